@@ -1,0 +1,35 @@
+"""Transactional outbox on Debezium: this is the writing side.
+
+The consuming side is ``cdc_outbox.consumer``; connectors are deployed by the ``cdc-outbox`` command.
+"""
+
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    ConfigError,
+    DatabaseError,
+    EventError,
+    NotInTransactionError,
+    OutboxError,
+    TableNotFoundError,
+)
+from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.table import OutboxTable
+from cdc_outbox.wire import HeaderNames, WireContract
+from cdc_outbox.writer import AsyncOutbox, Outbox
+
+__all__ = [
+    "AsyncOutbox",
+    "CdcOutboxError",
+    "ConfigError",
+    "DatabaseError",
+    "Event",
+    "EventError",
+    "HeaderNames",
+    "NotInTransactionError",
+    "Outbox",
+    "OutboxError",
+    "OutboxTable",
+    "SequenceMode",
+    "TableNotFoundError",
+    "WireContract",
+]

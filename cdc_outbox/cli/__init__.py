@@ -1,0 +1,62 @@
+"""The ``cdc-outbox`` command: data to stdout, everything else to stderr.
+
+Exit codes: 0 done, 1 failed, 2 wrong use or a wrong spec, 3 differences found, 75 try again later, 130 interrupted.
+"""
+
+import sys
+from importlib import import_module
+
+import click
+
+from cdc_outbox.cli.exits import ExitCode, complain, exit_code_of
+from cdc_outbox.errors import CdcOutboxError
+
+_COMMANDS = {
+    "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until it is told to stop."),
+    "deploy-connector": ("cdc_outbox.cli.connector:deploy_connector", "Make a connector be what its spec says."),
+    "init": ("cdc_outbox.cli.init:init", "Create or upgrade the outbox's or the inbox's tables."),
+    "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),
+    "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
+}
+"""Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="cdc-outbox", message="%(version)s")
+def cli() -> None:
+    """Transactional outbox on Debezium: tables, connectors, consumers, and a stack to try them on.
+
+    Every option that shows a variable in its help can be given by it instead. Exit codes: 0 done, 1 failed, 2 wrong
+    use or a wrong spec, 3 differences found, 75 try again later, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """Run the command and exit with its code; an error of ours is a sentence and a hint, never a traceback."""
+    try:
+        result = cli.main(standalone_mode=False)
+    except CdcOutboxError as error:
+        complain(error)
+        sys.exit(exit_code_of(error))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(ExitCode.INTERRUPTED)
+    sys.exit(result if isinstance(result, int) else ExitCode.DONE)

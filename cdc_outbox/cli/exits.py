@@ -1,0 +1,37 @@
+"""How an error becomes an exit code and what is said about it."""
+
+from enum import IntEnum
+
+import click
+
+from cdc_outbox.errors import CdcOutboxError, ConfigError
+
+
+class ExitCode(IntEnum):
+    """What the command's end means."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    DIFFERENCES = 3
+    RETRY = 75
+    INTERRUPTED = 130
+
+
+def exit_code_of(error: CdcOutboxError) -> ExitCode:
+    """Return the code for an error."""
+    if error.retryable:
+        return ExitCode.RETRY
+    return ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
+
+
+def complain(error: CdcOutboxError) -> None:
+    """Say what is wrong, one finding a line, and what can be done."""
+    trace = getattr(error, "trace", "")
+    if trace:
+        click.echo(trace.rstrip(), err=True)
+    for finding in getattr(error, "findings", ()):
+        click.echo(str(finding), err=True)
+    click.echo(f"{click.style('error:', fg='red')} {error}", err=True)
+    if error.hint:
+        click.echo(f"{click.style('hint:', fg='cyan')} {error.hint}", err=True)

@@ -1,0 +1,178 @@
+"""``cdc-outbox stack``: the local stack, from the shell."""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+import click
+
+from cdc_outbox.errors import StackError
+
+try:
+    from cdc_outbox.testing.folder import StackFolder
+    from cdc_outbox.testing.process import end
+    from cdc_outbox.testing.stack import Stack, StackConfig
+except ModuleNotFoundError as error:
+    raise StackError(
+        f"the local stack needs the package {error.name}", hint="Install it with `pip install 'cdc-outbox[testing]'`."
+    ) from error
+
+_WATCH_SECONDS = 1.0
+_DOWN_SECONDS = 60.0
+
+name_option = click.option(
+    "--name", default="default", show_default=True, envvar="CDC_OUTBOX_STACK", show_envvar=True, help="Which stack."
+)
+
+
+@click.group(short_help="Run PostgreSQL, Kafka and Connect on this machine.")
+def stack() -> None:
+    """Run PostgreSQL, a Kafka broker and Kafka Connect with Debezium as plain processes, without a container engine.
+
+    \b
+    Example:
+      cdc-outbox stack up --detach
+      eval "$(cdc-outbox stack env)"
+      cdc-outbox stack down
+    """
+
+
+@stack.command()
+@name_option
+@click.option("--detach", "-d", is_flag=True, help="Return when it is ready and leave it running.")
+@click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Connect workers.")
+@click.option("--kafka/--no-kafka", default=True, show_default=True, help="With a broker, or PostgreSQL alone.")
+@click.option("--system-postgres", is_flag=True, help="Take the PostgreSQL that is installed, not the embedded one.")
+def up(*, name: str, detach: bool, workers: int, kafka: bool, system_postgres: bool) -> None:
+    """Start a stack on free ports, in a folder of its own, and hold it until Ctrl-C.
+
+    Connectors may refer to every variable of this command's environment as ${env:NAME}, and to POSTGRES_HOST and
+    POSTGRES_PORT. What a crashed stack left behind is cleared away first.
+    """
+    if detach:
+        _detach(name)
+        return
+    config = StackConfig(
+        name=name, workers=workers, kafka=kafka, system_postgres=system_postgres, environment=dict(os.environ)
+    )
+    with _interruptible():
+        started = time.monotonic()
+        with Stack(config) as running:
+            click.echo(f"{name}: ready after {time.monotonic() - started:.1f} s; Ctrl-C ends it", err=True)
+            click.echo(_exports(running.environment()))
+            _watch(running)
+
+
+@stack.command()
+@name_option
+def status(*, name: str) -> None:
+    """Say what each part of a stack does; exit 1 if not all of them run."""
+    states = _find(name).find_states()
+    for part, state in sorted(states.items()):
+        click.echo(f"{part:<12} {state}")
+    if set(states.values()) != {"running"}:
+        raise StackError(f"not every part of {name} runs", hint=f"Try `cdc-outbox stack logs --name {name} PART`.")
+
+
+@stack.command()
+@name_option
+def env(*, name: str) -> None:
+    """Print the variables by which the other commands find a stack, for eval."""
+    environment = _find(name).find_environment()
+    if environment is None:
+        raise StackError(f"the stack {name} is still starting", hint="Wait until `cdc-outbox stack up` says ready.")
+    click.echo(_exports(environment))
+
+
+@stack.command()
+@click.argument("part", default="connect-1")
+@name_option
+@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="How many, from the end.")
+def logs(part: str, *, name: str, lines: int) -> None:
+    """Print the end of a part's log: postgres, kafka, connect-1 …."""
+    text = _find(name).log(part).read_text(errors="replace")
+    click.echo("\n".join(text.splitlines()[-lines:]))
+
+
+@stack.command()
+@name_option
+def down(*, name: str) -> None:
+    """End a stack: its processes, its ports and its folder."""
+    folder = StackFolder(name)
+    owner = folder.owner
+    if folder.is_held and owner is not None:
+        end([owner], seconds=_DOWN_SECONDS)
+        folder.clear_left_over()
+        click.echo(f"{name}: down", err=True)
+    elif folder.clear_left_over():
+        click.echo(f"{name}: what a crash had left is cleared away", err=True)
+    else:
+        click.echo(f"{name}: was not running", err=True)
+
+
+def _find(name: str) -> StackFolder:
+    folder = StackFolder(name)
+    if not folder.is_held:
+        raise StackError(f"no stack named {name!r} is running", hint="Start one with `cdc-outbox stack up`.")
+    return folder
+
+
+def _exports(environment: dict[str, str]) -> str:
+    return "\n".join(f"export {key}={shlex.quote(value)}" for key, value in environment.items())
+
+
+def _watch(running: Stack) -> None:
+    """Wait for Ctrl-C, and say when a part ends or comes back."""
+    known = {part.name: part.state() for part in running.parts}
+    while True:
+        time.sleep(_WATCH_SECONDS)
+        for part in running.parts:
+            state = part.state()
+            if state != known[part.name]:
+                click.echo(f"{part.name}: {state}", err=True)
+                known[part.name] = state
+
+
+def _detach(name: str) -> None:
+    """Start the same command again as a process of its own, and return when its stack is ready."""
+    arguments = [argument for argument in sys.argv[1:] if argument not in {"-d", "--detach"}]
+    folder = StackFolder(name)
+    if folder.is_held:
+        raise StackError(f"a stack named {name!r} is running", hint=f"`cdc-outbox stack down --name {name}` ends it.")
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(  # noqa: S603 - this very command
+            [sys.executable, "-m", "cdc_outbox", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+        while not (folder.is_held and folder.find_environment()):
+            if process.poll() is not None:
+                said.seek(0)
+                click.echo(said.read().decode(errors="replace").rstrip(), err=True)
+                sys.exit(process.returncode)
+            time.sleep(0.1)
+    click.echo(f"{name}: ready; `cdc-outbox stack down --name {name}` ends it", err=True)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end the stack as Ctrl-C does, and let neither interrupt the end."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    with contextlib.suppress(KeyboardInterrupt):
+        yield

@@ -1,0 +1,1 @@
+"""Everything about Kafka Connect: rendering a configuration, checking it, deploying it, watching it."""

@@ -1,0 +1,151 @@
+"""What the database says about a pipeline, read once and kept as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_outbox.drivers import Driver, Row
+from cdc_outbox.lsn import Lsn
+from cdc_outbox.spec import Spec
+from cdc_outbox.sql import load
+
+COUNTED_ROWS = 100_000
+"""Rows are counted up to here; beyond it "at least" says enough, and an outbox may hold billions."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFacts:
+    """The connector's role."""
+
+    can_login: bool
+    can_replicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """The outbox table as it is.
+
+    Args:
+        kind: ``r`` for a table, ``p`` for a partitioned one (``pg_class.relkind``).
+        persistence: ``p`` for permanent; nothing else reaches the log (``pg_class.relpersistence``).
+        columns: Column → type as PostgreSQL spells it.
+    """
+
+    kind: str
+    persistence: str
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationFacts:
+    """The publication."""
+
+    publishes_inserts: bool
+    covers_table: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """The replication slot.
+
+    Args:
+        wal_status: ``lost`` when the WAL it needs is gone.
+        confirmed: What lies before it was confirmed and is never sent again.
+    """
+
+    plugin: str
+    database: str
+    active: bool
+    wal_status: str
+    confirmed: Lsn | None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFacts:
+    """What the outbox holds; counts end at :data:`COUNTED_ROWS`.
+
+    Args:
+        rows: Rows in the table.
+        rows_before_slot: Those that were committed before the slot's horizon, 0 without a slot.
+        has_heads: Whether a sequence was ever given out, also if its row was pruned since.
+    """
+
+    rows: int = 0
+    rows_before_slot: int = 0
+    has_heads: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseFacts:
+    """Everything that preflight and plan look at; ``None`` for what does not exist."""
+
+    version: int
+    wal_level: str
+    database: str
+    free_slots: int
+    role: RoleFacts | None
+    table: TableFacts | None
+    publication: PublicationFacts | None
+    slot: SlotFacts | None
+    written: WrittenFacts
+
+
+class Database:
+    """The pipeline's database, through a connection in autocommit mode whose role may create slots."""
+
+    def __init__(self, connection: Any, driver: Driver, spec: Spec) -> None:  # noqa: ANN401 - any driver's connection
+        self._connection = connection
+        self._driver = driver
+        self._spec = spec
+        self._statements = load(driver.dialect, "preflight")
+
+    def read_facts(self) -> DatabaseFacts:
+        """Read the facts, each by a statement of its own: they are looked at again before anything depends on one."""
+        spec, outbox = self._spec, self._spec.outbox
+        [(version, wal_level, database)] = self._ask("server")
+        [(free_slots,)] = self._ask("free_slots")
+        role = self._ask("role", role=spec.database.user)
+        publication = self._ask(
+            "publication", publication=spec.database.publication, schema=outbox.schema, table=outbox.name
+        )
+        table = self._ask("table", table=outbox.table.quoted)
+        columns: dict[str, str] = dict(self._ask("columns", table=outbox.table.quoted))
+        return DatabaseFacts(
+            version=version,
+            wal_level=wal_level,
+            database=database,
+            free_slots=free_slots,
+            role=RoleFacts(*role[0]) if role else None,
+            table=TableFacts(table[0][0], table[0][1], columns) if table else None,
+            publication=PublicationFacts(*publication[0]) if publication else None,
+            slot=self.find_slot(),
+            written=self.read_written() if table else WrittenFacts(),
+        )
+
+    def find_slot(self) -> SlotFacts | None:
+        """Return the slot as it is now."""
+        rows = self._ask("slot", slot=self._spec.database.slot)
+        if not rows:
+            return None
+        plugin, database, active, wal_status, confirmed = rows[0]
+        return SlotFacts(plugin, database, active, wal_status, Lsn.parse(confirmed) if confirmed else None)
+
+    def create_slot(self) -> Lsn:
+        """Create the slot and return where it starts: what commits from here on will be published."""
+        [(lsn,)] = self._ask("create_slot", slot=self._spec.database.slot)
+        return Lsn.parse(lsn)
+
+    def drop_slot(self) -> None:
+        """Drop the slot, which must not be in use."""
+        self._ask("drop_slot", slot=self._spec.database.slot)
+
+    def read_written(self) -> WrittenFacts:
+        """Return what the outbox holds now."""
+        [(rows, older)] = self._ask("written", slot=self._spec.database.slot, limit=COUNTED_ROWS)
+        [(heads_exist,)] = self._ask("heads_table", heads=self._spec.outbox.heads.quoted)
+        has_heads = heads_exist and self._ask("heads")[0][0]
+        return WrittenFacts(rows, older, has_heads)
+
+    def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
+        sql = self._statements[statement].render(self._spec.outbox.names(), self._driver.parameter)
+        return self._driver.fetch(self._connection, sql, parameters)

@@ -1,0 +1,130 @@
+"""A spec as the flat configuration that Connect takes. Pure."""
+
+import re
+
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.spec import Latency, Spec
+
+CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
+HEARTBEAT_PREFIX = "cdc-outbox.heartbeat"
+"""The prefix of the logical messages that keep the slot moving while the outbox is idle."""
+
+_STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
+
+_POLL_INTERVAL_MS = {
+    # Figures: `infra/bench latency`. The connector looks at its queue this often, busy or idle.
+    Latency.LOW: 5,
+    Latency.BALANCED: 10,
+    Latency.ECONOMY: 500,
+}
+
+_HEARTBEAT_INTERVAL_MS = 10_000
+"""Short enough that an idle outbox holds back seconds of WAL, long enough that nobody notices the messages."""
+
+_PROMISES = {
+    "errors.tolerance": "what cannot be converted would be skipped without a word",
+    "key.converter": "another key puts an aggregate into another partition, and its order is lost",
+    "producer.override.acks": "an event could be lost with the broker that alone had it",
+    "producer.override.enable.idempotence": "a retry could write an event twice, or out of order",
+    "producer.override.max.in.flight.requests.per.connection": "a retry could write events out of order",
+    "producer.override.partitioner.class": "an aggregate's events would not stay in one partition",
+    "provide.transaction.metadata": "events get lost at a restart with it (Debezium dbz#76)",
+    "tasks.max": "a slot has one reader",
+}
+"""Options that would break a promise, and the reason."""
+
+
+def render(spec: Spec) -> dict[str, str]:
+    """Return the connector's whole configuration, its name included.
+
+    Raises:
+        ConfigError: An override would break a promise, or contradict what the spec has a word for.
+    """
+    rendered = _connector(spec) | _pipeline(spec) | _topics(spec)
+    for option in spec.overrides:
+        _refuse_override(spec, option, rendered)
+    return {**rendered, **spec.overrides}
+
+
+def raw_topic(spec: Spec) -> str:
+    """Return the topic that a row's change event is for before it is routed; Debezium replaces what Kafka refuses."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{spec.name}.{spec.outbox.schema}.{spec.outbox.name}")
+
+
+def _connector(spec: Spec) -> dict[str, str]:
+    database = spec.database
+    return {
+        "name": spec.name,
+        "connector.class": CONNECTOR_CLASS,
+        "tasks.max": "1",
+        "topic.prefix": spec.name,
+        "database.hostname": database.host,
+        "database.port": database.port,
+        "database.user": database.user,
+        "database.password": database.password,
+        "database.dbname": database.name,
+        "plugin.name": "pgoutput",
+        "slot.name": database.slot,
+        # Slot and offsets must fit each other: a slot that was made again without them is an error, not a hole.
+        "offset.mismatch.strategy": "trust_offset",
+        "publication.name": database.publication,
+        "publication.autocreate.mode": "disabled",
+        "table.include.list": _exactly(f"{spec.outbox.schema}.{spec.outbox.name}"),
+        "snapshot.mode": "no_data",
+        "skipped.operations": "u,d,t",
+        "tombstones.on.delete": "false",
+        "poll.interval.ms": str(_POLL_INTERVAL_MS[spec.latency]),
+        # Without these an idle outbox in a busy database holds back WAL until the disk is full: Debezium confirms
+        # only what it has seen. A logical message needs no table, and is kept off the topics again.
+        "heartbeat.interval.ms": str(_HEARTBEAT_INTERVAL_MS),
+        "heartbeat.action.query": f"select pg_logical_emit_message(false, '{HEARTBEAT_PREFIX}', '')",
+        "message.prefix.exclude.list": ".*",
+        "extended.headers.enabled": "false",
+    }
+
+
+def _pipeline(spec: Spec) -> dict[str, str]:
+    options = spec.router.options()
+    return {
+        "key.converter": _STRING_CONVERTER,
+        "value.converter": _STRING_CONVERTER,
+        "predicates": "isOutbox",
+        "predicates.isOutbox.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+        "predicates.isOutbox.pattern": _exactly(raw_topic(spec)),
+        "transforms": "outbox",
+        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+        "transforms.outbox.predicate": "isOutbox",
+        **{f"transforms.outbox.{option}": value for option, value in options.items()},
+    }
+
+
+def _topics(spec: Spec) -> dict[str, str]:
+    return {
+        "topic.creation.default.partitions": str(spec.topics.partitions),
+        "topic.creation.default.replication.factor": str(spec.topics.replication_factor),
+        # Compaction keeps one event an aggregate and drops the rest: not a thing to inherit from a broker's default.
+        "topic.creation.default.cleanup.policy": "delete",
+    }
+
+
+def _exactly(name: str) -> str:
+    """Return a Java regular expression that matches this name only; a comma would start the next of a list."""
+    return re.sub(r"([^A-Za-z0-9_])", r"\\\1", name)
+
+
+def _refuse_override(spec: Spec, option: str, rendered: dict[str, str]) -> None:
+    place = spec.document.place(("overrides", option))
+    if option in _PROMISES:
+        reason = _PROMISES[option]
+    elif option in rendered and option not in _TUNABLE:
+        reason = "the spec decides it"
+    elif option.startswith(("transforms", "predicates")):
+        reason = "the spec decides what becomes of a row"
+    else:
+        return
+    finding = spec.document.error("SP106", ("overrides", option), f"cannot be overridden: {reason}.")
+    raise ConfigError(f"{place}: {option} cannot be overridden: {reason}", field=place.path, findings=(finding,))
+
+
+_TUNABLE = frozenset({"heartbeat.interval.ms", "poll.interval.ms", "topic.creation.default.cleanup.policy"})
+"""What the spec chooses and a user may choose otherwise without breaking anything."""

@@ -1,0 +1,96 @@
+"""The seam to the inbox: claims and watermarks, in the handler's transaction."""
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Protocol
+
+from cdc_outbox.consumer.ordering import Aggregate, Move
+from cdc_outbox.drivers import Driver, Row
+from cdc_outbox.errors import WatermarkMovedError
+from cdc_outbox.sql import load
+from cdc_outbox.table import InboxTable
+
+
+class Inbox(Protocol):
+    """What a consumer remembers.
+
+    Every method works inside the transaction that is open on the connection; nothing lasts before its commit, and
+    a rollback undoes all of it. Lists may be of any length; an empty one does nothing.
+    """
+
+    def claim(self, connection: Any, event_ids: Sequence[str]) -> Set[str]:  # noqa: ANN401 - any driver's
+        """Claim ids and return those that were new.
+
+        An id that another open transaction has claimed makes this one wait until that one ends.
+        """
+
+    def find_watermarks(
+        self,
+        connection: Any,  # noqa: ANN401
+        aggregates: Sequence[Aggregate],
+    ) -> Mapping[Aggregate, int]:
+        """Return the last sequence applied of each aggregate, without those that have none."""
+
+    def advance(self, connection: Any, moves: Sequence[Move]) -> None:  # noqa: ANN401
+        """Move the watermarks.
+
+        Raises:
+            WatermarkMovedError: One of them was not where the move starts; the transaction must be rolled back.
+        """
+
+
+class SqlInbox:
+    """The inbox in the consumer's own database.
+
+    Args:
+        consumer: The name under which it remembers; part of every key.
+        driver: How to talk to the connection.
+    """
+
+    def __init__(self, *, table: InboxTable, consumer: str, driver: Driver) -> None:
+        self._consumer = consumer
+        self._driver = driver
+        self._statements = {
+            name: statement.render(table.names(), driver.parameter)
+            for name, statement in load(driver.dialect, "inbox").items()
+        }
+
+    def claim(self, connection: Any, event_ids: Sequence[str]) -> Set[str]:  # noqa: ANN401
+        """Claim ids by inserting them first; who comes second waits and is told."""
+        if not event_ids:
+            return set()
+        return {event_id for (event_id,) in self._fetch(connection, "claim", event_ids=list(event_ids))}
+
+    def find_watermarks(
+        self,
+        connection: Any,  # noqa: ANN401
+        aggregates: Sequence[Aggregate],
+    ) -> Mapping[Aggregate, int]:
+        """Read the watermarks without a lock; :meth:`advance` notices whoever came between."""
+        if not aggregates:
+            return {}
+        rows = self._fetch(connection, "find_watermarks", **_columns(sorted(set(aggregates))))
+        return {Aggregate(*key): last for *key, last in rows}
+
+    def advance(self, connection: Any, moves: Sequence[Move]) -> None:  # noqa: ANN401
+        """Move the watermarks in one conditional statement and count the rows."""
+        if not moves:
+            return
+        columns = _columns([move.aggregate for move in moves])
+        befores, afters = [move.before for move in moves], [move.after for move in moves]
+        [(moved,)] = self._fetch(connection, "advance_watermarks", **columns, befores=befores, afters=afters)
+        if moved != len(moves):
+            raise WatermarkMovedError(
+                f"{len(moves) - moved} of {len(moves)} watermarks were moved by another consumer meanwhile"
+            )
+
+    def _fetch(self, connection: Any, name: str, **parameters: Any) -> list[Row]:  # noqa: ANN401
+        return self._driver.fetch(connection, self._statements[name], {"consumer": self._consumer, **parameters})
+
+
+def _columns(aggregates: Sequence[Aggregate]) -> dict[str, list[str]]:
+    """Turn rows into the arrays that ``unnest`` takes."""
+    return {
+        "sources": [aggregate.source for aggregate in aggregates],
+        "aggregate_types": [aggregate.aggregate_type for aggregate in aggregates],
+        "aggregate_ids": [aggregate.aggregate_id for aggregate in aggregates],
+    }

@@ -1,0 +1,89 @@
+"""Which offsets may be committed: those whose effects are."""
+
+import logging
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc_outbox.message import Message
+
+_log = logging.getLogger(__name__)
+
+_INTERVAL_SECONDS = 0.2
+"""How far a commit may lag behind the effects; a crash repeats that much, and the inbox skips it."""
+
+_Place = tuple[str, int]
+
+
+class Offsets:
+    """The offsets of applied events, committed a few times a second and before a partition is given up.
+
+    The loop does not wait for the answers: while a group rebalances they take as long as the rebalance does. What was
+    refused is sent again. Nothing depends on it but how much is repeated after a crash.
+    """
+
+    def __init__(self) -> None:
+        self._done: dict[_Place, int] = {}
+        self._committed: dict[_Place, int] = {}
+        self._sent_at = 0.0
+
+    def done(self, message: Message) -> None:
+        """Note that a message's effects are committed."""
+        self._done[_place(message)] = (message.offset or 0) + 1
+
+    def commit(self, client: Consumer) -> None:
+        """Send what is not committed yet, unless that was done a moment ago."""
+        now = time.monotonic()
+        offsets = self._open()
+        if offsets and now - self._sent_at >= _INTERVAL_SECONDS:
+            self._sent_at = now
+            client.commit(offsets=offsets, asynchronous=True)
+
+    def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """Take librdkafka's answer to a commit; it comes during a poll."""
+        if error is not None:
+            _log.info("offsets were not committed", extra={"reason": error.str()})
+            return
+        for partition in partitions:
+            if partition.error is None:
+                self._committed[partition.topic, partition.partition] = partition.offset
+
+    def finish(self, client: Consumer) -> None:
+        """Send what is left; the request goes out before the one that leaves the group."""
+        self._sent_at = 0.0
+        self.commit(client)
+
+    def revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        """Commit and wait, before the partitions go to another consumer."""
+        offsets = self._open()
+        if offsets:
+            try:
+                client.commit(offsets=offsets, asynchronous=False)
+            except KafkaException as error:
+                _log.info("offsets were not committed", extra={"reason": error.args[0].str()})
+        self.lose(client, partitions)
+
+    def lose(self, _client: Consumer, partitions: list[TopicPartition]) -> None:
+        """Forget partitions that belong to somebody else now."""
+        for partition in partitions:
+            self._done.pop((partition.topic, partition.partition), None)
+            self._committed.pop((partition.topic, partition.partition), None)
+
+    def _open(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(*place, offset)
+            for place, offset in self._done.items()
+            if offset != self._committed.get(place)
+        ]
+
+
+def rewind(client: Consumer, message: Message) -> None:
+    """Have a message delivered again, unless its partition belongs to another consumer by now."""
+    try:
+        client.seek(TopicPartition(*_place(message), message.offset or 0))
+    except KafkaException as error:
+        _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
+
+
+def _place(message: Message) -> _Place:
+    return message.topic, message.partition or 0

@@ -1,0 +1,17 @@
+"""The inbox's tables."""
+
+from cdc_outbox.migrations import Component, Migration
+from cdc_outbox.sql import load
+from cdc_outbox.table import InboxTable
+
+
+def inbox_component(table: InboxTable) -> Component:
+    """Return an inbox: the claims, partitioned by range of the event's id, and the watermarks.
+
+    The id of our own events is a UUIDv7, whose text sorts by time, so that a partition is a span of time and the
+    key is still unique over all of them.
+    """
+    create = load("postgresql", "inbox_schema")["create"].render(table.names())
+    return Component(
+        kind="inbox", tables=(table.table, table.watermarks), migrations=(Migration(version=1, statements=(create,)),)
+    )

@@ -1,0 +1,267 @@
+"""Every error of this package, in one tree.
+
+::
+
+    CdcOutboxError
+    ├── ConfigError (also ValueError)          .field .findings
+    ├── EventError (also ValueError)
+    ├── OutboxError
+    │   └── NotInTransactionError
+    ├── RoutingError                           .exception
+    ├── DatabaseError                          .sqlstate
+    │   ├── DatabaseUnavailableError           retryable
+    │   ├── TransactionConflictError           retryable
+    │   ├── DatabaseAccessError
+    │   └── TableNotFoundError
+    ├── BrokerError
+    │   └── BrokerUnavailableError             retryable
+    ├── ConnectError                           .status .url
+    │   ├── ConnectUnavailableError            retryable
+    │   ├── RebalanceError                     retryable
+    │   ├── ConnectorNotFoundError
+    │   ├── ConnectorInvalidError              .findings
+    │   ├── ConnectorFailedError               .trace
+    │   └── UnpublishedEventsError
+    ├── ConsumerError
+    │   ├── MessageError
+    │   ├── HandlerError
+    │   ├── TransactionAbortedError
+    │   ├── WatermarkMovedError                retryable
+    │   └── OrderingError
+    │       ├── SequenceGapError               .expected .actual
+    │       └── SequenceConflictError
+    └── StackError
+
+``retryable`` says whether doing the same again can help; loops retry nothing else. ``hint`` is one sentence for
+the operator. Errors carry data and keep their cause; they never carry payloads or secrets.
+"""
+
+from typing import ClassVar
+
+from cdc_outbox.finding import Finding
+
+
+class CdcOutboxError(Exception):
+    """Root of the tree.
+
+    Args:
+        message: What happened, in one sentence.
+        hint: What the operator can do, where the class's own hint is too general.
+    """
+
+    retryable: ClassVar[bool] = False
+    hint: str = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:
+            self.hint = hint
+
+
+class ConfigError(CdcOutboxError, ValueError):
+    """A spec or a configuration is wrong.
+
+    Args:
+        field: Where, for example ``outbox.table`` or ``Consumer.name``.
+        findings: Every defect found, where a whole document was checked.
+    """
+
+    def __init__(
+        self, message: str, *, field: str = "", findings: tuple[Finding, ...] = (), hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
+        self.findings = findings
+
+
+class EventError(CdcOutboxError, ValueError):
+    """An event cannot be written as it is; nothing was written."""
+
+
+class OutboxError(CdcOutboxError):
+    """The outbox refused to write."""
+
+
+class NotInTransactionError(OutboxError):
+    """The connection is not in a transaction, so the event would not share the fate of the business data."""
+
+    hint = "Open a transaction first, with psycopg `with connection.transaction():`, and add the event inside it."
+
+
+class RoutingError(CdcOutboxError):
+    """The EventRouter would throw on this row, and the connector's task would fail.
+
+    Args:
+        exception: The Java exception's class, without its package.
+    """
+
+    def __init__(self, message: str, *, exception: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.exception = exception
+
+
+class DatabaseError(CdcOutboxError):
+    """The database refused.
+
+    Args:
+        sqlstate: PostgreSQL's five-character code, empty where the server said nothing.
+    """
+
+    def __init__(self, message: str, *, sqlstate: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.sqlstate = sqlstate
+
+
+class DatabaseUnavailableError(DatabaseError):
+    """The database cannot be reached, or went away."""
+
+    retryable = True
+    hint = "Check that the server runs and that host and port are right."
+
+
+class TransactionConflictError(DatabaseError):
+    """Two transactions got in each other's way (40001, 40P01); the whole transaction may be tried again."""
+
+    retryable = True
+
+
+class DatabaseAccessError(DatabaseError):
+    """The role may not log in or may not do this."""
+
+    hint = "Check user and password, and that the role has the privileges it needs."
+
+
+class TableNotFoundError(DatabaseError):
+    """A table, column or schema that the statement names does not exist."""
+
+    hint = "Create the tables with `cdc-outbox init`, or correct the table's name."
+
+
+class BrokerError(CdcOutboxError):
+    """Kafka refused."""
+
+
+class BrokerUnavailableError(BrokerError):
+    """No broker answers."""
+
+    retryable = True
+    hint = "Check that the broker runs and that the bootstrap servers are right."
+
+
+class ConnectError(CdcOutboxError):
+    """Kafka Connect refused.
+
+    Args:
+        status: The HTTP status, ``None`` where there was no answer.
+        url: What was asked, without credentials.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, url: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.url = url
+
+
+class ConnectUnavailableError(ConnectError):
+    """No Connect worker answers, or it is still starting."""
+
+    retryable = True
+    hint = "Check that the Connect worker runs and that its URL is right."
+
+
+class RebalanceError(ConnectError):
+    """The Connect cluster is rebalancing (HTTP 409) and did not finish in time."""
+
+    retryable = True
+    hint = "Wait for the rebalance to end and run the command again."
+
+
+class ConnectorNotFoundError(ConnectError):
+    """No connector of that name exists."""
+
+
+class ConnectorInvalidError(ConnectError):
+    """A connector was refused before anything was changed.
+
+    Args:
+        findings: What is wrong, one by one.
+    """
+
+    def __init__(self, message: str, *, findings: tuple[Finding, ...] = (), hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.findings = findings
+
+
+class ConnectorFailedError(ConnectError):
+    """A connector or one of its tasks failed, or did not come up in time.
+
+    Args:
+        trace: The failed task's stack trace as Connect reports it, empty where there is none.
+    """
+
+    def __init__(self, message: str, *, trace: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.trace = trace
+
+
+class UnpublishedEventsError(ConnectError):
+    """Events exist that this deployment would never publish; nothing was changed."""
+
+
+class ConsumerError(CdcOutboxError):
+    """The consumer stopped at a message; its offset was not committed."""
+
+
+class MessageError(ConsumerError):
+    """A message does not keep the wire contract: a missing id, a malformed header, a payload that is not JSON."""
+
+    hint = "Compare the message's headers with the contract: was it written by another tool?"
+
+
+class HandlerError(ConsumerError):
+    """A handler raised; its transaction was rolled back. The handler's own error is the cause."""
+
+
+class TransactionAbortedError(ConsumerError):
+    """A handler swallowed an SQL error, so its transaction could only be rolled back."""
+
+    hint = "Let SQL errors leave the handler, or put the statement that may fail into a savepoint."
+
+
+class WatermarkMovedError(ConsumerError):
+    """Another consumer advanced the aggregate meanwhile; the transaction was rolled back."""
+
+    retryable = True
+
+
+class OrderingError(ConsumerError):
+    """An event does not follow the last one of its aggregate."""
+
+
+class SequenceGapError(OrderingError):
+    """An event came before its predecessor.
+
+    Args:
+        expected: The sequence that should have come.
+        actual: The sequence that came.
+    """
+
+    hint = "An event is missing: look for it in the outbox table and in the topic before you go on."
+
+    def __init__(self, message: str, *, expected: int, actual: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.expected = expected
+        self.actual = actual
+
+
+class SequenceConflictError(OrderingError):
+    """An event contradicts what was applied: an old sequence under a new id, or a known id under a new sequence."""
+
+    hint = (
+        "Two writers numbered the same aggregate, or the outbox was restored: "
+        "after a restore the source needs a new incarnation."
+    )
+
+
+class StackError(CdcOutboxError):
+    """The local stack cannot start, or a part of it failed."""

@@ -1,0 +1,66 @@
+"""One fact about one aggregate, as the writer takes it and as the consumer gets it back."""
+
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+
+class SequenceMode(StrEnum):
+    """How the events of one aggregate type are numbered, and so what a consumer can prove."""
+
+    GAPLESS = "gapless"
+    """1, 2, 3 … per source and aggregate, given by the writer: a missing event is noticed."""
+    INCREASING = "increasing"
+    """The caller's own version number, growing with holes: a replayed or overtaken event is noticed."""
+    NONE = "none"
+    """No number: only the id tells a duplicate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One fact about one aggregate.
+
+    The caller gives the first four; the writer fills in the rest and returns the event with them.
+
+    Args:
+        aggregate_type: What kind of thing the fact is about; it picks the topic.
+        aggregate_id: Which one; it becomes the message's key, so that its events share a partition.
+        type: What happened, for example ``OrderPlaced``; it picks the handler.
+        payload: Anything that JSON can express. A ``str`` is taken as JSON text and kept verbatim.
+            ``None`` when a consumer got a tombstone.
+        id: Unique for ever; by default the writer makes a UUIDv7. Give one to write the same event again safely.
+        sequence: Position within the aggregate, from 1; ``None`` where the aggregate type is not numbered.
+        source: Which outbox wrote it, in which incarnation, for example ``orders.1``.
+        created_at: When the row was inserted, by the database's clock, in UTC.
+        headers: Further text headers of the message; the writer accepts those that the table has a column for.
+    """
+
+    aggregate_type: str
+    aggregate_id: str
+    type: str
+    payload: Any
+    id: str | None = None
+    sequence: int | None = None
+    source: str | None = None
+    created_at: datetime | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        number = f" #{self.sequence}" if self.sequence is not None else ""
+        return f"{self.type} {self.aggregate_type}/{self.aggregate_id}{number} ({self.id})"
+
+
+def new_event_id() -> str:
+    """Return a UUIDv7: time-ordered, so that an index on it grows at one end.
+
+    The twelve bits after the version are the fraction of the millisecond (RFC 9562, section 6.2, method 3), so
+    that ids made one after the other by one process nearly always sort in that order.
+    """
+    milliseconds, fraction = divmod(time.time_ns(), 1_000_000)
+    high = milliseconds << 16 | 0x7000 | fraction * 4096 // 1_000_000
+    return str(UUID(int=high << 64 | 0b10 << 62 | secrets.randbits(62)))

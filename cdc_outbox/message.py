@@ -1,0 +1,28 @@
+"""A Kafka record as a value, free of any client library."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One Kafka record.
+
+    Args:
+        partition: ``None`` while nobody has chosen one.
+        offset: ``None`` for a record that was not read from a topic.
+        headers: In order; Kafka allows a key to repeat and a value to be null.
+        timestamp_ms: Milliseconds since 1970, UTC.
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    @property
+    def position(self) -> str:
+        """Where the record lies, as a person writes it: ``topic[partition]@offset``."""
+        return f"{self.topic}[{self.partition}]@{self.offset}"

@@ -1,0 +1,211 @@
+"""A pipeline's YAML, checked, as values: the table, the wire contract, the router and the connector's settings."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from referencing import Registry
+
+from cdc_outbox.document import Document, Path, did_you_mean, read_yaml
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.event import SequenceMode
+from cdc_outbox.finding import Finding
+from cdc_outbox.router import EventRouter, Placement
+from cdc_outbox.table import OutboxTable, quote
+from cdc_outbox.wire import WireContract
+
+
+class Latency(StrEnum):
+    """What the connector trades: the time it waits between two looks at its queue, against CPU while idle."""
+
+    LOW = "low"
+    BALANCED = "balanced"
+    ECONOMY = "economy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseSpec:
+    """The database as the Connect worker reaches it.
+
+    Args:
+        port: A number, or a reference that the worker resolves.
+        password: Always a reference; the secret itself is never here.
+    """
+
+    host: str
+    port: str
+    name: str
+    user: str
+    password: str
+    slot: str
+    publication: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """How Connect creates a topic that does not exist yet; ``replication_factor`` -1 is the broker's default."""
+
+    partitions: int = 3
+    replication_factor: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """One pipeline: an outbox, the connector that publishes it, the topics its events go to.
+
+    Args:
+        name: The connector's name, and its ``topic.prefix``.
+        first_source: The source's first incarnation, for example ``orders.1``.
+        overrides: Raw connector options, as text.
+        document: What it was read from, for findings that point into it.
+    """
+
+    name: str
+    first_source: str
+    database: DatabaseSpec
+    outbox: OutboxTable
+    contract: WireContract
+    topics: TopicSpec = field(default_factory=TopicSpec)
+    latency: Latency = Latency.BALANCED
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    document: Document = field(default_factory=lambda: Document(name="spec"), repr=False, compare=False)
+
+    @property
+    def router(self) -> EventRouter:
+        """The EventRouter that carries this outbox's rows as this contract wants them."""
+        columns = self.outbox.columns.names()
+        headers = self.contract.headers.placed()
+        return EventRouter(
+            id_column=columns["id"],
+            key_column=columns["aggregate_id"],
+            payload_column=columns["payload"],
+            timestamp_column=columns["created_at"],
+            route_by_column=columns["aggregate_type"],
+            topic_replacement=self.contract.topic_of("${routedByValue}"),
+            placements=tuple(Placement(columns[role], alias=header) for role, header in headers.items()),
+        )
+
+
+def parse_spec(text: str, *, name: str = "spec") -> Spec:
+    """Read a pipeline's YAML.
+
+    Args:
+        name: What findings call it, usually the file's name.
+
+    Raises:
+        ConfigError: With ``findings``, every one with its line.
+    """
+    document = read_yaml(text, name=name)
+    findings = document.findings or tuple(_schema_findings(document))
+    if not findings:
+        try:
+            return _build(document)
+        except ConfigError as error:
+            findings = (document.error("SP107", _path_of(error.field), f"{error}.", error.hint),)
+    raise ConfigError(
+        f"{name} is not a valid spec",
+        field=findings[0].place.path,
+        findings=findings,
+        hint="Correct the spec.",
+    )
+
+
+@cache
+def spec_schema() -> Mapping[str, Any]:
+    """Return the JSON Schema of a spec."""
+    schema: Mapping[str, Any] = json.loads(files("cdc_outbox").joinpath("spec.schema.json").read_bytes())
+    return schema
+
+
+def _build(document: Document) -> Spec:
+    content: dict[str, Any] = document.content
+    name: str = content["name"]
+    database, topics, outbox = content["database"], content.get("topics", {}), content.get("outbox", {})
+    table = OutboxTable(schema=outbox.get("schema", "public"), name=outbox.get("table", "outbox"))
+    # Names are checked when they are used; a spec's names must be right before anything is.
+    _ = table.table, table.heads, quote(database["name"]), quote(database["user"])
+    publication = database.get("publication", _identifier(name))
+    quote(publication)
+    modes = {
+        aggregate_type: SequenceMode(options.get("sequence", "gapless"))
+        for aggregate_type, options in content["aggregates"].items()
+    }
+    return Spec(
+        name=name,
+        first_source=f"{content.get('source', name)}.1",
+        database=DatabaseSpec(
+            host=database["host"],
+            port=str(database.get("port", 5432)),
+            name=database["name"],
+            user=database["user"],
+            password=database["password"],
+            slot=database.get("slot", _identifier(name)),
+            publication=publication,
+        ),
+        outbox=table,
+        contract=WireContract(aggregates=modes, topic=topics.get("name", "outbox.event.{aggregate_type}")),
+        topics=TopicSpec(
+            partitions=topics.get("partitions", 3), replication_factor=topics.get("replication_factor", -1)
+        ),
+        latency=Latency(content.get("latency", "balanced")),
+        overrides={key: _option(value) for key, value in content.get("overrides", {}).items()},
+        document=document,
+    )
+
+
+def _identifier(name: str) -> str:
+    """Return the default name of slot and publication: a slot takes nothing but [a-z0-9_]."""
+    return re.sub(r"[^a-z0-9_]", "_", name.lower())[:56] + "_outbox"
+
+
+def _option(value: str | float | bool) -> str:  # noqa: FBT001 - YAML's own variety
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _path_of(dotted: str) -> Path:
+    return tuple(dotted.split(".")) if dotted else ()
+
+
+def _schema_findings(document: Document) -> list[Finding]:
+    # An empty registry: the default one fetches remote references over HTTP.
+    validator = Draft202012Validator(spec_schema(), registry=Registry())
+    findings = [finding for error in validator.iter_errors(document.content) for finding in _explain(document, error)]
+    return sorted(findings, key=lambda finding: (finding.place.line or 0, str(finding)))
+
+
+def _explain(document: Document, error: ValidationError) -> Iterator[Finding]:
+    """Say in our words what the schema found; never with the value, which may be a secret."""
+    path: Path = tuple(error.absolute_path)
+    here = ".".join(map(str, path)) or "the spec"
+    instance: Any = error.instance
+    wanted: Any = error.validator_value
+    schema = error.schema if isinstance(error.schema, Mapping) else {}
+    match error.validator:
+        case "additionalProperties":
+            known = list(schema.get("properties", {}))
+            for key in set(instance) - set(known):
+                offer = did_you_mean(key, known) or f"Known are {', '.join(known)}."
+                yield document.error("SP101", (*path, key), f"unknown key {key!r}.", offer)
+        case "required":
+            # The validator reports each missing key on its own, and names it in its message only.
+            key = next(key for key in wanted if error.message.startswith(repr(key)))
+            yield document.error("SP102", path, f"the key {key!r} is missing in {here}.")
+        case _ if "x-refusal" in schema:
+            yield document.error("SP105", path, f"{here} {schema['x-refusal']}")
+        case "type":
+            yield document.error("SP103", path, f"{here} must be of type {_words(wanted)}.")
+        case "enum" | "const":
+            yield document.error("SP104", path, f"{here} must be {_words(wanted)}.")
+        case constraint:
+            yield document.error("SP104", path, f"{here} does not satisfy {constraint} {wanted}.")
+
+
+def _words(allowed: Any) -> str:  # noqa: ANN401 - a schema's own variety
+    return " or ".join(map(str, allowed)) if isinstance(allowed, list) else str(allowed)

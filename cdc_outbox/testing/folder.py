@@ -1,0 +1,190 @@
+"""The folder that a stack lives in: whose it is, which ports it took, and how it is cleared away.
+
+Whoever brought a stack up holds a file lock in its folder; the kernel lets go of it with the process, however that
+ends. A folder whose lock is free is left over. Its processes are ended only if they still are those that were written
+down: by the time of a crash's discovery a pid may be somebody else's.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from cdc_outbox.errors import StackError
+from cdc_outbox.testing.process import ProcessRecord, end
+
+HOST = "127.0.0.1"
+"""Where every part listens: a stack is nobody else's business."""
+
+_PORTS = range(20_000, 32_000)
+"""Below what the kernel gives to outgoing connections, so that none of those takes a port between look and use."""
+_END_SECONDS = 3.0
+"""What a part may take to end in good order when its data are thrown away with it."""
+_UNFINISHED_SECONDS = 60.0
+"""A folder gets its lock within milliseconds; one that has none after this was left by a crash in between."""
+
+
+class StackFolder:
+    """One stack's folder.
+
+    Args:
+        name: Letters, digits, hyphen and underscore; one stack of a name runs per user at a time.
+        root: Where folders are made, by default the system's temporary folder.
+    """
+
+    def __init__(self, name: str, root: Path | None = None) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+            raise StackError(f"{name!r} is not a name for a stack", hint="Use letters, digits, hyphen and underscore.")
+        self.name = name
+        self._root = (root or Path(tempfile.gettempdir())).resolve()
+        self.path = self._root / f"{self._prefix}{name}"
+        self._lock: IO[bytes] | None = None
+
+    @property
+    def owner(self) -> ProcessRecord | None:
+        """The process that holds the stack."""
+        return ProcessRecord.read(self.path / "owner.json")
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody holds the stack."""
+        return self.path.exists() and not _is_free(self.path)
+
+    def occupy(self) -> None:
+        """Clear away what crashed, make the folder, and hold it until :meth:`release` or the end of the process.
+
+        Raises:
+            StackError: A stack of this name is held.
+        """
+        for folder in self._all():
+            if _is_free(folder):
+                _clear(folder)
+        new = Path(tempfile.mkdtemp(dir=self._root, prefix=f"{self._prefix}{self.name}."))
+        self._lock = (new / "lock").open("wb")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        ProcessRecord.of(os.getpid()).write(new / "owner.json")
+        # As root, PostgreSQL's own user must reach its data; else nobody but us.
+        new.chmod(0o755 if os.geteuid() == 0 else 0o700)
+        try:
+            # With the lock in it: nobody ever sees the folder under its name without it.
+            new.rename(self.path)
+        except OSError as error:
+            self._lock.close()
+            self._lock = None
+            shutil.rmtree(new)
+            raise StackError(
+                f"a stack named {self.name!r} is running",
+                hint=f"End it with `cdc-outbox stack down --name {self.name}`, or choose another name.",
+            ) from error
+
+    def release(self) -> None:
+        """End every process that was recorded, remove the folder and let go of it; once is enough."""
+        if self._lock is not None:
+            _clear(self.path)
+            self._lock.close()
+            self._lock = None
+
+    def clear_left_over(self) -> bool:
+        """Clear away what a crash left of this stack, and tell whether there was something."""
+        found = self.path.exists() and _is_free(self.path)
+        if found:
+            _clear(self.path)
+        return found
+
+    def reserve_port(self) -> int:
+        """Return a port that nobody listens on and that no stack of this user has reserved."""
+        mine, others = _ports_of(self.path), [port for folder in self._all() for port in _ports_of(folder)]
+        for port in random.sample(_PORTS, len(_PORTS)):  # no cryptography
+            if port not in others and _can_listen(port):
+                (self.path / "ports.json").write_text(json.dumps([*mine, port]))
+                return port
+        raise StackError(f"no port from {_PORTS.start} to {_PORTS.stop - 1} is free")
+
+    def write_environment(self, environment: Mapping[str, str]) -> None:
+        """Note how the stack is reached, and that it is ready."""
+        new = self.path / "environment.json.new"
+        new.touch(mode=0o600)
+        new.write_text(json.dumps(dict(environment)))
+        new.rename(self.path / "environment.json")
+
+    def find_environment(self) -> dict[str, str] | None:
+        """Return how the stack is reached, ``None`` while it is not ready."""
+        with contextlib.suppress(OSError, ValueError):
+            environment: dict[str, str] = json.loads((self.path / "environment.json").read_text())
+            return environment
+        return None
+
+    def find_states(self) -> dict[str, str]:
+        """Return what each part does, by its name."""
+        return {name: record.state() for name, record in _records(self.path).items()}
+
+    def log(self, part: str) -> Path:
+        """Return a part's log.
+
+        Raises:
+            StackError: There is no such part.
+        """
+        known = sorted(_records(self.path))
+        if part not in known:
+            raise StackError(f"the stack has no part {part!r}", hint=f"Its parts are {', '.join(known)}.")
+        return self.path / part / "log"
+
+    @property
+    def _prefix(self) -> str:
+        return f"cdc-outbox-{os.geteuid()}-"
+
+    def _all(self) -> list[Path]:
+        """Return this user's folders; somebody else's of the same name is not ours to look at."""
+        found = self._root.glob(f"{self._prefix}*")
+        return [
+            path for path in found if not path.is_symlink() and path.is_dir() and path.stat().st_uid == os.geteuid()
+        ]
+
+
+def _is_free(folder: Path) -> bool:
+    """Tell whether nobody holds a folder, by taking its lock for a moment."""
+    try:
+        with (folder / "lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            return time.time() - folder.stat().st_mtime > _UNFINISHED_SECONDS
+        return False
+    return True
+
+
+def _clear(folder: Path) -> None:
+    end(list(_records(folder).values()), seconds=_END_SECONDS)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _records(folder: Path) -> dict[str, ProcessRecord]:
+    found = {path.parent.name: ProcessRecord.read(path) for path in sorted(folder.glob("*/process.json"))}
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def _ports_of(folder: Path) -> list[int]:
+    with contextlib.suppress(OSError, ValueError):
+        ports: list[Any] = json.loads((folder / "ports.json").read_text())
+        return [int(port) for port in ports]
+    return []
+
+
+def _can_listen(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True

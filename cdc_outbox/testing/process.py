@@ -1,0 +1,229 @@
+"""A server as a process of its own: started, watched, killed, paused, and found again by another process."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from cdc_outbox.errors import StackError
+
+_LOOK_SECONDS = 0.05
+_START_TIME_TOLERANCE_SECONDS = 0.05
+"""The kernel counts start times in hundredths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """A process as it is written down: a pid alone may be somebody else's by the time it is read.
+
+    Args:
+        started: Seconds since 1970, by the kernel.
+    """
+
+    pid: int
+    started: float
+
+    @classmethod
+    def of(cls, pid: int) -> "ProcessRecord":
+        """Return the record of a process that runs now."""
+        return cls(pid, psutil.Process(pid).create_time())
+
+    @classmethod
+    def read(cls, path: Path) -> "ProcessRecord | None":
+        """Return the record that a file holds, ``None`` if there is none or it was not finished."""
+        try:
+            content = json.loads(path.read_text())
+            return cls(int(content["pid"]), float(content["started"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, path: Path) -> None:
+        """Keep the record."""
+        path.write_text(json.dumps(asdict(self)))
+
+    def find(self) -> psutil.Process | None:
+        """Return the process if it still is the one that was written down, and still runs."""
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.started) <= _START_TIME_TOLERANCE_SECONDS
+            if same and process.status() != psutil.STATUS_ZOMBIE:
+                return process
+        return None
+
+    def family(self) -> list[psutil.Process]:
+        """Return the process and its children, empty if it is gone."""
+        process = self.find()
+        if process is None:
+            return []
+        with contextlib.suppress(psutil.Error):
+            return [process, *process.children(recursive=True)]
+        return [process]
+
+    def state(self) -> str:
+        """Say what it does: ``running``, ``paused`` or ``not running``."""
+        process = self.find()
+        if process is None:
+            return "not running"
+        return "paused" if process.status() == psutil.STATUS_STOPPED else "running"
+
+
+def end(records: Sequence[ProcessRecord], *, seconds: float) -> None:
+    """Ask processes to end, all at once, and kill what is left of them and their children after the time.
+
+    They are asked with SIGTERM and SIGINT: the first alone makes PostgreSQL wait for its sessions, the second alone
+    is not heard by a JVM that was started in the background of a shell.
+    """
+    families = [family for record in records if (family := record.family())]
+    everyone = [process for family in families for process in family]
+    send(everyone, signal.SIGCONT)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        send([family[0] for family in families], number)
+    _, left = psutil.wait_procs(everyone, timeout=seconds)
+    send(left, signal.SIGKILL)
+    psutil.wait_procs(left, timeout=seconds)
+
+
+def send(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to those that are still there."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerCommand:
+    """How a server is started.
+
+    Args:
+        environment: All of it; nothing is inherited.
+        user: The uid to run as, ``None`` for one's own.
+    """
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    user: int | None = None
+
+
+class Server:
+    """One part of a stack: a process with a folder, a log and a way to tell that it is ready.
+
+    Args:
+        folder: Its working folder; log and process record lie in it.
+        is_ready: Asked until it says yes; a server is started when it has.
+        start_seconds: How long that may take.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        command: ServerCommand,
+        is_ready: Callable[[], bool],
+        *,
+        start_seconds: float = 60,
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self._command = command
+        self._is_ready = is_ready
+        self._start_seconds = start_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._record: ProcessRecord | None = None
+
+    @property
+    def log(self) -> Path:
+        """Everything it said, over all its starts."""
+        return self.folder / "log"
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, ``None`` while it does not run."""
+        return self._record.pid if self._record and self._record.find() else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process exists, be it paused or not ready."""
+        return self.pid is not None
+
+    def start(self) -> None:
+        """Start it and return when it is ready.
+
+        Raises:
+            StackError: It ended at once, or was not ready in time; with the last lines of its log.
+        """
+        if self.is_running:
+            raise StackError(f"{self.name} runs already")
+        user = self._command.user
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - what parts.py put together
+                self._command.arguments,
+                cwd=self.folder,
+                env=dict(self._command.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # A session of its own: Ctrl-C in the terminal is for whoever takes the stack down in good order.
+                start_new_session=True,
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
+            )
+        self._record = ProcessRecord.of(self._process.pid)
+        self._record.write(self.folder / "process.json")
+        self._wait_until_ready(self._process)
+
+    def stop(self, *, seconds: float = 20.0) -> None:
+        """End it in good order, by force if it does not within the time; without effect if it does not run."""
+        end([self._record] if self._record else [], seconds=seconds)
+        self.reap()
+
+    def kill(self) -> None:
+        """End it and its children with SIGKILL, as a crash would."""
+        family = self._family()
+        send(family, signal.SIGKILL)
+        psutil.wait_procs(family, timeout=10)
+        self.reap()
+
+    def pause(self) -> None:
+        """Halt it with SIGSTOP: it keeps its connections and answers nothing."""
+        send(self._family(), signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after a pause."""
+        send(self._family(), signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Stop it in good order and start it again on the same folder and ports."""
+        self.stop()
+        self.start()
+
+    def state(self) -> str:
+        """Say what it does: ``running``, ``paused`` or ``not running``."""
+        return self._record.state() if self._record else "not running"
+
+    def reap(self) -> None:
+        """Collect the exit status of the ended process, or it would stay as a zombie."""
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=10)
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + self._start_seconds
+        while not self._is_ready():
+            if process.poll() is not None:
+                raise StackError(f"{self.name} ended with {process.returncode} at its start:\n{self._last_words()}")
+            if time.monotonic() >= deadline:
+                raise StackError(f"{self.name} was not ready within {self._start_seconds:g} s:\n{self._last_words()}")
+            time.sleep(_LOOK_SECONDS)
+
+    def _last_words(self, lines: int = 12) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _family(self) -> list[psutil.Process]:
+        return self._record.family() if self._record else []

@@ -1,0 +1,203 @@
+"""What our own pipelines speak: which column becomes which header, and the way back from a message to an event."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cdc_outbox import payload
+from cdc_outbox.errors import ConfigError, MessageError
+from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.message import Message
+
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+"""What Kafka accepts as a topic's name; a worse one makes the connector's task fail, so writers refuse it."""
+_NUMBER = re.compile(r"[1-9][0-9]{0,18}")
+_MAX_SEQUENCE = 2**63 - 1
+_PLACEHOLDER = "{aggregate_type}"
+_FOREIGN_PREFIX = "__debezium."
+"""Headers that Debezium adds of its own accord; they say nothing about the event."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderNames:
+    """The headers that carry an event's attributes.
+
+    The id is not among them: the EventRouter always writes it as ``id``, before all others.
+    """
+
+    type: str = "eventType"
+    aggregate_type: str = "aggregateType"
+    sequence: str = "sequence"
+    source: str = "source"
+    traceparent: str = "traceparent"
+    tracestate: str = "tracestate"
+
+    def placed(self) -> Mapping[str, str]:
+        """Return attribute → header for every column that is placed as a header, in the order of the wire."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireContract:
+    """Which topics there are, how their events are numbered, and which header says what.
+
+    Args:
+        aggregates: Every aggregate type that is spoken of, with its sequence mode.
+        topic: The topic's name, with ``{aggregate_type}`` in it or without.
+    """
+
+    aggregates: Mapping[str, SequenceMode]
+    topic: str = f"outbox.event.{_PLACEHOLDER}"
+    headers: HeaderNames = field(default_factory=HeaderNames)
+
+    def __post_init__(self) -> None:
+        if not self.aggregates:
+            raise ConfigError("a contract names at least one aggregate type", field="aggregates")
+        for aggregate_type in self.aggregates:
+            if not _TOPIC.fullmatch(self.topic_of(aggregate_type)):
+                raise ConfigError(
+                    f"the aggregate type {aggregate_type!r} makes the topic {self.topic_of(aggregate_type)!r}, "
+                    "which Kafka refuses",
+                    field="aggregates",
+                    hint="Use letters, digits, dot, underscore and hyphen, 249 characters at most.",
+                )
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Every topic of the contract, sorted."""
+        return tuple(sorted({self.topic_of(aggregate_type) for aggregate_type in self.aggregates}))
+
+    def topic_of(self, aggregate_type: str) -> str:
+        """Return the topic that events of this aggregate type go to."""
+        return self.topic.replace(_PLACEHOLDER, aggregate_type)
+
+    def mode_of(self, aggregate_type: str) -> SequenceMode:
+        """Return how this aggregate type is numbered.
+
+        Raises:
+            ConfigError: The contract does not know it.
+        """
+        if aggregate_type not in self.aggregates:
+            known = ", ".join(sorted(self.aggregates))
+            raise ConfigError(
+                f"the aggregate type {aggregate_type!r} is not in the contract, which knows {known}",
+                field="aggregates",
+            )
+        return self.aggregates[aggregate_type]
+
+    def message_of(self, event: Event) -> Message:
+        """Return the message that a written event becomes; the inverse of :meth:`event_of`.
+
+        The timestamp is the row's ``created_at`` cut to milliseconds, as Debezium cuts it.
+        """
+        placed = {
+            self.headers.type: event.type,
+            self.headers.aggregate_type: event.aggregate_type,
+            self.headers.sequence: None if event.sequence is None else str(event.sequence),
+            self.headers.source: event.source,
+            self.headers.traceparent: event.headers.get("traceparent"),
+            self.headers.tracestate: event.headers.get("tracestate"),
+        }
+        headers = {"id": event.id} | placed
+        moment = event.created_at
+        return Message(
+            topic=self.topic_of(event.aggregate_type),
+            key=event.aggregate_id.encode(),
+            value=None if event.payload is None else payload.encode(event.payload).encode(),
+            headers=tuple((name, None if text is None else text.encode()) for name, text in headers.items()),
+            timestamp_ms=None if moment is None else (moment - _EPOCH) // timedelta(milliseconds=1),
+        )
+
+    def event_of(self, message: Message) -> Event:
+        """Return the event that a message carries.
+
+        Raises:
+            MessageError: The message does not keep the contract: the id or the type is missing, a header is not
+                UTF-8 or appears with two values, the sequence is no positive number or is missing where the
+                contract promises one, the aggregate type is unknown, the payload is not JSON.
+        """
+        headers = _texts(message)
+        aggregate_type = _required(headers, self.headers.aggregate_type, message)
+        sequence, source = headers.pop(self.headers.sequence, None), headers.pop(self.headers.source, None)
+        numbered = self._is_numbered(aggregate_type, message)
+        if numbered and (sequence is None or not source):
+            raise _broken(message, f"{aggregate_type} is numbered, and its sequence or its source is missing")
+        return Event(
+            id=_required(headers, "id", message),
+            type=_required(headers, self.headers.type, message),
+            aggregate_type=aggregate_type,
+            aggregate_id=_key(message),
+            payload=_payload(message),
+            sequence=_sequence(sequence, message) if numbered else None,
+            source=source,
+            created_at=_moment(message),
+            headers=headers,
+        )
+
+    def _is_numbered(self, aggregate_type: str, message: Message) -> bool:
+        try:
+            return self.mode_of(aggregate_type) is not SequenceMode.NONE
+        except ConfigError as error:
+            raise _broken(message, str(error)) from error
+
+
+def _texts(message: Message) -> dict[str, str]:
+    """Return the headers that have a value, as text; a repeated one must say the same again."""
+    texts: dict[str, str] = {}
+    for name, value in message.headers:
+        if value is None or name.startswith(_FOREIGN_PREFIX):
+            continue
+        try:
+            text = value.decode()
+        except UnicodeDecodeError as error:
+            raise _broken(message, f"the header {name!r} is not UTF-8") from error
+        if texts.setdefault(name, text) != text:
+            raise _broken(message, f"the header {name!r} appears twice with different values")
+    return texts
+
+
+def _required(headers: dict[str, str], name: str, message: Message) -> str:
+    text = headers.pop(name, "")
+    if not text:
+        raise _broken(message, f"the header {name!r} is missing or empty")
+    return text
+
+
+def _sequence(text: str | None, message: Message) -> int:
+    if text is None or not _NUMBER.fullmatch(text) or int(text) > _MAX_SEQUENCE:
+        raise _broken(message, f"the sequence {(text or '')[:40]!r} is not a positive number")
+    return int(text)
+
+
+def _key(message: Message) -> str:
+    if not message.key:
+        raise _broken(message, "the key is empty, so the aggregate is unknown")
+    try:
+        return message.key.decode()
+    except UnicodeDecodeError as error:
+        raise _broken(message, "the key is not UTF-8") from error
+
+
+def _payload(message: Message) -> Any:  # noqa: ANN401 - whatever JSON can express
+    if message.value is None:
+        return None
+    try:
+        return payload.decode(message.value)
+    except ValueError as error:
+        raise _broken(message, f"the payload is not JSON: {error}") from error
+
+
+def _moment(message: Message) -> datetime | None:
+    if message.timestamp_ms is None:
+        return None
+    try:
+        return _EPOCH + timedelta(milliseconds=message.timestamp_ms)
+    except OverflowError as error:
+        raise _broken(message, "its timestamp lies outside the calendar") from error
+
+
+def _broken(message: Message, reason: str) -> MessageError:
+    return MessageError(f"the message at {message.position} breaks the contract: {reason}")

@@ -1,0 +1,247 @@
+"""Run both services on a real stack, kill a consumer and the Connect worker on the way, and count what is left.
+
+`./infra/demo` makes the environment and calls this. It exits 1 if an effect happened twice, was lost, came out of
+order or out of nothing, or if a kill did not hit with events in flight.
+"""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from psycopg.sql import Literal
+
+from cdc_outbox.consumer import SequenceMode, WireContract
+from cdc_outbox.testing import Stack, StackConfig
+from examples.orders.evidence import gather
+from examples.orders.orders import place_order
+
+HERE = Path(__file__).parent
+CONTRACT = WireContract(aggregates={"customer": SequenceMode.GAPLESS})
+[TOPIC] = CONTRACT.topics
+
+ORDERS, CUSTOMERS, WRITERS = 2_000, 200, 4
+WAVES, WAVE_SECONDS = 20, 0.9
+"""Orders come in waves, as they do: each at full speed, and a rest behind it."""
+CONSUMER_DIES_AFTER, WORKER_DIES_AFTER = 0.2, 0.5
+"""Of the orders committed."""
+IN_FLIGHT = 5
+"""What must be seen on its way before a kill counts."""
+
+
+class Demo:
+    """The two services, the stack below them, and what can be asked while they run."""
+
+    def __init__(self, stack: Stack, passwords: dict[str, str]) -> None:
+        self.stack = stack
+        self.orders_admin = stack.postgres.create_database("orders")
+        self.shipping_admin = stack.postgres.create_database("shipping")
+        self.writer_dsn = stack.postgres.dsn("orders", user="orders_writer", password=passwords["writer"])
+        self.consumer_dsn = stack.postgres.dsn("shipping", user="shipping_consumer", password=passwords["consumer"])
+        self.passwords = passwords
+        self.consumers: list[subprocess.Popen[bytes]] = []
+        self._admin = AdminClient({"bootstrap.servers": stack.broker.bootstrap_servers, "log_level": 0})
+
+    def set_up(self) -> None:
+        """Create tables and roles, and deploy the connector, all by the command that users have."""
+        self.command("init", "connectors/orders.yaml", dsn=self.orders_admin)
+        self.command("init", "--inbox", dsn=self.shipping_admin)
+        self.run_sql(HERE / "schema.sql", self.orders_admin)
+        self.run_sql(HERE / "shipping.sql", self.shipping_admin)
+        self.command("deploy-connector", "connectors/orders.yaml", "--stable-seconds=3", dsn=self.orders_admin)
+
+    def command(self, *arguments: str, dsn: str) -> None:
+        """Run ``cdc-outbox``; its output is the demo's."""
+        say(f"$ cdc-outbox {' '.join(arguments)}")
+        subprocess.run(
+            [sys.executable, "-m", "cdc_outbox", *arguments],
+            env={**os.environ, **self.stack.environment(), "CDC_OUTBOX_DSN": dsn},
+            check=True,
+        )
+
+    def run_sql(self, file: Path, dsn: str) -> None:
+        """Run a file that psql would run, with its variables."""
+        text = file.read_text()
+        with psycopg.connect(dsn) as connection:
+            for name, password in self.passwords.items():
+                text = text.replace(f":'{name}_password'", Literal(password).as_string(connection))
+            connection.execute(text.encode())
+
+    def start_consumer(self) -> subprocess.Popen[bytes]:
+        """Start one more member of the consumer group, in a process of its own."""
+        consumer = subprocess.Popen(
+            [sys.executable, "-m", "cdc_outbox", "consume", "examples.orders.shipping:consumer"],
+            env={**os.environ, **self.stack.environment(), "SHIPPING_DSN": self.consumer_dsn},
+        )
+        self.consumers.append(consumer)
+        return consumer
+
+    def committed(self) -> int:
+        """Return how many orders are committed."""
+        return count(self.orders_admin, "select count(*) from orders")
+
+    def shipped(self) -> int:
+        """Return how many effects are committed."""
+        return count(self.shipping_admin, "select count(*) from shipments")
+
+    def messages(self) -> int:
+        """Return how many messages the topic holds."""
+        return sum(self.stack.broker.ends(TOPIC).values())
+
+    def group_lag(self) -> int:
+        """Return how many messages lie behind the group's committed offsets, 0 until both consumers have a share."""
+        group = self._admin.describe_consumer_groups(["shipping"])["shipping"].result()
+        if sum(bool(member.assignment.topic_partitions) for member in group.members) < 2:
+            return 0
+        ends = self.stack.broker.ends(TOPIC)
+        wanted = ConsumerGroupTopicPartitions("shipping", [TopicPartition(TOPIC, partition) for partition in ends])
+        [future] = self._admin.list_consumer_group_offsets([wanted]).values()
+        done = {place.partition: max(place.offset, 0) for place in future.result().topic_partitions}
+        return sum(end - done.get(partition, 0) for partition, end in ends.items())
+
+    def close(self) -> None:
+        """End what the demo started beside the stack."""
+        for consumer in self.consumers:
+            if consumer.poll() is None:
+                consumer.kill()
+                consumer.wait()
+
+
+def main() -> int:
+    """Run the demo and return its exit code."""
+    started = time.monotonic()
+    passwords = {name: secrets.token_urlsafe(12) for name in ("writer", "connector", "consumer")}
+    say("starting PostgreSQL, Kafka and Connect (the first time ever, their jars are fetched)")
+    config = StackConfig(name=f"demo-{os.getpid()}", environment={"ORDERS_CONNECTOR_PASSWORD": passwords["connector"]})
+    with Stack(config) as stack:
+        say(f"ready after {time.monotonic() - started:.1f} s")
+        demo = Demo(stack, passwords)
+        try:
+            demo.set_up()
+            hits = run(demo)
+            evidence = gather(
+                orders_dsn=demo.orders_admin,
+                shipping_dsn=demo.shipping_admin,
+                broker=stack.broker,
+                contract=CONTRACT,
+            )
+        finally:
+            demo.close()
+    print(f"\n{evidence.table()}\n")
+    say(f"done in {time.monotonic() - started:.0f} s; nothing is left running")
+    if not hits:
+        say("FAILED: a kill did not hit with events in flight")
+    if not evidence.holds:
+        say("FAILED: a promise was broken")
+    return 0 if hits and evidence.holds else 1
+
+
+def run(demo: Demo) -> bool:
+    """Write, consume and kill, until every committed order is shipped; tell whether both kills hit."""
+    say(f"{WRITERS} writers place {ORDERS:,} orders of {CUSTOMERS} customers, one in ten is rolled back; 2 consumers")
+    victim = demo.start_consumer()
+    demo.start_consumer()
+    with ThreadPoolExecutor(WRITERS) as pool, progress(demo):
+        writers = [pool.submit(write, demo.writer_dsn, number) for number in range(WRITERS)]
+        hits = [kill_consumer(demo, victim), kill_worker(demo)]
+        for writer in writers:
+            writer.result()
+        wait_for(lambda: demo.shipped() >= demo.committed(), seconds=60)
+    for consumer in demo.consumers:
+        consumer.send_signal(signal.SIGTERM)
+    codes = [consumer.wait(timeout=30) for consumer in demo.consumers]
+    if codes != [-signal.SIGKILL, 0, 0]:
+        say(f"FAILED: the consumers ended with {codes}")
+    return all(hits) and codes == [-signal.SIGKILL, 0, 0]
+
+
+def write(dsn: str, writer: int) -> None:
+    """Place this writer's share of the orders, in waves, each order in a transaction of its own."""
+    share, start = ORDERS // WRITERS, time.monotonic()
+    with psycopg.connect(dsn) as connection:
+        for number in range(share):
+            wave = number * WAVES // share
+            time.sleep(max(0.0, start + wave * WAVE_SECONDS - time.monotonic()))
+            order = number * WRITERS + writer
+            with connection.transaction() as transaction:
+                place_order(connection, customer=order * 7919 % CUSTOMERS, total_cents=order)
+                if number % 10 == 9:
+                    raise psycopg.Rollback(transaction)
+
+
+def kill_consumer(demo: Demo, victim: subprocess.Popen[bytes]) -> bool:
+    """Kill a consumer while messages lie before it, and start another."""
+    wait_for(lambda: demo.committed() > ORDERS * CONSUMER_DIES_AFTER, seconds=60)
+    lag = wait_for(lambda: min(demo.group_lag(), demo.messages() - demo.shipped()), at_least=IN_FLIGHT, seconds=10)
+    victim.kill()
+    victim.wait()
+    say(f"kill -9 of a consumer, with {lag} messages not yet shipped; another one starts")
+    demo.start_consumer()
+    return lag >= IN_FLIGHT
+
+
+def kill_worker(demo: Demo) -> bool:
+    """Kill the Connect worker while committed events lie before it, and start it again."""
+    wait_for(lambda: demo.committed() > ORDERS * WORKER_DIES_AFTER, seconds=60)
+    lag = wait_for(lambda: demo.committed() - demo.messages(), at_least=IN_FLIGHT, seconds=10)
+    worker = demo.stack.workers[0].server
+    worker.kill()
+    say(f"kill -9 of the Connect worker, with {lag} events not yet in Kafka; it starts again")
+    worker.start()
+    return lag >= IN_FLIGHT
+
+
+def wait_for(look: Callable[[], int], *, seconds: float, at_least: int = 1) -> int:
+    """Look again and again until there is enough, or the time is over; return the last look."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = int(look())
+        if seen >= at_least or time.monotonic() > deadline:
+            return seen
+        time.sleep(0.002)
+
+
+@contextmanager
+def progress(demo: Demo) -> Iterator[None]:
+    """Say every two seconds how far things are."""
+    over = threading.Event()
+
+    def watch() -> None:
+        started = time.monotonic()
+        while not over.wait(2):
+            placed, shipped = demo.committed(), demo.shipped()
+            say(f"  {time.monotonic() - started:3.0f} s   {placed:,} committed, {shipped:,} shipped")
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def count(dsn: str, query: str) -> int:
+    """Return the number that a query returns."""
+    with psycopg.connect(dsn) as connection:
+        [(number,)] = connection.execute(query.encode()).fetchall()
+    return int(number)
+
+
+def say(text: str) -> None:
+    """Tell the person in front of the screen."""
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""The service that takes orders: an order and its event in one transaction."""
+
+import psycopg
+
+from cdc_outbox import Event, Outbox
+
+outbox = Outbox()
+
+
+def place_order(connection: psycopg.Connection, customer: int, total_cents: int) -> Event:
+    """Take an order and say so; both happen when the caller's transaction commits, or neither."""
+    [order] = connection.execute(
+        "insert into orders (customer, total_cents) values (%s, %s) returning id", (customer, total_cents)
+    ).fetchall()
+    return outbox.add(
+        connection,
+        Event(
+            aggregate_type="customer",
+            aggregate_id=str(customer),
+            type="OrderPlaced",
+            payload={"order": order[0], "customer": customer, "total_cents": total_cents},
+        ),
+    )

@@ -1,0 +1,28 @@
+"""The service that ships orders: one shipment for each, in the order in which the customer placed them.
+
+Run it with `cdc-outbox consume examples.orders.shipping:consumer`.
+"""
+
+import os
+
+import psycopg
+
+from cdc_outbox.consumer import Consumer, Event, SequenceMode, WireContract
+
+consumer = Consumer(
+    name="shipping",
+    contract=WireContract(aggregates={"customer": SequenceMode.GAPLESS}),
+    bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
+    connect=lambda: psycopg.connect(os.environ["SHIPPING_DSN"]),
+    # A killed consumer's partitions go to the others after this; the default of 45 s is for slow networks.
+    kafka_settings={"session.timeout.ms": 6000},
+)
+
+
+@consumer.on("OrderPlaced")
+def ship(event: Event, connection: psycopg.Connection) -> None:
+    """Ship an order; committed together with the inbox's claim on the event."""
+    connection.execute(
+        "insert into shipments (order_id, customer, sequence) values (%s, %s, %s)",
+        (event.payload["order"], event.payload["customer"], event.sequence),
+    )

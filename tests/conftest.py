@@ -1,0 +1,38 @@
+"""One stack for the whole run, and a pipeline of its own for each test that asks."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from cdc_outbox.testing import Stack, StackConfig
+from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop
+
+
+@pytest.fixture(scope="session")
+def outbox_stack_config() -> StackConfig:
+    return StackConfig(
+        name=f"tests-{os.getpid()}",
+        environment={"CONNECTOR_PASSWORD": CONNECTOR_PASSWORD, "ORDERS_CONNECTOR_PASSWORD": CONNECTOR_PASSWORD},
+    )
+
+
+@pytest.fixture
+def pipeline(outbox_stack: Stack) -> Iterator[Pipeline]:
+    """Tables and publication, without a connector."""
+    made = Pipeline.make(outbox_stack)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def deployed(pipeline: Pipeline) -> Pipeline:
+    """A pipeline whose connector runs."""
+    pipeline.deploy(stable_seconds=0)
+    return pipeline
+
+
+@pytest.fixture
+def shop(deployed: Pipeline) -> Shop:
+    """A consuming service behind a pipeline that runs."""
+    return Shop(deployed)

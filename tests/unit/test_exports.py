@@ -1,0 +1,40 @@
+"""Public names are listed by hand, sorted, and cost nothing that is not used."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+FACES = ["cdc_outbox", "cdc_outbox.consumer", "cdc_outbox.router", "cdc_outbox.testing", "cdc_outbox.writer"]
+
+
+@pytest.mark.parametrize("name", FACES)
+def test_exported_names_exist_and_are_sorted(name: str) -> None:
+    module = importlib.import_module(name)
+    exported: list[str] = module.__all__
+    assert exported == sorted(exported)
+    assert len(set(exported)) == len(exported)
+    for export in exported:
+        assert getattr(module, export) is not None
+
+
+@pytest.mark.parametrize(
+    ("statement", "foreign"),
+    [
+        ("import cdc_outbox", {"psycopg", "confluent_kafka", "requests", "jsonschema", "yaml", "click"}),
+        ("import cdc_outbox.consumer", {"psycopg", "requests", "jsonschema", "yaml", "click"}),
+        ("import cdc_outbox.pytest_plugin", {"psycopg", "confluent_kafka", "psutil", "requests"}),
+        ("import cdc_outbox.cli", {"psycopg", "confluent_kafka", "requests", "jsonschema", "yaml"}),
+    ],
+)
+def test_importing_pulls_in_nothing_that_is_not_needed(statement: str, foreign: set[str]) -> None:
+    code = f"{statement}; import sys; print(*sorted(set(sys.modules) & {foreign!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_importing_says_nothing_and_sets_up_no_logging() -> None:
+    code = "import cdc_outbox, logging; print(logging.getLogger('cdc_outbox').handlers, logging.root.handlers)"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("[] []", "")

@@ -1,0 +1,93 @@
+from dataclasses import replace
+
+import pytest
+
+from cdc_outbox.connect.facts import DatabaseFacts, PublicationFacts, RoleFacts, SlotFacts, TableFacts, WrittenFacts
+from cdc_outbox.connect.preflight import check_database
+from cdc_outbox.lsn import Lsn
+from cdc_outbox.spec import parse_spec
+from tests.unit.test_spec import MINIMAL
+
+SPEC = parse_spec(MINIMAL)
+
+COLUMNS = {
+    "id": "uuid",
+    "aggregatetype": "text",
+    "aggregateid": "text",
+    "type": "text",
+    "payload": "json",
+    "sequence": "bigint",
+    "source": "text",
+    "traceparent": "text",
+    "tracestate": "text",
+    "created_at": "timestamp without time zone",
+}
+
+GOOD = DatabaseFacts(
+    version=180_006,
+    wal_level="logical",
+    database="orders",
+    free_slots=1,
+    role=RoleFacts(can_login=True, can_replicate=True),
+    table=TableFacts("r", "p", COLUMNS),
+    publication=PublicationFacts(publishes_inserts=True, covers_table=True),
+    slot=None,
+    written=WrittenFacts(),
+)
+SLOT = SlotFacts("pgoutput", "orders", active=False, wal_status="reserved", confirmed=Lsn(1))
+
+
+def table(**columns: str) -> TableFacts:
+    return TableFacts("r", "p", COLUMNS | columns)
+
+
+def test_a_database_that_is_ready_has_no_findings() -> None:
+    assert check_database(SPEC, GOOD) == ()
+    assert check_database(SPEC, replace(GOOD, slot=SLOT, free_slots=0)) == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "path"),
+    [
+        (replace(GOOD, database="other"), "DB101", "other"),
+        (replace(GOOD, wal_level="replica"), "DB102", "wal_level"),
+        (replace(GOOD, version=130_020), "DB103", "server_version"),
+        (replace(GOOD, free_slots=0), "DB104", "max_replication_slots"),
+        (replace(GOOD, role=None), "DB201", "orders_connector"),
+        (replace(GOOD, role=RoleFacts(can_login=False, can_replicate=True)), "DB202", "orders_connector"),
+        (replace(GOOD, role=RoleFacts(can_login=True, can_replicate=False)), "DB202", "orders_connector"),
+        (replace(GOOD, table=None), "DB301", "public.outbox"),
+        (replace(GOOD, table=TableFacts("r", "u", COLUMNS)), "DB302", "public.outbox"),
+        (replace(GOOD, table=TableFacts("r", "p", COLUMNS | {"x": "text"})), "", ""),
+        (replace(GOOD, table=table(created_at="timestamp with time zone")), "DB304", "public.outbox.created_at"),
+        (replace(GOOD, table=table(payload="bytea")), "DB304", "public.outbox.payload"),
+        (replace(GOOD, publication=None), "DB401", "orders_outbox"),
+        (
+            replace(GOOD, publication=PublicationFacts(publishes_inserts=True, covers_table=False)),
+            "DB402",
+            "orders_outbox",
+        ),
+        (
+            replace(GOOD, publication=PublicationFacts(publishes_inserts=False, covers_table=True)),
+            "DB403",
+            "orders_outbox",
+        ),
+        (replace(GOOD, slot=replace(SLOT, plugin="test_decoding")), "DB501", "orders_outbox"),
+        (replace(GOOD, slot=replace(SLOT, database="other")), "DB502", "orders_outbox"),
+    ],
+)
+def test_each_defect_is_one_finding_with_its_place(facts: DatabaseFacts, code: str, path: str) -> None:
+    findings = check_database(SPEC, facts)
+    assert [(finding.code, finding.place.path) for finding in findings] == ([(code, path)] if code else [])
+    assert all(finding.remedy for finding in findings)
+
+
+def test_a_missing_column_is_named() -> None:
+    columns = {name: kind for name, kind in COLUMNS.items() if name != "sequence"}
+    [finding] = check_database(SPEC, replace(GOOD, table=TableFacts("r", "p", columns)))
+    assert (finding.code, finding.place.path) == ("DB303", "public.outbox.sequence")
+
+
+def test_a_role_that_the_worker_resolves_is_not_looked_for() -> None:
+    spec = parse_spec(MINIMAL.replace("user: orders_connector", "user: ${env:USER}"))
+    assert check_database(spec, replace(GOOD, role=None)) == ()

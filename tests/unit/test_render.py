@@ -1,0 +1,76 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cdc_outbox import ConfigError
+from cdc_outbox.connect.render import raw_topic, render
+from cdc_outbox.spec import parse_spec
+from tests.unit.test_spec import MINIMAL, ORDERS
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_the_demos_configuration_is_the_golden_one() -> None:
+    """Regenerate with `cdc-outbox render connectors/orders.yaml > tests/unit/golden/orders.json` and read the diff."""
+    rendered = render(parse_spec(ORDERS.read_text()))
+    assert rendered == json.loads((GOLDEN / "orders.json").read_text())
+
+
+@pytest.mark.parametrize(("latency", "interval"), [("low", "5"), ("balanced", "10"), ("economy", "500")])
+def test_the_latency_profile_sets_how_often_the_connector_looks(latency: str, interval: str) -> None:
+    assert render(parse_spec(f"{MINIMAL}latency: {latency}\n"))["poll.interval.ms"] == interval
+
+
+def test_the_spec_decides_topics_slot_and_publication() -> None:
+    text = MINIMAL.replace("host:", "slot: s\n  publication: P\n  port: 5433\n  host:")
+    config = render(
+        parse_spec(f"{text}topics: {{name: 'x.{{aggregate_type}}', partitions: 7, replication_factor: 3}}\n")
+    )
+    assert (config["slot.name"], config["publication.name"], config["database.port"]) == ("s", "P", "5433")
+    assert config["transforms.outbox.route.topic.replacement"] == "x.${routedByValue}"
+    assert config["topic.creation.default.partitions"] == "7"
+    assert config["topic.creation.default.replication.factor"] == "3"
+
+
+@pytest.mark.parametrize("table", ["outbox", "out.box", "out,box", "Größe (neu)", "a+b$", "x|y"])
+def test_patterns_match_this_table_and_nothing_else(table: str) -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {{table: {json.dumps(table)}}}\n")
+    config = render(spec)
+    pattern = config["predicates.isOutbox.pattern"]
+    assert re.fullmatch(pattern, raw_topic(spec))
+    assert not re.fullmatch(pattern, raw_topic(spec).replace(".", "x", 1))
+    # Debezium splits the list at commas that have no backslash before them.
+    [included] = re.split(r"(?<!\\),", config["table.include.list"])
+    assert re.fullmatch(included, f"public.{table}")
+
+
+def test_an_override_is_taken() -> None:
+    config = render(
+        parse_spec(f"{MINIMAL}overrides: {{database.sslmode: verify-full, poll.interval.ms: 20, x: true}}\n")
+    )
+    assert (config["database.sslmode"], config["poll.interval.ms"], config["x"]) == ("verify-full", "20", "true")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "errors.tolerance",
+        "producer.override.acks",
+        "producer.override.enable.idempotence",
+        "key.converter",
+        "slot.name",
+        "snapshot.mode",
+        "transforms",
+        "transforms.outbox.route.by.field",
+        "predicates.isOutbox.pattern",
+        "tasks.max",
+    ],
+)
+def test_an_override_that_breaks_a_promise_is_refused_with_its_line(option: str) -> None:
+    spec = parse_spec(f"{MINIMAL}overrides:\n  {option}: x\n", name="x.yaml")
+    with pytest.raises(ConfigError, match="cannot be overridden") as caught:
+        render(spec)
+    [finding] = caught.value.findings
+    assert (finding.code, finding.place.line, finding.place.document) == ("SP106", 12, "x.yaml")

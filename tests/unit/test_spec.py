@@ -1,0 +1,144 @@
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cdc_outbox import ConfigError, SequenceMode
+from cdc_outbox.document import MAX_BYTES
+from cdc_outbox.spec import Latency, Spec, parse_spec, spec_schema
+
+ORDERS = Path(__file__).parents[2] / "connectors" / "orders.yaml"
+
+MINIMAL = """\
+version: 1
+name: orders
+database:
+  kind: postgresql
+  host: localhost
+  name: orders
+  user: orders_connector
+  password: ${env:PASSWORD}
+aggregates:
+  customer: {}
+"""
+
+
+def findings(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        parse_spec(text, name="x.yaml")
+    return [str(finding) for finding in caught.value.findings]
+
+
+def test_the_demos_spec_is_valid() -> None:
+    spec = parse_spec(ORDERS.read_text(), name=str(ORDERS))
+    assert (spec.name, spec.first_source, spec.contract.topics) == ("orders", "orders.1", ("outbox.event.customer",))
+
+
+def test_what_is_left_out_has_a_default() -> None:
+    spec = parse_spec(MINIMAL)
+    assert (spec.database.port, spec.database.slot, spec.database.publication) == (
+        "5432",
+        "orders_outbox",
+        "orders_outbox",
+    )
+    assert (str(spec.outbox.table), spec.first_source, spec.latency) == ("public.outbox", "orders.1", Latency.BALANCED)
+    assert spec.contract.aggregates == {"customer": SequenceMode.GAPLESS}
+    assert (spec.topics.partitions, spec.topics.replication_factor) == (3, -1)
+
+
+def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
+    properties = spec_schema()["properties"]
+    spec = parse_spec(MINIMAL)
+    assert properties["latency"]["default"] == spec.latency
+    assert properties["database"]["properties"]["port"]["default"] == int(spec.database.port)
+    assert properties["outbox"]["properties"]["schema"]["default"] == spec.outbox.schema
+    assert properties["outbox"]["properties"]["table"]["default"] == spec.outbox.name
+    topics = properties["topics"]["properties"]
+    assert topics["name"]["default"] == spec.contract.topic
+    assert topics["partitions"]["default"] == spec.topics.partitions
+    assert topics["replication_factor"]["default"] == spec.topics.replication_factor
+
+
+def test_every_key_of_the_schema_says_what_it_is_for() -> None:
+    def check(schema: dict[str, object], path: str) -> None:
+        for key, part in (schema.get("properties") or {}).items():  # type: ignore[attr-defined]
+            assert part["description"].endswith("."), f"{path}.{key}"
+            check(part, f"{path}.{key}")
+
+    check(dict(spec_schema()), "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "message"),
+    [
+        ("version: 1", "version: 2", ":1 version: error SP104", "version must be 1."),
+        (
+            "aggregates:",
+            "agregates:",
+            ":9 agregates: error SP101",
+            "unknown key 'agregates'. Did you mean 'aggregates'?",
+        ),
+        ("  host: localhost\n", "", ":3 database: error SP102", "the key 'host' is missing in database."),
+        ("host: localhost", "host: 7", ":5 database.host: error SP103", "database.host must be of type string."),
+        ("kind: postgresql", "kind: mysql", ":4 database.kind: error SP104", "database.kind must be postgresql."),
+        ("{}", "{sequence: no}", ":10 aggregates.customer.sequence: error SP104", "gapless or increasing or none."),
+        ("customer: {}", "a b: {}", ":9 aggregates: error SP107", "the topic 'outbox.event.a b', which Kafka refuses."),
+        ("kind: postgresql", "host: other", ":5: error SP001", "the key 'host' appears twice."),
+        ("localhost", "&x localhost", ":5: error SP001", "anchors and aliases are not taken."),
+        ("customer: {}", "customer: {", ":11: error SP001", "not YAML: expected the node content"),
+    ],
+)
+def test_a_mistake_is_found_with_its_line(old: str, new: str, place: str, message: str) -> None:
+    assert old in MINIMAL
+    found = findings(MINIMAL.replace(old, new))
+    assert any(finding.startswith(f"x.yaml{place}: ") and message in finding for finding in found), found
+
+
+def test_a_secret_in_clear_text_is_refused_and_not_repeated() -> None:
+    [finding] = findings(MINIMAL.replace("${env:PASSWORD}", "hunter2"))
+    assert "SP105" in finding
+    assert "x.yaml:8" in finding
+    assert "hunter2" not in finding
+
+
+@pytest.mark.parametrize("name", ["t" * 64, "ü" * 32])
+def test_a_table_name_that_postgresql_would_cut_is_refused(name: str) -> None:
+    assert any("longer than 63 bytes" in finding for finding in findings(f"{MINIMAL}outbox:\n  table: {name}\n"))
+
+
+@pytest.mark.parametrize("slot", ["Upper", "with-hyphen", "s" * 64])
+def test_a_slot_name_that_postgresql_refuses_is_refused(slot: str) -> None:
+    assert "database.slot" in findings(MINIMAL.replace("host:", f"slot: {slot}\n  host:"))[0]
+
+
+def test_a_spec_of_two_megabytes_is_refused_at_once() -> None:
+    assert findings("#" * (MAX_BYTES + 1)) == [f"x.yaml: error SP001: larger than {MAX_BYTES} bytes."]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "just text", "1", "---\n---\n", "\x00", "a: !!python/object:os.system {}"])
+def test_what_is_no_mapping_is_refused(text: str) -> None:
+    assert findings(text)
+
+
+def test_unicode_and_quoted_names_are_taken() -> None:
+    spec = parse_spec(f'{MINIMAL}outbox: {{schema: "Größe", table: \'or"der\'}}\n')
+    assert spec.outbox.table.quoted == '"Größe"."or""der"'
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda children: st.lists(children) | st.dictionaries(st.text() | st.sampled_from(["name", "database"]), children),
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text() | json_like.map(lambda value: yaml.safe_dump(value, allow_unicode=True)) | st.binary().map(str))
+def test_any_text_is_a_spec_or_a_config_error(text: str) -> None:
+    try:
+        spec = parse_spec(text)
+    except ConfigError as error:
+        assert error.findings  # noqa: PT017
+    else:
+        assert isinstance(spec, Spec)

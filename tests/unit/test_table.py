@@ -1,0 +1,74 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_outbox import ConfigError, OutboxTable
+from cdc_outbox.sql import Statement, load
+from cdc_outbox.table import InboxTable, TableName, derived_name, literal, quote
+
+names = (
+    st.text(min_size=1)
+    .filter(lambda name: "\0" not in name and 0 < len(name.encode(errors="ignore")) <= 63)
+    .filter(lambda name: name.encode(errors="replace").decode() == name)
+)
+
+
+@given(names)
+def test_a_quoted_name_is_one_identifier(name: str) -> None:
+    quoted = quote(name)
+    assert quoted[0] == quoted[-1] == '"'
+    assert quoted[1:-1].replace('""', "") == name.replace('"', "")
+    assert quoted[1:-1].replace('""', '"') == name
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "x" * 64, "ä" * 32])
+def test_a_name_that_postgresql_would_cut_or_refuse_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError):
+        quote(name)
+    with pytest.raises(ConfigError):
+        TableName(schema="public", name=name)
+
+
+def test_a_literal_cannot_be_left() -> None:
+    assert literal("o'clock") == "'o''clock'"
+    with pytest.raises(ConfigError):
+        literal("a\0")
+
+
+@given(names, names)
+def test_derived_names_fit_and_do_not_collide(one: str, other: str) -> None:
+    derived = derived_name(one, "heads")
+    assert len(derived.encode()) <= 63
+    assert derived.endswith("heads")
+    assert (derived == derived_name(other, "heads")) == (one == other)
+
+
+def test_tables_know_their_siblings() -> None:
+    assert OutboxTable().heads.quoted == '"public"."outbox_heads"'
+    assert InboxTable(schema="app").watermarks.quoted == '"app"."inbox_watermarks"'
+
+
+def test_statements_put_in_names_and_parameters() -> None:
+    statement = Statement("select :value from {table} where a = 'x' and cast(:value as text) = :other")
+    assert statement.render({"table": '"t"'}, lambda name: f"%({name})s") == (
+        "select %(value)s from \"t\" where a = 'x' and cast(%(value)s as text) = %(other)s"
+    )
+
+
+def test_a_percent_sign_in_a_name_survives_drivers_that_look_for_it() -> None:
+    statement = Statement("select 1 from {table} where a = :a")
+    assert statement.render({"table": '"100%s"'}, lambda name: f"%({name})s") == (
+        'select 1 from "100%%s" where a = %(a)s'
+    )
+    assert statement.render({"table": '"100%s"'}) == 'select 1 from "100%s" where a = :a'
+
+
+def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
+    assert Statement("select 1 from {table}").render({"table": '"{table}:a"'}, str.upper) == 'select 1 from "{table}:a"'
+
+
+@pytest.mark.parametrize("file", ["inbox", "inbox_schema", "outbox", "outbox_schema", "preflight", "versions"])
+def test_every_file_of_statements_can_be_read(file: str) -> None:
+    statements = load("postgresql", file)
+    assert statements
+    assert all(statement.text for statement in statements.values())

@@ -1,0 +1,132 @@
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_outbox import ConfigError, Event, SequenceMode, WireContract
+from cdc_outbox.errors import MessageError
+from cdc_outbox.message import Message
+
+CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS, "metric": SequenceMode.NONE})
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+moments = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001
+    lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+)
+json_objects = st.dictionaries(texts, st.integers() | texts | st.booleans() | st.none())
+
+
+@st.composite
+def events(draw: st.DrawFn) -> Event:
+    aggregate_type = draw(st.sampled_from(sorted(CONTRACT.aggregates)))
+    headers = {"traceparent": draw(texts), "tracestate": draw(texts)} if draw(st.booleans()) else {}
+    return Event(
+        aggregate_type=aggregate_type,
+        aggregate_id=draw(texts),
+        type=draw(texts),
+        payload=draw(json_objects),
+        id=draw(texts),
+        sequence=draw(st.integers(1, 2**63 - 1)) if aggregate_type == "order" else None,
+        source=draw(texts),
+        created_at=draw(moments),
+        headers=headers,
+    )
+
+
+@given(events())
+def test_a_message_carries_the_whole_event(event: Event) -> None:
+    assert CONTRACT.event_of(CONTRACT.message_of(event)) == event
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["id", "eventType", "aggregateType", "sequence", "source", "other", "__debezium.x"]),
+            st.none() | st.binary(max_size=20) | st.sampled_from([b"order", b"metric", b"1", b"0", b"-1", b"9" * 30]),
+        )
+    ),
+    st.none() | st.binary(),
+    st.none() | st.binary() | st.just(b"{}"),
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+)
+def test_any_message_is_an_event_or_a_message_error(
+    headers: list[tuple[str, bytes | None]], key: bytes | None, value: bytes | None, timestamp: int | None
+) -> None:
+    message = Message(
+        topic="t", partition=0, offset=1, key=key, value=value, headers=tuple(headers), timestamp_ms=timestamp
+    )
+    try:
+        event = CONTRACT.event_of(message)
+    except MessageError:
+        return
+    assert event.id
+    assert event.aggregate_id
+
+
+def message(**headers: str | None) -> Message:
+    complete = {"id": "1", "eventType": "OrderPlaced", "aggregateType": "order", "sequence": "7", "source": "orders.1"}
+    pairs = [(name, None if value is None else value.encode()) for name, value in (complete | headers).items()]
+    return Message(topic="t", partition=2, offset=3, key=b"42", value=b'{"a":1}', headers=tuple(pairs))
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"id": None}, "'id' is missing"),
+        ({"id": ""}, "'id' is missing or empty"),
+        ({"eventType": None}, "'eventType' is missing"),
+        ({"aggregateType": None}, "'aggregateType' is missing"),
+        ({"aggregateType": "nobody"}, "'nobody' is not in the contract"),
+        ({"sequence": None}, "its sequence or its source is missing"),
+        ({"source": None}, "its sequence or its source is missing"),
+        ({"sequence": "0"}, "'0' is not a positive number"),
+        ({"sequence": "\u0661"}, "not a positive number"),
+        ({"sequence": "9223372036854775808"}, "not a positive number"),
+    ],
+)
+def test_a_header_that_breaks_the_contract_is_named(headers: dict[str, str | None], reason: str) -> None:
+    with pytest.raises(MessageError, match=reason):
+        CONTRACT.event_of(message(**headers))
+
+
+def test_a_repeated_header_must_repeat_itself() -> None:
+    twice = message()
+    same = Message(topic="t", key=b"1", value=b"{}", headers=(*twice.headers, ("id", b"1")))
+    other = Message(topic="t", key=b"1", value=b"{}", headers=(*twice.headers, ("id", b"2")))
+    assert CONTRACT.event_of(same).id == "1"
+    with pytest.raises(MessageError, match="'id' appears twice"):
+        CONTRACT.event_of(other)
+
+
+def test_headers_of_debezium_are_not_the_events() -> None:
+    foreign = Message(
+        topic="t", key=b"1", value=b"{}", headers=(*message().headers, ("__debezium.context.taskId", b"0"))
+    )
+    assert CONTRACT.event_of(foreign).headers == {}
+
+
+@pytest.mark.parametrize("value", [b"not json", b"\xff", b'{"a":'])
+def test_a_payload_that_is_not_json_is_named(value: bytes) -> None:
+    with pytest.raises(MessageError, match="the payload is not JSON"):
+        CONTRACT.event_of(Message(topic="t", key=b"1", value=value, headers=message().headers))
+
+
+def test_a_tombstone_has_no_payload() -> None:
+    assert CONTRACT.event_of(Message(topic="t", key=b"1", value=None, headers=message().headers)).payload is None
+
+
+def test_topics_come_from_the_aggregate_types() -> None:
+    assert CONTRACT.topics == ("outbox.event.metric", "outbox.event.order")
+    assert WireContract(aggregates=CONTRACT.aggregates, topic="one").topics == ("one",)
+
+
+@pytest.mark.parametrize("aggregate_type", ["with space", "ümlaut", "a/b", "x" * 250])
+def test_an_aggregate_type_that_kafka_refuses_as_a_topic_is_refused(aggregate_type: str) -> None:
+    with pytest.raises(ConfigError, match="which Kafka refuses"):
+        WireContract(aggregates={aggregate_type: SequenceMode.GAPLESS})
+
+
+def test_a_contract_speaks_of_something() -> None:
+    with pytest.raises(ConfigError):
+        WireContract(aggregates={})
