@@ -1,7 +1,9 @@
 """For users' tests and ours: the local stack, and what counts in memory."""
 
+from cdc_outbox.testing.broker import Broker
 from cdc_outbox.testing.memory import MemoryInbox, MemoryMetrics
-from cdc_outbox.testing.parts import Broker, Postgres, Worker
+from cdc_outbox.testing.postgres import Postgres
 from cdc_outbox.testing.stack import Stack, StackConfig
+from cdc_outbox.testing.worker import Worker
 
 __all__ = ["Broker", "MemoryInbox", "MemoryMetrics", "Postgres", "Stack", "StackConfig", "Worker"]

@@ -5,9 +5,11 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -110,31 +112,48 @@ class ServerCommand:
     user: int | None = None
 
 
-class Server:
+def run_to_end(command: ServerCommand, folder: Path, what: str) -> None:
+    """Run a command that ends by itself.
+
+    Raises:
+        StackError: It failed; with what it said.
+    """
+    done = subprocess.run(  # noqa: S603 - what the parts put together
+        command.arguments, **_options(command, folder), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise StackError(f"{what} failed: {done.stderr.strip() or done.stdout.strip()}")
+
+
+def _options(command: ServerCommand, folder: Path) -> dict[str, Any]:
+    return {
+        "cwd": folder,
+        "env": dict(command.environment),
+        "user": command.user,
+        "group": command.user,
+        "extra_groups": None if command.user is None else [],
+    }
+
+
+class Server(ABC):
     """One part of a stack: a process with a folder, a log and a way to tell that it is ready.
 
     Args:
-        folder: Its working folder; log and process record lie in it.
-        is_ready: Asked until it says yes; a server is started when it has.
-        start_seconds: How long that may take.
+        folder: Its working folder, which gives it its name; log and process record lie in it.
+        start_seconds: How long it may take until it answers.
     """
 
-    def __init__(
-        self,
-        name: str,
-        folder: Path,
-        command: ServerCommand,
-        is_ready: Callable[[], bool],
-        *,
-        start_seconds: float = 60,
-    ) -> None:
-        self.name = name
+    def __init__(self, folder: Path, command: ServerCommand, *, start_seconds: float = 60) -> None:
+        self.name = folder.name
         self.folder = folder
         self._command = command
-        self._is_ready = is_ready
         self._start_seconds = start_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._record: ProcessRecord | None = None
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Tell whether it can be used."""
 
     @property
     def log(self) -> Path:
@@ -159,20 +178,15 @@ class Server:
         """
         if self.is_running:
             raise StackError(f"{self.name} runs already")
-        user = self._command.user
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - what parts.py put together
+            self._process = subprocess.Popen(  # noqa: S603 - what the parts put together
                 self._command.arguments,
-                cwd=self.folder,
-                env=dict(self._command.environment),
+                **_options(self._command, self.folder),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 # A session of its own: Ctrl-C in the terminal is for whoever takes the stack down in good order.
                 start_new_session=True,
-                user=user,
-                group=user,
-                extra_groups=None if user is None else [],
             )
         self._record = ProcessRecord.of(self._process.pid)
         self._record.write(self.folder / "process.json")
@@ -215,7 +229,7 @@ class Server:
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + self._start_seconds
-        while not self._is_ready():
+        while not self.answers():
             if process.poll() is not None:
                 raise StackError(f"{self.name} ended with {process.returncode} at its start:\n{self._last_words()}")
             if time.monotonic() >= deadline:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -10,10 +11,12 @@ from typing import Self
 import platformdirs
 
 from cdc_outbox.errors import StackError
+from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import HOST, StackFolder
-from cdc_outbox.testing.jars import Jars, fetch_jars, find_java
-from cdc_outbox.testing.parts import Broker, Postgres, Worker, make_broker, make_postgres, make_worker
+from cdc_outbox.testing.jvm import Jvm, find_jvm
+from cdc_outbox.testing.postgres import Postgres, make_postgres
 from cdc_outbox.testing.process import Server
+from cdc_outbox.testing.worker import Worker, make_worker, worker_environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,7 @@ class Stack:
         with Stack(StackConfig(name="try")) as stack:
             dsn = stack.postgres.create_database("orders")
             ...
-            stack.workers[0].server.kill()
+            stack.workers[0].kill()
     """
 
     def __init__(self, config: StackConfig | None = None) -> None:
@@ -78,11 +81,15 @@ class Stack:
             raise StackError("the stack is not up, or was made without a Connect worker")
         return self.workers[0].url
 
+    @cached_property
+    def jvm(self) -> Jvm:
+        """Java and the jars that broker and workers run on."""
+        return find_jvm(self.config.cache or Path(platformdirs.user_cache_dir("cdc-outbox")))
+
     @property
     def parts(self) -> list[Server]:
         """Every part, each of which can be started, killed, paused and restarted."""
-        parts = (self._postgres, self._broker, *self.workers)
-        return [part.server for part in parts if part is not None]
+        return [part for part in (self._postgres, self._broker, *self.workers) if part is not None]
 
     def up(self) -> Self:
         """Clear away what crashed stacks left, start every part, and return when all are ready.
@@ -107,18 +114,15 @@ class Stack:
 
     def add_worker(self) -> Worker:
         """Start one more Connect worker, which joins the others, and return it."""
-        java, jars = self._java()
-        name = f"connect-{len(self.workers) + 1}"
-        reach = {"POSTGRES_HOST": HOST, "POSTGRES_PORT": str(self.postgres.port)}
-        worker = make_worker(
-            self.folder.path / name,
-            self.folder.reserve_port(),
-            java=java,
-            jars=jars,
-            bootstrap_servers=self.broker.bootstrap_servers,
-            environment={**self.config.environment, **reach},
-        )
-        worker.server.start()
+        folder, port = self.folder.path / f"connect-{len(self.workers) + 1}", self.folder.reserve_port()
+        environment = {
+            **self.config.environment,
+            **worker_environment(port, self.broker.bootstrap_servers),
+            "POSTGRES_HOST": HOST,
+            "POSTGRES_PORT": str(self.postgres.port),
+        }
+        worker = make_worker(folder, port, environment, self.jvm)
+        worker.start()
         self.workers.append(worker)
         return worker
 
@@ -152,13 +156,10 @@ class Stack:
 
     def _start_postgres(self, port: int) -> None:
         self._postgres = make_postgres(self.folder.path / "postgres", port, system=self.config.system_postgres)
-        self._postgres.server.start()
+        self._postgres.start()
 
     def _start_broker(self) -> None:
-        java, jars = self._java()
-        ports = self.folder.reserve_port(), self.folder.reserve_port()
-        self._broker = make_broker(self.folder.path / "kafka", *ports, java=java, jars=jars)
-        self._broker.server.start()
-
-    def _java(self) -> tuple[str, Jars]:
-        return find_java(), fetch_jars(self.config.cache or Path(platformdirs.user_cache_dir("cdc-outbox")))
+        folder, port = self.folder.path / "kafka", self.folder.reserve_port()
+        environment = broker_environment(folder, port, controller_port=self.folder.reserve_port())
+        self._broker = make_broker(folder, port, environment, self.jvm)
+        self._broker.start()

@@ -194,7 +194,7 @@ def kill_worker(demo: Demo) -> bool:
     """Kill the Connect worker while committed events lie before it, and start it again."""
     wait_for(lambda: demo.committed() > ORDERS * WORKER_DIES_AFTER, seconds=60)
     lag = wait_for(lambda: demo.committed() - demo.messages(), at_least=IN_FLIGHT, seconds=10)
-    worker = demo.stack.workers[0].server
+    worker = demo.stack.workers[0]
     worker.kill()
     say(f"kill -9 of the Connect worker, with {lag} events not yet in Kafka; it starts again")
     worker.start()

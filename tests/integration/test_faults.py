@@ -25,7 +25,7 @@ def write_from_four_threads(shop: Shop, each: int) -> None:
 
 
 def test_a_killed_connect_worker_loses_nothing_and_repeats_have_no_effect(shop: Shop) -> None:
-    worker = shop.pipeline.stack.workers[0].server
+    worker = shop.pipeline.stack.workers[0]
     with shop.running(), ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write_from_four_threads, shop, 150)
         eventually(lambda: len(shop.effects()) > 50, "the stream to run")
@@ -41,7 +41,7 @@ def test_a_killed_connect_worker_loses_nothing_and_repeats_have_no_effect(shop: 
 
 
 def test_a_database_server_that_crashes_is_waited_for(shop: Shop) -> None:
-    server = shop.pipeline.stack.postgres.server
+    server = shop.pipeline.stack.postgres
     shop.pipeline.write(20)
     with shop.running():
         eventually(lambda: len(shop.effects()) > 5, "the consumer to run")
@@ -53,7 +53,7 @@ def test_a_database_server_that_crashes_is_waited_for(shop: Shop) -> None:
 
 
 def test_a_broker_that_is_killed_is_waited_for(shop: Shop) -> None:
-    server = shop.pipeline.stack.broker.server
+    server = shop.pipeline.stack.broker
     shop.pipeline.write(10)
     with shop.running():
         eventually(lambda: len(shop.effects()) == 10, "the consumer to run")
@@ -66,8 +66,8 @@ def test_a_broker_that_is_killed_is_waited_for(shop: Shop) -> None:
 
 def test_a_paused_worker_is_overtaken_by_a_second_one_and_no_effect_is_doubled(shop: Shop) -> None:
     stack = shop.pipeline.stack
-    first = stack.workers[0].server
-    second = stack.add_worker().server
+    first = stack.workers[0]
+    second = stack.add_worker()
     try:
         with shop.running():
             shop.pipeline.write(20)

@@ -1,4 +1,4 @@
-"""Kafka's, Connect's and Debezium's jars: fetched once per user and pinned version, then only looked up."""
+"""Java and the jars: Kafka, Connect and Debezium, fetched once per user and pinned version, then only looked up."""
 
 import fcntl
 import hashlib
@@ -9,29 +9,60 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from cdc_outbox.errors import StackError
+from cdc_outbox.testing.settings import settings_file
 
 _OLDEST_JAVA = 17
 """What Kafka 4's broker and Debezium 3 are compiled for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Jars:
-    """The folders that a broker and a worker are started from."""
+class Jvm:
+    """A Java that is new enough, and what it shall run.
 
-    libs: Path
-    plugins: Path
+    Args:
+        java: The program.
+        home: The folder with ``libs`` (Kafka and Connect) and ``plugins`` (Debezium).
+    """
+
+    java: str
+    home: Path
+
+    @property
+    def plugins(self) -> Path:
+        """The folder of connectors that a worker loads."""
+        return self.home / "plugins"
+
+    def command(self, main_class: str, *arguments: str, heap: str) -> list[str]:
+        """Return the command line of a program; ``heap`` as ``-Xmx`` takes it, for example ``512m``."""
+        return [
+            self.java,
+            f"-Xmx{heap}",
+            # One thread collects: with a heap of this size the others only fight for the same cores.
+            "-XX:+UseSerialGC",
+            f"-Dlog4j2.configurationFile={settings_file('log4j2.properties')}",
+            "-cp",
+            f"{self.home}/libs/*",
+            main_class,
+            *arguments,
+        ]
 
 
-def find_java() -> str:
-    """Return the path of a Java that is new enough.
+def find_jvm(cache: Path) -> Jvm:
+    """Return Java and the jars, which Maven fetches if this user does not have this version of them yet.
+
+    Args:
+        cache: The user's cache folder for this package. Several processes may fetch at once; one does.
 
     Raises:
-        StackError: There is none.
+        StackError: Java is missing or too old, or the jars have to be fetched and Maven is missing or fails.
     """
+    return Jvm(_find_java(), _fetch_jars(cache))
+
+
+def _find_java() -> str:
     java = shutil.which("java")
     advice = "Install a Java runtime, 17 or newer: on Debian or Ubuntu `apt-get install openjdk-17-jre-headless`."
     if java is None:
@@ -39,35 +70,27 @@ def find_java() -> str:
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
     version = re.search(r'version "(?:1\.)?(\d+)', said)
     if version is None or int(version[1]) < _OLDEST_JAVA:
-        raise StackError(f"the Java on the PATH is {version[1] if version else 'of no known version'}", hint=advice)
+        found = f"version {version[1]}" if version else "of no version that it tells"
+        raise StackError(f"the Java on the PATH is {found}, and {_OLDEST_JAVA} is needed", hint=advice)
     return java
 
 
-def fetch_jars(cache: Path) -> Jars:
-    """Return the jars, fetched by Maven if this user does not have this version of them yet.
-
-    Args:
-        cache: The user's cache folder for this package. Several processes may fetch at once; one does.
-
-    Raises:
-        StackError: They have to be fetched, and Maven is missing or fails.
-    """
-    pom = files(__package__).joinpath("settings", "pom.xml").read_bytes()
+def _fetch_jars(cache: Path) -> Path:
+    pom = settings_file("pom.xml").read_bytes()
     home = cache / "jars" / hashlib.sha256(pom).hexdigest()[:16]
-    jars = Jars(libs=home / "libs", plugins=home / "plugins")
     if home.exists():
-        return jars
+        return home
     with _lock(cache / "jars.lock"):
         if not home.exists():
             home.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=home.parent, prefix="fetching-") as folder:
-                _fetch(pom, Path(folder))
+                _run_maven(pom, Path(folder))
                 # All or nothing: a folder with the final name is complete.
                 (Path(folder) / "fetched").rename(home)
-    return jars
+    return home
 
 
-def _fetch(pom: bytes, folder: Path) -> None:
+def _run_maven(pom: bytes, folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise StackError(
@@ -81,7 +104,10 @@ def _fetch(pom: bytes, folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode or not any(fetched.glob("libs/kafka-server-*.jar")) or not any(fetched.glob("plugins/*/*.jar")):
         said = (done.stdout + done.stderr).strip().splitlines()
-        raise StackError(f"Maven could not fetch the jars: {said[0] if said else 'it said nothing'}")
+        raise StackError(
+            f"Maven could not fetch the jars: {said[0] if said else 'it said nothing'}",
+            hint="Check that Maven reaches its repositories.",
+        )
 
 
 @contextmanager

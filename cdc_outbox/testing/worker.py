@@ -1,0 +1,58 @@
+"""A Connect worker as a part of the stack."""
+
+import json
+import os
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from cdc_outbox.testing.folder import HOST
+from cdc_outbox.testing.jvm import Jvm
+from cdc_outbox.testing.process import Server, ServerCommand
+from cdc_outbox.testing.settings import settings_file
+
+_HEAP = "768m"
+"""Enough for a backlog of a million small events on a few connectors."""
+
+
+class Worker(Server):
+    """A Connect worker of the stack, and how to reach it."""
+
+    def __init__(self, folder: Path, command: ServerCommand, *, port: int) -> None:
+        super().__init__(folder, command)
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        """Its REST API."""
+        return f"http://{HOST}:{self.port}"
+
+    def answers(self) -> bool:
+        """Tell whether the worker has joined its group and takes requests."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:  # noqa: S310 - our own URL
+                return bool(json.load(answer)["status"] == "healthy")
+        except (OSError, ValueError, KeyError):
+            return False
+
+
+def worker_environment(port: int, bootstrap_servers: str) -> dict[str, str]:
+    """Return what connect.properties takes from the environment, for a worker of the local stack."""
+    return {"CONNECT_BOOTSTRAP_SERVERS": bootstrap_servers, "CONNECT_LISTENERS": f"http://{HOST}:{port}"}
+
+
+def make_worker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jvm) -> Worker:
+    """Set up a Connect worker and return it, not started yet.
+
+    Args:
+        environment: The worker's own variables, and what connectors may refer to as ``${env:NAME}``.
+    """
+    folder.mkdir()
+    # Connect reads plugin.path before it resolves references, so the settings say `plugins`, relative to here.
+    (folder / "plugins").symlink_to(jvm.plugins)
+    settings = str(settings_file("connect.properties"))
+    command = ServerCommand(
+        arguments=jvm.command("org.apache.kafka.connect.cli.ConnectDistributed", settings, heap=_HEAP),
+        environment={"PATH": os.environ.get("PATH", os.defpath), **environment},
+    )
+    return Worker(folder, command, port=port)
