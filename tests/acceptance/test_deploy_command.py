@@ -1,0 +1,150 @@
+"""`cdc-outbox deploy-connector` and its neighbours from the shell: what they print, and what they exit with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.rig import Pipeline, run_command
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def spec(pipeline: Pipeline, tmp_path: Path) -> Path:
+    path = tmp_path / "spec.yaml"
+    path.write_text(Pipeline.text(pipeline.name))
+    return path
+
+
+@pytest.fixture
+def env(pipeline: Pipeline) -> dict[str, str]:
+    return pipeline.stack.environment() | {"CDC_OUTBOX_DSN": pipeline.dsn}
+
+
+def test_data_goes_to_stdout_and_the_rest_to_stderr(pipeline: Pipeline, spec: Path, env: dict[str, str]) -> None:
+    dry = run_command("deploy-connector", str(spec), "--dry-run", env=env)
+    assert dry.returncode == 3, dry.stderr
+    assert f"+ slot.name = {pipeline.spec.database.slot}" in dry.stdout
+    assert dry.stdout.endswith(f"{pipeline.name}: would be created\n")
+
+    first = run_command("deploy-connector", str(spec), "--stable-seconds", "1", env=env)
+    assert (first.returncode, first.stdout) == (0, f"{pipeline.name}: deployed\n"), first.stderr
+    assert f"slot       {pipeline.spec.database.slot} created at " in first.stderr
+    assert "wait       connector RUNNING, 1 task RUNNING" in first.stderr
+    assert "wait       stayed so for 1 s" in first.stderr
+
+    again = run_command("deploy-connector", str(spec), env=env)
+    assert (again.returncode, again.stdout) == (0, f"{pipeline.name}: nothing to change\n")
+    assert run_command("deploy-connector", str(spec), "--dry-run", env=env).returncode == 0
+
+    spec.write_text(spec.read_text() + "latency: low\n")
+    change = run_command("deploy-connector", str(spec), "--stable-seconds=1", env=env)
+    assert change.stdout == f"~ poll.interval.ms = 10 -> 5\n{pipeline.name}: deployed\n"
+
+
+def test_a_task_that_fails_is_shown_with_its_trace_and_exits_1(
+    pipeline: Pipeline, spec: Path, env: dict[str, str]
+) -> None:
+    # A custom converter that nobody has: validation takes it, the task does not.
+    spec.write_text(spec.read_text() + "overrides: {converters: custom, custom.type: nowhere.Nobody}\n")
+    done = run_command("deploy-connector", str(spec), "--timeout=20", env=env)
+    assert done.returncode == 1
+    assert "java.lang.ClassNotFoundException: nowhere.Nobody" in done.stderr
+    assert f"error: {pipeline.name}: connector RUNNING, 1 task FAILED" in done.stderr
+    assert f"undo       connector {pipeline.name} deleted again" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert pipeline.client.find_config(pipeline.name) is None
+
+
+def test_what_would_be_lost_is_said_with_the_two_ways_on(pipeline: Pipeline, spec: Path, env: dict[str, str]) -> None:
+    pipeline.write(3)
+    done = run_command("deploy-connector", str(spec), env=env)
+    assert done.returncode == 1
+    assert "does not exist, and the table holds 3 events already" in done.stderr
+    assert "--earlier-events republish" in done.stderr
+    assert "--earlier-events skip" in done.stderr
+    way_on = run_command("deploy-connector", str(spec), "--earlier-events=skip", "--stable-seconds=0", env=env)
+    assert way_on.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "sentence", "hint"),
+    [
+        (
+            {"CDC_OUTBOX_CONNECT_URL": "http://127.0.0.1:1"},
+            75,
+            "no Kafka Connect worker answers",
+            "Connect worker runs",
+        ),
+        ({"CDC_OUTBOX_DSN": "host=127.0.0.1 port=1"}, 75, "Connection refused", "Check that the server runs"),
+        ({"CDC_OUTBOX_DSN": "{dsn} password=wrong"}, 1, "password authentication failed", "Check user and password"),
+        ({"CDC_OUTBOX_DSN": "{dsn} dbname=nowhere"}, 1, 'database "nowhere" does not exist', "Check user and password"),
+        ({"CDC_OUTBOX_DSN": "no dsn at all"}, 2, "the DSN cannot be read", ""),
+        ({"CDC_OUTBOX_CONNECT_URL": "ftp://x"}, 2, "is not an http:// or https:// URL", ""),
+        ({"CDC_OUTBOX_CONNECT_URL": "http://user:hunter2@x"}, 2, "must not carry credentials", ""),
+    ],
+)
+def test_what_is_not_there_is_a_sentence_a_hint_and_an_exit_code(
+    pipeline: Pipeline, spec: Path, env: dict[str, str], changes: dict[str, str], code: int, sentence: str, hint: str
+) -> None:
+    changed = {name: value.format(dsn=pipeline.dsn) for name, value in changes.items()}
+    done = run_command("deploy-connector", str(spec), env=env | changed)
+    assert (done.returncode, sentence in done.stderr, hint in done.stderr) == (code, True, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "hunter2" not in done.stderr
+    assert pipeline.client.find_config(pipeline.name) is None
+
+
+def test_a_wrong_spec_is_one_finding_a_mistake_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(Pipeline.text("orders").replace("aggregates:", "agregates:").replace("kind: postgresql", "kind: x"))
+    done = run_command("render", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{path}:4 database.kind: error SP104:" in done.stderr
+    assert f"{path}:10 agregates: error SP101: unknown key 'agregates'. Did you mean 'aggregates'?" in done.stderr
+    assert "hint: Correct the spec." in done.stderr
+
+
+@pytest.mark.parametrize("path", ["nowhere.yaml", "/", "/etc/shadow-is-not-there"])
+def test_a_spec_that_cannot_be_read_is_a_sentence(path: str) -> None:
+    done = run_command("render", path)
+    assert done.returncode == 2
+    assert f"error: {path} cannot be read: " in done.stderr
+
+
+def test_render_prints_the_configuration_and_nothing_else() -> None:
+    done = run_command("render", str(ROOT / "connectors" / "orders.yaml"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["name"] == "orders"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--help"],
+        ["deploy-connector", "--help"],
+        ["init", "--help"],
+        ["stack", "--help"],
+        ["stack", "up", "--help"],
+    ],
+)
+def test_help_is_there_and_quick_to_read(arguments: list[str]) -> None:
+    done = run_command(*arguments)
+    text = done.stdout + done.stderr
+    assert "Usage: cdc-outbox" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["deploy-connector"], ["init"], ["render", "--nonsense"]])
+def test_wrong_use_exits_2(arguments: list[str]) -> None:
+    done = run_command(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_an_option_is_also_a_variable() -> None:
+    text = run_command("deploy-connector", "--help").stdout
+    for variable in ("CDC_OUTBOX_DSN", "CDC_OUTBOX_CONNECT_URL", "CDC_OUTBOX_STABLE_SECONDS", "CDC_OUTBOX_TIMEOUT"):
+        assert variable in text

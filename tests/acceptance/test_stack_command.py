@@ -1,0 +1,231 @@
+"""`cdc-outbox stack` from the shell: it comes up, tells how to reach it, and leaves nothing behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from cdc_outbox.testing import Stack
+from cdc_outbox.testing.folder import StackFolder
+from cdc_outbox.testing.process import ProcessRecord
+from tests.rig import eventually, run_command
+
+COMMAND = f"{sys.prefix}/bin/cdc-outbox"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """An environment with a temporary folder of its own, in which PostgreSQL's own user may look around."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.name.startswith(("pytest-", tmp_path.name)):
+            folder.chmod(0o755)
+    return {**os.environ, "TMPDIR": str(tmp_path)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[StackFolder]:
+    """The folder of the stack named `try`, whatever becomes of it."""
+    folder = StackFolder("try", tmp_path)
+    yield folder
+    run_command("stack", "down", "--name", "try", env={"TMPDIR": str(tmp_path)})
+    assert not folder.path.exists()
+
+
+def start(home: dict[str, str], *options: str) -> "subprocess.Popen[str]":
+    command = [COMMAND, "stack", "up", "--name", "try", *options]
+    return subprocess.Popen(command, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until_ready(folder: StackFolder) -> dict[str, str]:
+    eventually(folder.find_environment, "the stack to be ready", seconds=60)
+    return folder.find_environment() or {}
+
+
+def processes_in(folder: StackFolder) -> list[psutil.Process]:
+    found = []
+    for name in folder.find_states():
+        record = ProcessRecord.read(folder.path / name / "process.json")
+        found += record.family() if record else []
+    return found
+
+
+def assert_nothing_is_left(folder: StackFolder, processes: list[psutil.Process], ports: list[int]) -> None:
+    assert not folder.path.exists()
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+    for port in ports:
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ending_it_leaves_no_process_no_port_and_no_folder(
+    number: signal.Signals, home: dict[str, str], folder: StackFolder
+) -> None:
+    process = start(home, "--no-kafka")
+    environment = wait_until_ready(folder)
+    processes = processes_in(folder)
+    assert processes
+    with psycopg.connect(environment["CDC_OUTBOX_DSN"]) as connection:
+        port = connection.info.port
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "export CDC_OUTBOX_DSN=" in out
+    assert "ready after" in err
+    assert_nothing_is_left(folder, processes, [port])
+
+
+def test_ending_it_while_it_starts_leaves_nothing_either(home: dict[str, str], folder: StackFolder) -> None:
+    process = start(home)
+    eventually(lambda: folder.path.exists() and folder.find_states(), "the first part to start")
+    processes = processes_in(folder)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert_nothing_is_left(folder, processes, [])
+
+
+def test_the_whole_stack_beside_another_one_detached_and_down(
+    outbox_stack: Stack, tmp_path: Path, home: dict[str, str], folder: StackFolder
+) -> None:
+    del home
+    env = {"TMPDIR": str(tmp_path), "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+    up = run_command("stack", "up", "--name", "try", "--detach", env=env)
+    assert up.returncode == 0, up.stderr
+    assert up.stdout == ""
+
+    exports = run_command("stack", "env", "--name", "try", env=env).stdout
+    found = subprocess.run(["bash", "-c", f"{exports}\nenv"], capture_output=True, text=True, check=True).stdout
+    variables = dict(line.split("=", 1) for line in found.splitlines() if line.startswith("CDC_OUTBOX_"))
+    assert set(variables) == {"CDC_OUTBOX_DSN", "CDC_OUTBOX_BOOTSTRAP_SERVERS", "CDC_OUTBOX_CONNECT_URL"}
+    assert not set(variables.values()) & set(outbox_stack.environment().values())
+
+    status = run_command("stack", "status", "--name", "try", env=env)
+    assert status.returncode == 0
+    assert [line.split() for line in status.stdout.splitlines()] == [
+        ["connect-1", "running"],
+        ["kafka", "running"],
+        ["postgres", "running"],
+    ]
+    assert "Kafka Connect started" in run_command("stack", "logs", "--name", "try", "--lines", "500", env=env).stdout
+
+    twice = run_command("stack", "up", "--name", "try", env=env)
+    assert twice.returncode == 1
+    assert "error: a stack named 'try' is running" in twice.stderr
+    assert "cdc-outbox stack down --name try" in twice.stderr
+
+    processes = processes_in(folder)
+    owner = folder.owner
+    assert owner is not None
+    assert run_command("stack", "down", "--name", "try", env=env).returncode == 0
+    assert_nothing_is_left(folder, [*processes, *owner.family()], [])
+    # And the other one never noticed.
+    assert {part.state() for part in outbox_stack.parts} == {"running"}
+
+
+def test_what_a_crash_left_is_cleared_by_the_next_stack_and_nothing_else_is(
+    tmp_path: Path, home: dict[str, str], folder: StackFolder
+) -> None:
+    process = start(home, "--no-kafka")
+    wait_until_ready(folder)
+    left = processes_in(folder)
+    process.kill()
+    process.communicate()
+    assert all(one.is_running() for one in left)
+
+    # A folder whose record names a process that is somebody else's by now: same pid, another start time.
+    bystander = subprocess.Popen(["sleep", "60"])
+    stranger = StackFolder("stranger", tmp_path)
+    (stranger.path / "postgres").mkdir(parents=True)
+    (stranger.path / "lock").touch()
+    record = ProcessRecord.of(bystander.pid)
+    ProcessRecord(record.pid, record.started - 100).write(stranger.path / "postgres" / "process.json")
+
+    other = StackFolder("other", tmp_path)
+    try:
+        other.occupy()
+        assert not folder.path.exists()
+        assert not stranger.path.exists()
+        assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in left)
+        assert bystander.poll() is None
+    finally:
+        other.release()
+        bystander.kill()
+        bystander.wait()
+    assert not other.path.exists()
+
+
+def test_a_part_that_dies_is_told_and_shown(home: dict[str, str], folder: StackFolder, tmp_path: Path) -> None:
+    process = start(home, "--no-kafka")
+    wait_until_ready(folder)
+    for one in processes_in(folder):
+        one.kill()
+    env = {"TMPDIR": str(tmp_path)}
+    status = run_command("stack", "status", "--name", "try", env=env)
+    assert (status.returncode, status.stdout.split()) == (1, ["postgres", "not", "running"])
+    assert "not every part of try runs" in status.stderr
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("programs", "sentence", "advice"),
+    [
+        ([], "Java is not installed (no `java` on the PATH)", "apt-get install openjdk-17-jre-headless"),
+        (["java"], "Maven is not installed (no `mvn` on the PATH)", "apt-get install maven"),
+    ],
+)
+def test_a_missing_program_is_one_sentence_and_what_to_install(
+    programs: list[str], sentence: str, advice: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bin"
+    path.mkdir()
+    for program in programs:
+        (path / program).write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+        (path / program).chmod(0o755)
+    env = {"PATH": str(path), "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "LC_ALL": "C.UTF-8"}
+    done = run_command("stack", "up", "--name", "try", env=env)
+    assert done.returncode == 1
+    assert f"error: {sentence}" in done.stderr
+    assert advice in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not StackFolder("try", tmp_path).path.exists()
+
+
+def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
+    (tmp_path / "java").write_text("#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
+    (tmp_path / "java").chmod(0o755)
+    done = run_command("stack", "up", env={"PATH": str(tmp_path), "TMPDIR": str(tmp_path)})
+    assert "error: the Java on the PATH is version 8, and 17 is needed" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["env"], ["logs"]])
+def test_asking_for_a_stack_that_is_not_there_is_answered(arguments: list[str], tmp_path: Path) -> None:
+    done = run_command("stack", *arguments, "--name", "nobody", env={"TMPDIR": str(tmp_path)})
+    assert done.returncode == 1
+    assert "error: no stack named 'nobody' is running" in done.stderr
+    assert "cdc-outbox stack up" in done.stderr
+
+
+def test_down_without_a_stack_is_no_error(tmp_path: Path) -> None:
+    done = run_command("stack", "down", "--name", "nobody", env={"TMPDIR": str(tmp_path)})
+    assert (done.returncode, done.stderr) == (0, "nobody: was not running\n")
+
+
+def test_an_unknown_part_is_answered_with_those_there_are(outbox_stack: Stack) -> None:
+    done = run_command("stack", "logs", "nobody", "--name", outbox_stack.config.name)
+    assert done.returncode == 1
+    assert "Its parts are connect-1, kafka, postgres." in done.stderr
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "", "a b", "x" * 61])
+def test_a_name_that_is_no_name_for_a_folder_is_refused(name: str) -> None:
+    done = run_command("stack", "status", "--name", name)
+    assert done.returncode == 1
+    assert "is not a name for a stack" in done.stderr
