@@ -13,7 +13,11 @@ from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop
 def outbox_stack_config() -> StackConfig:
     return StackConfig(
         name=f"tests-{os.getpid()}",
-        environment={"CONNECTOR_PASSWORD": CONNECTOR_PASSWORD, "ORDERS_CONNECTOR_PASSWORD": CONNECTOR_PASSWORD},
+        environment={
+            "CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,
+            "ORDERS_CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,
+            "BENCH_PASSWORD": "bench",
+        },
     )
 
 

@@ -30,6 +30,9 @@ from cdc_outbox.writer.schema import outbox_component, publication_statement
 CONNECTOR_PASSWORD = 'connector\'s "pass"word'
 """What the connector's role logs in with on the tests' stack; a password may hold anything."""
 
+QUICK = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "topic.metadata.refresh.interval.ms": 300}
+"""Settings of a consumer that notices everything soon."""
+
 Connection = psycopg.Connection[Any]
 
 
@@ -209,7 +212,7 @@ class Shop:
             "bootstrap_servers": self.pipeline.stack.broker.bootstrap_servers,
             "connect": lambda: psycopg.connect(self.pipeline.dsn),
             "metrics": self.metrics,
-            "kafka_settings": {"session.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 300},
+            "kafka_settings": QUICK,
         }
         consumer = Consumer(**(settings | options))
         consumer.on("OrderPlaced")(apply_effect)

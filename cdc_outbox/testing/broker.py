@@ -43,7 +43,8 @@ class Broker(Server):
 
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
         """Create a topic, and return when it can be used."""
-        [created] = self._admin().create_topics([NewTopic(name, num_partitions=partitions)]).values()
+        admin = self._admin()  # kept: one that is collected before its answer came creates nothing
+        [created] = admin.create_topics([NewTopic(name, num_partitions=partitions)]).values()
         created.result(timeout=_TOPIC_SECONDS)
 
     def ends(self, topic: str) -> dict[int, int]:

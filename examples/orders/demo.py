@@ -99,6 +99,10 @@ class Demo:
         """Return how many effects are committed."""
         return count(self._shipping, "select count(*) from shipments")
 
+    def messages(self) -> int:
+        """Return how many messages the topic holds."""
+        return sum(self.stack.broker.ends(TOPIC).values())
+
     def published(self) -> int:
         """Return how many different events the topic holds."""
         return len({CONTRACT.event_of(message).id for message in self.stack.broker.messages(TOPIC)})
@@ -190,7 +194,7 @@ def write(dsn: str, writer: int) -> None:
 def kill_consumer(demo: Demo, victim: subprocess.Popen[bytes]) -> bool:
     """Kill a consumer while messages lie before it, and start another."""
     wait_for(lambda: demo.committed() > ORDERS * CONSUMER_DIES_AFTER, seconds=60)
-    lag = wait_for(lambda: min(demo.group_lag(), demo.published() - demo.shipped()), at_least=IN_FLIGHT, seconds=10)
+    lag = wait_for(lambda: min(demo.group_lag(), demo.messages() - demo.shipped()), at_least=IN_FLIGHT, seconds=10)
     victim.kill()
     victim.wait()
     say(f"kill -9 of a consumer, with {lag} messages not yet shipped; another one starts")
@@ -223,7 +227,7 @@ def wait_for(look: Callable[[], int], *, seconds: float, at_least: int = 1) -> i
         seen = int(look())
         if seen >= at_least or time.monotonic() > deadline:
             return seen
-        time.sleep(0.002)
+        time.sleep(0.01)
 
 
 @contextmanager

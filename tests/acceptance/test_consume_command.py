@@ -48,7 +48,7 @@ consumer = Consumer(
     contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic=os.environ["TOPIC"]),
     bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
     connect=lambda: Dying.connect(os.environ["CDC_OUTBOX_DSN"]),
-    kafka_settings={"session.timeout.ms": 6000},
+    kafka_settings={"session.timeout.ms": 2000, "heartbeat.interval.ms": 500},
 )
 
 

@@ -1,0 +1,139 @@
+"""Every code block of the README is executed, as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from psycopg.sql import Literal
+
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.testing import Stack
+from tests.rig import CONNECTOR_PASSWORD, eventually, one
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+
+
+BLOCKS = [Block(*found) for found in re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)]
+
+
+def block(start: str) -> str:
+    """Return the one block that starts so, and note that it was executed."""
+    [found] = [block.text for block in BLOCKS if block.text.startswith(start)]
+    EXECUTED.add(found)
+    return found
+
+
+EXECUTED: set[str] = set()
+
+
+@pytest.fixture(scope="module")
+def services(outbox_stack: Stack) -> Iterator[dict[str, str]]:
+    """The two databases of the README's services, and the variables that it speaks of."""
+    orders, shipping = (outbox_stack.postgres.create_database(name) for name in ("orders", "shipping"))
+    yield {**outbox_stack.environment(), "CDC_OUTBOX_DSN": orders, "ORDERS_DSN": orders, "SHIPPING_DSN": shipping}
+    client = ConnectClient(outbox_stack.connect_url)
+    if client.find_config("orders"):
+        client.delete("orders")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "connectors").symlink_to(ROOT / "connectors")
+    return tmp_path
+
+
+def run(script: str, folder: Path, services: dict[str, str]) -> str:
+    env = {**services, "PATH": f"{sys.prefix}/bin:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["bash", "-euxc", script], cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_writing_deploying_and_consuming_as_the_readme_says(services: dict[str, str], folder: Path) -> None:
+    deploy = block("cdc-outbox init connectors/orders.yaml")
+    with psycopg.connect(services["ORDERS_DSN"], autocommit=True) as orders:
+        # What the services' own migrations make, and the connector's role.
+        orders.execute("create table orders (id serial, customer int, total_cents int)")
+        create = "create role orders_connector login replication password {}"
+        orders.execute(psycopg.sql.SQL(create).format(Literal(CONNECTOR_PASSWORD)))
+        init, *rest = deploy.splitlines()
+        run(init, folder, services)
+        orders.execute("grant select on outbox to orders_connector")
+        assert run("\n".join(rest), folder, services) == "orders: deployed\norders: nothing to change\n"
+
+    for name in ("orders", "shipping"):
+        (folder / f"{name}.py").write_text(block(f"# {name}.py"))
+    run("python orders.py", folder, services)
+
+    init, consume = block("cdc-outbox init --inbox").splitlines()
+    run(init, folder, services)
+    with psycopg.connect(services["SHIPPING_DSN"], autocommit=True) as shipping:
+        shipping.execute("create table shipments (customer int)")
+        env = {**services, "PATH": f"{sys.prefix}/bin:/usr/bin:/bin"}
+        consuming = subprocess.Popen(
+            ["bash", "-euc", f"exec {consume}"], cwd=folder, env=env, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            eventually(lambda: one(shipping, "select count(*) from shipments") == 1, "the shipment")
+        finally:
+            consuming.terminate()
+            _, err = consuming.communicate(timeout=30)
+    assert err == "shipping: 1 applied\n"
+
+
+def test_the_pytest_fixture_as_the_readme_says(outbox_stack: Stack) -> None:
+    namespace: dict[str, Any] = {}
+    exec(compile(block("# test_pipeline.py"), "README.md", "exec"), namespace)  # noqa: S102 - our own README
+    namespace["test_the_broker_is_real"](outbox_stack)
+
+
+def test_the_demo_as_the_readme_says() -> None:
+    """The real thing, stack and kills included; its table is the one that the README shows."""
+    shown = block("  orders committed")
+    done = subprocess.run(
+        ["bash", "-euc", block("./infra/demo")], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = [line for line in done.stdout.splitlines() if line.startswith("  ") and not re.match(r"  +\d+ s ", line)]
+    assert len(table) == len(shown.splitlines())
+    for line, expected in zip(table, shown.splitlines(), strict=True):
+        assert re.sub(r"[\d,]+", "#", line).split() == re.sub(r"[\d,]+", "#", expected).split()
+    for name in ("effects twice", "lost", "ghosts", "out of order", "gaps"):
+        [line] = [line for line in table if line.strip().startswith(name)]
+        assert line.split(name)[1].split()[0] == "0"
+    for kill in ("of a consumer", "of the Connect worker"):
+        assert re.search(rf"kill -9 {kill}, with [1-9]\d* ", done.stdout)
+
+
+def test_every_block_is_executed_by_one_of_these_tests(request: pytest.FixtureRequest) -> None:
+    """Last, and only where all of this file runs: what nobody executed is not true, it only stands there."""
+    if len([item for item in request.session.items if item.path == request.path]) < 4:
+        pytest.fail("run the whole file") if os.environ.get("CDC_OUTBOX_TEST_RUN") else None
+        return
+    assert {found.text for found in BLOCKS} == EXECUTED
+
+
+def test_every_file_that_the_readme_links_to_is_there() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_blocks_that_write_and_consume_are_a_dozen_lines() -> None:
+    for name in ("orders", "shipping"):
+        code = [line for line in block(f"# {name}.py").splitlines() if line.strip() and not line.startswith("#")]
+        imports = [line for line in code if line.startswith(("import ", "from "))]
+        assert len(code) - len(imports) <= 12

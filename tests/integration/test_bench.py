@@ -1,0 +1,15 @@
+"""The benchmarks in short: they run and report; how fast is none of a test's business."""
+
+from benchmarks.latency import measure, report
+from cdc_outbox.testing import Stack
+
+
+def test_the_latency_benchmark_reports_both_sides(outbox_stack: Stack) -> None:
+    defaults, balanced = measure(outbox_stack, 50, 1, 0.2)
+    for side in (defaults, balanced):
+        assert 0 < side.mean <= side.longest
+        assert side.p50 <= side.p99 <= side.longest
+    table = report(defaults, balanced, 50)
+    assert "Debezium's defaults" in table
+    assert "balanced" in table
+    assert "ratio" in table
