@@ -19,9 +19,10 @@ from cdc_outbox.finding import Finding, Place, Severity
 
 _TIMEOUT_SECONDS = (5.0, 60.0)
 """To connect, and to wait for an answer: a validation opens a database connection, which may take its time."""
-_REBALANCE_SECONDS = 30.0
-"""How long a refusal because of a rebalance (409) is waited out; one takes seconds."""
-_REBALANCE_PAUSE_SECONDS = 0.5
+_PATIENCE_SECONDS = 30.0
+"""How long a worker is asked again that is rebalancing (409) or forwards to a leader that is gone (500); both pass
+within seconds."""
+_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +134,15 @@ class ConnectClient:
         self._ask("DELETE", f"/connectors/{_segment(name)}/offsets")
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:  # noqa: ANN401 - JSON
-        deadline = time.monotonic() + _REBALANCE_SECONDS
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
                 return self._ask_once(method, path, body)
-            except RebalanceError:
-                if time.monotonic() >= deadline:
+            except ConnectError as error:
+                # No answer at all is the caller's to wait for: the worker may be down for good.
+                if not error.retryable or error.status is None or time.monotonic() >= deadline:
                     raise
-                time.sleep(_REBALANCE_PAUSE_SECONDS)
+                time.sleep(_PAUSE_SECONDS)
 
     def _ask_once(self, method: str, path: str, body: Any) -> Any:  # noqa: ANN401 - JSON
         url = self.url + path
@@ -160,13 +162,15 @@ def _refusal(answer: requests.Response, url: str) -> ConnectError:
     match status:
         case 404 if reason:
             return ConnectorNotFoundError(reason, status=status, url=url)
-        case 404 | 503:
+        case 404:
             # Before a worker has joined its cluster, every path is "not found", in HTML.
             return ConnectUnavailableError(f"the worker at {url} is still starting", status=status, url=url)
         case 409:
             return RebalanceError(reason or "the Connect cluster is rebalancing", status=status, url=url)
         case 400 | 422:
             return ConnectorInvalidError(reason or f"Connect answered {status} at {url}")
+        case _ if status >= 500:
+            return ConnectUnavailableError(f"Connect answered {status} at {url}: {reason}", status=status, url=url)
         case _:
             return ConnectError(f"Connect answered {status} at {url}: {reason}", status=status, url=url)
 

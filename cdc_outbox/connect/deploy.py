@@ -1,7 +1,7 @@
 """Make a connector be what its spec says: plan, apply, wait, and undo what did not come up."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import Database, DatabaseFacts
@@ -117,7 +117,11 @@ class Deployment:
 
     def _plan_slot(self, facts: DatabaseFacts) -> SlotPlan:
         stored = stored_lsn(self._client.find_offsets(self._spec.name), topic_prefix=self._spec.name)
-        return plan_slot(self._spec.database.slot, facts.slot, stored, facts.written, self._options.earlier)
+        written = facts.written
+        if stored is None and facts.table and facts.slot and facts.slot.is_unread and written.rows:
+            outside = self._database.count_rows_outside_slot(facts.table.columns)
+            written = replace(written, rows_outside_slot=outside)
+        return plan_slot(self._spec.database.slot, facts.slot, stored, written, self._options.earlier)
 
     def _apply(self, plan: Plan) -> None:
         slot = plan.slot or SlotPlan(SlotStep.KEEP)

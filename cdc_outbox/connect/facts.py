@@ -6,9 +6,13 @@ from typing import Any
 
 from cdc_outbox.drivers import Driver, Row
 from cdc_outbox.lsn import Lsn
+from cdc_outbox.pgoutput import inserted_values
 from cdc_outbox.spec import Spec
 from cdc_outbox.sql import load
+from cdc_outbox.table import quote
 
+PEEKED_CHANGES = 1_000_000
+"""Changes of a slot that are looked at: some hundred megabytes of WAL, a few seconds."""
 COUNTED_ROWS = 100_000
 """Rows are counted up to here; beyond it "at least" says enough, and an outbox may hold billions."""
 
@@ -59,20 +63,26 @@ class SlotFacts:
     wal_status: str
     confirmed: Lsn | None
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether nobody reads it now, and it could be read."""
+        return not self.active and self.wal_status != "lost"
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenFacts:
-    """What the outbox holds; counts end at :data:`COUNTED_ROWS`.
+    """What the outbox holds.
 
     Args:
-        rows: Rows in the table.
-        rows_before_slot: Those that were committed before the slot's horizon, 0 without a slot.
+        rows: Rows in the table; the count ends at :data:`COUNTED_ROWS`.
         has_heads: Whether a sequence was ever given out, also if its row was pruned since.
+        rows_outside_slot: Rows that a slot which nobody has read yet does not hold, because they were committed
+            before it; 0 while nobody has looked.
     """
 
     rows: int = 0
-    rows_before_slot: int = 0
     has_heads: bool = False
+    rows_outside_slot: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +151,27 @@ class Database:
 
     def read_written(self) -> WrittenFacts:
         """Return what the outbox holds now."""
-        [(rows, older)] = self._ask("written", slot=self._spec.database.slot, limit=COUNTED_ROWS)
+        [(rows,)] = self._ask("written", limit=COUNTED_ROWS)
         [(heads_exist,)] = self._ask("heads_table", heads=self._spec.outbox.heads.quoted)
         has_heads = heads_exist and self._ask("heads")[0][0]
-        return WrittenFacts(rows, older, has_heads)
+        return WrittenFacts(rows, has_heads)
+
+    def count_rows_outside_slot(self, columns: Mapping[str, str]) -> int:
+        """Return how many rows of the table an inactive slot of ours would not deliver.
+
+        By their ids: neither transaction ids (a savepoint has its own, another slot holds back the horizon) nor times
+        tell what was committed before a slot. Nothing is consumed. More changes than :data:`PEEKED_CHANGES` are not
+        looked at, and rows behind them are counted, though the slot may hold them.
+
+        Args:
+            columns: The table's, in its order.
+        """
+        position = list(columns).index(self._spec.outbox.columns.id)
+        slot, publication = self._spec.database.slot, self._spec.database.publication
+        changes = self._ask("peek", slot=slot, publication=quote(publication), limit=PEEKED_CHANGES)
+        held = {values[position] for (change,) in changes if (values := inserted_values(bytes(change)))}
+        written = self._ask("ids", limit=COUNTED_ROWS)
+        return sum(event_id.encode() not in held for (event_id,) in written)
 
     def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
         sql = self._statements[statement].render(self._spec.outbox.names(), self._driver.parameter)

@@ -162,8 +162,8 @@ def _hole(step: SlotStep, slot: SlotFacts | None, stored: Lsn | None, written: W
         )
     # A connector that reads the slot was deployed on it, and what lies before was decided then; its first offset is
     # stored only seconds later.
-    if stored is None and not slot.active and written.rows_before_slot:
-        return f"is younger than {_count(written.rows_before_slot)} in the table, which would not be published."
+    if stored is None and not slot.active and written.rows_outside_slot:
+        return f"is younger than {_count(written.rows_outside_slot)} in the table, which would not be published."
     return ""
 
 

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
 """How long an idle consumer may take to notice that it shall stop."""
-_REACH_SECONDS = 10.0
+_REACH_SECONDS = 5.0
 """How long the first contact with the brokers may take before the consumer says that it cannot reach them."""
 _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 5.0
 """Doubled from one to the other: quick for a deadlock, patient for a database that restarts."""

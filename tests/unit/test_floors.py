@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[2] / "cdc_outbox"
 FLOORS = [
     {"finding"},
     {"errors"},
-    {"document", "event", "lsn", "message", "metrics", "payload", "sql", "table"},
+    {"document", "event", "lsn", "message", "metrics", "payload", "pgoutput", "sql", "table"},
     {"migrations", "router", "wire"},
     {"spec"},
     {"drivers", "kafka"},

@@ -39,7 +39,7 @@ KEEP, CREATE, RECREATE = (SlotPlan(step) for step in (SlotStep.KEEP, SlotStep.CR
         (slot(100), Lsn(100), ROWS, KEEP),
         (slot(100), Lsn(200), ROWS, KEEP),
         (slot(wal_status="lost"), None, NOTHING, RECREATE),
-        (slot(active=True), None, WrittenFacts(rows=7, rows_before_slot=3), KEEP),
+        (slot(active=True), None, WrittenFacts(rows=7, rows_outside_slot=3), KEEP),
     ],
 )
 def test_what_fits_needs_no_decision(
@@ -54,7 +54,7 @@ def test_what_fits_needs_no_decision(
         (None, None, ROWS, "does not exist, and the table holds 7 events already"),
         (None, None, PRUNED, "sequences were given out already"),
         (None, Lsn(5), NOTHING, "Connect's offset stands at 0/5: what was committed since then is lost with the slot"),
-        (slot(), None, WrittenFacts(rows=7, rows_before_slot=3), "is younger than 3 events"),
+        (slot(), None, WrittenFacts(rows=7, rows_outside_slot=3), "is younger than 3 events"),
         (slot(100), Lsn(99), ROWS, "is at 0/64, ahead of Connect's offset 0/63"),
         (slot(wal_status="lost"), Lsn(99), ROWS, "has lost its WAL, while Connect's offset stands at 0/63"),
         (None, None, WrittenFacts(rows=COUNTED_ROWS), "at least 100,000 events"),
@@ -72,7 +72,7 @@ def test_a_hole_stops_and_names_the_two_ways_on(
 
 
 slots = st.none() | st.builds(slot, st.integers(1, 9), wal_status=st.sampled_from(["reserved", "lost"]))
-writtens = st.builds(WrittenFacts, rows=st.integers(0, 2), rows_before_slot=st.integers(0, 2), has_heads=st.booleans())
+writtens = st.builds(WrittenFacts, rows=st.integers(0, 2), rows_outside_slot=st.integers(0, 2), has_heads=st.booleans())
 
 
 @given(slots, st.none() | st.integers(1, 9).map(Lsn), writtens, st.sampled_from(EarlierEvents))

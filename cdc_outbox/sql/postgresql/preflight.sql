@@ -13,6 +13,7 @@ where rolname = :role
 select attribute.attname, format_type(attribute.atttypid, null)
 from pg_attribute as attribute
 where attribute.attrelid = to_regclass(:table) and attribute.attnum > 0 and not attribute.attisdropped
+order by attribute.attnum
 
 -- name: table
 select relation.relkind, relation.relpersistence
@@ -40,18 +41,17 @@ where slot_name = :slot
 select cast(current_setting('max_replication_slots') as integer) - count(*) from pg_replication_slots
 
 -- name: written
-select
-    (select count(*) from (select from {outbox} limit :limit) as some_rows),
-    (
-        select count(*)
-        from (
-            select from {outbox} as event
-            where age(event.xmin) > (
-                select age(slot.catalog_xmin) from pg_replication_slots as slot where slot.slot_name = :slot
-            )
-            limit :limit
-        ) as older_rows
-    )
+select count(*) from (select from {outbox} limit :limit) as some_rows
+
+-- name: ids
+select cast({id} as text) from {outbox} limit :limit
+
+-- name: peek
+select change.data
+from pg_logical_slot_peek_binary_changes(
+    :slot, null, :limit, 'proto_version', '1', 'publication_names', :publication
+) as change
+where get_byte(change.data, 0) = ascii('I')
 
 -- name: heads_table
 select to_regclass(:heads) is not null
