@@ -92,6 +92,9 @@ class TestSqlInboxOnPostgresql(InboxContract):
         inbox.advance(connection, [Move(A, 0, 3)])
         assert other.claim(connection, ["1"]) == {"1"}
         assert other.find_watermarks(connection, [A]) == {}
+        other.advance(connection, [Move(A, 0, 3)])
+        inbox.advance(connection, [Move(A, 3, 4)])
+        assert other.find_watermarks(connection, [A]) == {A: 3}
 
     def test_a_rollback_undoes_claims_and_watermarks(self, inbox: Inbox, connection: Any) -> None:
         inbox.claim(connection, ["1"])
