@@ -16,6 +16,7 @@ import psutil
 from cdc_outbox.errors import StackError
 
 _LOOK_SECONDS = 0.05
+_HALT_SECONDS = 5.0
 _START_TIME_TOLERANCE_SECONDS = 0.05
 """The kernel counts start times in hundredths of a second."""
 
@@ -96,6 +97,12 @@ def send(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(number)
+
+
+def _runs(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() not in {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +212,12 @@ class Server(ABC):
         self.reap()
 
     def pause(self) -> None:
-        """Halt it with SIGSTOP: it keeps its connections and answers nothing."""
-        send(self._family(), signal.SIGSTOP)
+        """Halt it with SIGSTOP, and return when it has halted: it keeps its connections and answers nothing."""
+        family = self._family()
+        send(family, signal.SIGSTOP)
+        deadline = time.monotonic() + _HALT_SECONDS
+        while any(_runs(process) for process in family) and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
 
     def resume(self) -> None:
         """Let it go on after a pause."""
