@@ -1,0 +1,96 @@
+"""What a stack is made of, beside what its command shows."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cdc_outbox.errors import StackError
+from cdc_outbox.testing import Stack, StackConfig
+from cdc_outbox.testing.jvm import find_jvm
+from tests.rig import one
+
+ROOT = Path(__file__).parents[2]
+
+
+def open_to_all(folder: Path) -> Path:
+    """Let PostgreSQL's own user look into a folder of pytest's, where the tests run as root."""
+    for parent in (folder, *folder.parents):
+        if parent.name.startswith("pytest-") or parent == folder:
+            parent.chmod(0o755)
+    return folder
+
+
+def test_the_database_is_postgresql_18_in_utf_8_with_logical_decoding(outbox_stack: Stack) -> None:
+    with psycopg.connect(outbox_stack.postgres.dsn()) as connection:
+        assert connection.info.server_version // 10_000 == 18
+        for setting, value in {
+            "server_encoding": "UTF8",
+            "wal_level": "logical",
+            "track_commit_timestamp": "on",
+        }.items():
+            assert one(connection, f"show {setting}") == value
+
+
+def test_the_database_asks_for_a_password(outbox_stack: Stack) -> None:
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(outbox_stack.postgres.dsn(password="wrong"))
+
+
+def test_the_systems_postgresql_is_taken_when_asked_and_missed_when_missing(tmp_path: Path) -> None:
+    config = StackConfig(name="system", kafka=False, system_postgres=True, root=open_to_all(tmp_path))
+    installed = any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or shutil.which("initdb")
+    if not installed:
+        with pytest.raises(StackError, match="no PostgreSQL server is installed"):
+            Stack(config).up()
+        return
+    with Stack(config) as stack, psycopg.connect(stack.postgres.dsn()) as connection:
+        binary = Path(f"/proc/{stack.postgres.pid}/exe").readlink()
+        assert tmp_path not in binary.parents
+        assert one(connection, "show wal_level") == "logical"
+
+
+def test_a_second_start_downloads_nothing(outbox_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The jars are there, so Maven, which alone downloads, is not even looked for."""
+    (tmp_path / "java").symlink_to(outbox_stack.jvm.java)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_jvm(outbox_stack.jvm.home.parents[1]).home == outbox_stack.jvm.home
+
+
+def test_a_fetch_that_fails_leaves_no_half_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(shutil.which("java") or "")
+    maven = tmp_path / "bin" / "mvn"
+    maven.write_text("#!/bin/sh\necho '[ERROR] no route to host'\nexit 1\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    with pytest.raises(StackError, match=r"Maven could not fetch the jars: \[ERROR\] no route to host") as caught:
+        find_jvm(tmp_path / "cache")
+    assert "Maven reaches its repositories" in caught.value.hint
+    assert list((tmp_path / "cache" / "jars").iterdir()) == []
+
+
+def test_recovery_is_quick_and_the_settings_say_why() -> None:
+    settings = (ROOT / "cdc_outbox" / "testing" / "settings" / "connect.properties").read_text()
+    for setting in ("scheduled.rebalance.max.delay.ms", "offset.flush.interval.ms"):
+        before, _, _ = settings.partition(f"\n{setting}=")
+        assert before.splitlines()[-1].startswith("# ")
+
+
+def test_the_wheel_holds_everything_that_is_read_at_run_time(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    [wheel], [sdist] = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    files = subprocess.run(["git", "ls-files", "cdc_outbox"], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert set(files.stdout.split()) <= packed
+    assert "cdc_outbox/py.typed" in packed
+    assert not {name for name in packed if name.startswith(("tests", "examples", "benchmarks"))}
+    with tarfile.open(sdist) as archive:
+        assert any(name.endswith("/cdc_outbox/spec.schema.json") for name in archive.getnames())
