@@ -37,10 +37,9 @@ WAVES, WAVE_SECONDS = 12, 1.5
 """Orders come in waves, as they do: each at full speed, and a rest behind it."""
 CONSUMER_DIES_AFTER, WORKER_DIES_AFTER = 0.2, 0.5
 """Of the orders committed."""
-IN_FLIGHT = 1
-"""What must be on its way for a kill to count."""
-ATTEMPTS = 3
-"""A kill that comes between two waves hits nothing, and is tried again."""
+IN_FLIGHT = 30
+"""Events. A victim is halted until so many lie before it, and killed then, so that the kill hits something on a fast
+machine and on a slow one."""
 
 
 class Demo:
@@ -99,9 +98,16 @@ class Demo:
         """Return how many effects are committed."""
         return count(self._shipping, "select count(*) from shipments")
 
-    def shipped_orders(self) -> set[int]:
-        """Return which orders are shipped."""
-        return {order for (order,) in self._shipping.execute("select order_id from shipments")}
+    def unpublished(self) -> int:
+        """Return how many committed events are not in the topic yet."""
+        committed = self.committed()
+        return committed - len({event.id for event in self.events()})
+
+    def unshipped(self) -> int:
+        """Return how many orders were in the topic a second ago and are still not shipped."""
+        delivered = {event.payload["order"] for event in self.events()}
+        time.sleep(1)
+        return len(delivered - {order for (order,) in self._shipping.execute("select order_id from shipments")})
 
     def events(self) -> list[Event]:
         """Return the events that the topic holds, repeated ones too."""
@@ -194,45 +200,31 @@ def write(dsn: str, writer: int) -> None:
 
 
 def kill_consumer(demo: Demo) -> bool:
-    """Kill a consumer in the middle of a wave, while messages lie before it, and start another."""
-    wait_for(lambda: demo.committed() > ORDERS * CONSUMER_DIES_AFTER, seconds=60)
-    for _ in range(ATTEMPTS):
-        wait_for_wave(demo)
-        victim = next(consumer for consumer in demo.consumers if consumer.poll() is None)
-        victim.kill()
-        victim.wait()
-        delivered = {event.payload["order"] for event in demo.events()}
-        # The other consumer is done with its own share by then; what is left was on its way to the dead one.
-        time.sleep(1)
-        lag = min(len(delivered - demo.shipped_orders()), demo.group_lag())
-        say(f"kill -9 of a consumer, with {lag} messages in the topic that it had not shipped; another one starts")
-        demo.start_consumer()
-        if lag >= IN_FLIGHT:
-            return True
-    return False
+    """Kill a consumer while messages lie before it, and start another."""
+    wait_for(demo.committed, at_least=int(ORDERS * CONSUMER_DIES_AFTER), seconds=60)
+    victim = demo.consumers[0]
+    victim.send_signal(signal.SIGSTOP)
+    # The other consumer goes on with its own share meanwhile: what stays is on its way to the halted one.
+    wait_for(demo.unshipped, at_least=IN_FLIGHT, seconds=20)
+    victim.kill()
+    victim.wait()
+    lag = min(demo.unshipped(), demo.group_lag())
+    say(f"kill -9 of a consumer, with {lag} messages in the topic that it had not shipped; another one starts")
+    demo.start_consumer()
+    return lag > 0
 
 
 def kill_worker(demo: Demo) -> bool:
-    """Kill the Connect worker in the middle of a wave, while committed events lie before it, and start it again."""
+    """Kill the Connect worker while committed events lie before it, and start it again."""
     worker = demo.stack.workers[0]
-    wait_for(lambda: demo.committed() > ORDERS * WORKER_DIES_AFTER, seconds=60)
-    for _ in range(ATTEMPTS):
-        wait_for_wave(demo)
-        before = demo.committed()
-        worker.kill()
-        # The dead worker publishes nothing more: what was committed before and is not in the topic was on its way.
-        lag = before - len({event.id for event in demo.events()})
-        say(f"kill -9 of the Connect worker, with {lag} committed events not yet in the topic; it starts again")
-        worker.start()
-        if lag >= IN_FLIGHT:
-            return True
-    return False
-
-
-def wait_for_wave(demo: Demo) -> None:
-    """Wait until a third of a wave is committed."""
-    before = demo.committed()
-    wait_for(lambda: demo.committed() - before, at_least=ORDERS // WAVES // 3, seconds=10)
+    wait_for(demo.committed, at_least=int(ORDERS * WORKER_DIES_AFTER), seconds=60)
+    worker.pause()
+    wait_for(demo.unpublished, at_least=IN_FLIGHT, seconds=20)
+    worker.kill()
+    lag = demo.unpublished()
+    say(f"kill -9 of the Connect worker, with {lag} committed events not yet in the topic; it starts again")
+    worker.start()
+    return lag > 0
 
 
 def wait_for(look: Callable[[], int], *, seconds: float, at_least: int = 1) -> int:
