@@ -6,7 +6,8 @@
     ├── ConfigError (also ValueError)          .field .findings
     ├── EventError (also ValueError)
     ├── OutboxError
-    │   └── NotInTransactionError
+    │   ├── NotInTransactionError
+    │   └── StaleSequenceError
     ├── RoutingError                           .exception
     ├── DatabaseError                          .sqlstate
     │   ├── DatabaseUnavailableError           retryable
@@ -86,6 +87,16 @@ class NotInTransactionError(OutboxError):
     """The connection is not in a transaction, so the event would not share the fate of the business data."""
 
     hint = "Open a transaction first, with psycopg `with connection.transaction():`, and add the event inside it."
+
+
+class StaleSequenceError(OutboxError):
+    """The caller's own sequence is not above the aggregate's last one; the event was not written.
+
+    Another transaction was first, or the same event is added again. Events added by the same call may have been
+    written, so roll back.
+    """
+
+    hint = "Read the aggregate again and decide anew, or skip what is written already."
 
 
 class RoutingError(CdcOutboxError):

@@ -81,15 +81,17 @@ class Spec:
     def router(self) -> EventRouter:
         """The EventRouter that carries this outbox's rows as this contract wants them."""
         columns = self.outbox.columns.names()
-        headers = self.contract.headers.placed()
+        placed = {columns[role]: header for role, header in self.contract.headers.placed().items() if role in columns}
         return EventRouter(
             id_column=columns["id"],
             key_column=columns["aggregate_id"],
             payload_column=columns["payload"],
-            timestamp_column=columns["created_at"],
+            timestamp_column=columns.get("created_at"),
             route_by_column=columns["aggregate_type"],
             topic_replacement=self.contract.topic_of("${routedByValue}"),
-            placements=tuple(Placement(columns[role], alias=header) for role, header in headers.items()),
+            placements=tuple(
+                Placement(column, alias=header) for column, header in {**placed, **self.outbox.headers}.items()
+            ),
         )
 
 
@@ -128,7 +130,7 @@ def _build(document: Document) -> Spec:
     content: dict[str, Any] = document.content
     name: str = content["name"]
     database, topics, outbox = content["database"], content.get("topics", {}), content.get("outbox", {})
-    table = OutboxTable(schema=outbox.get("schema", "public"), name=outbox.get("table", "outbox"))
+    table = OutboxTable(schema=outbox.get("schema"), name=outbox.get("table", "outbox"))
     # Names are checked when they are used; a spec's names must be right before anything is.
     _ = table.table, table.heads, quote(database["name"]), quote(database["user"])
     publication = database.get("publication", _identifier(name))

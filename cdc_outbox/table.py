@@ -1,8 +1,10 @@
 """The tables this package reads and writes: names, columns, and how they are quoted."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 
 from cdc_outbox.errors import ConfigError
 
@@ -10,8 +12,31 @@ MAX_IDENTIFIER_BYTES = 63
 """PostgreSQL cuts a longer name off without a word, and two names may become one."""
 
 
-def quote(identifier: str) -> str:
-    """Return the identifier in double quotes, ready to stand in a statement.
+class Dialect(StrEnum):
+    """A family of databases that understand the same statements; the value is their folder in ``sql/``."""
+
+    POSTGRESQL = "postgresql"
+    MYSQL = "mysql"
+    """MariaDB too."""
+    SQLITE = "sqlite"
+
+    @property
+    def default_schema(self) -> str | None:
+        """Where a table is that nobody gave a schema; ``None`` is the connection's database."""
+        return {Dialect.POSTGRESQL: "public", Dialect.MYSQL: None, Dialect.SQLITE: "main"}[self]
+
+    @property
+    def max_payload_depth(self) -> int:
+        """How deep a payload may be nested: MariaDB's ``json_valid`` refuses 32 levels."""
+        return 31 if self is Dialect.MYSQL else 100
+
+    def quote(self, identifier: str) -> str:
+        """Return the identifier in this dialect's quotes; raises what :func:`quote` raises."""
+        return quote(identifier, "`" if self is Dialect.MYSQL else '"')
+
+
+def quote(identifier: str, mark: str = '"') -> str:
+    """Return the identifier in quotes, ready to stand in a statement.
 
     Raises:
         ConfigError: It is empty, holds a NUL, or is longer than 63 bytes in UTF-8.
@@ -20,7 +45,7 @@ def quote(identifier: str) -> str:
         raise ConfigError(f"{identifier!r} cannot be the name of a table, schema or column")
     if len(identifier.encode()) > MAX_IDENTIFIER_BYTES:
         raise ConfigError(f"the name {identifier!r} is longer than {MAX_IDENTIFIER_BYTES} bytes")
-    return '"' + identifier.replace('"', '""') + '"'
+    return mark + identifier.replace(mark, mark * 2) + mark
 
 
 def literal(text: str) -> str:
@@ -68,24 +93,56 @@ class TableName:
         return f"{self.schema}.{self.name}"
 
 
+class PayloadType(StrEnum):
+    """What the payload column holds, and with it what arrives as the message's value."""
+
+    JSON = "json"
+    BYTES = "bytes"
+    """Avro, Protobuf, anything: the connector needs BinaryDataConverter."""
+
+
+class OutboxMode(StrEnum):
+    """What becomes of an event's row."""
+
+    KEEP = "keep"
+    """It stays until it is pruned, and can be published, compared and read again."""
+    DELETE = "delete"
+    """It is deleted in the transaction that inserted it: the log has it, the table stays empty. Nothing can be
+    published again from the table, nor verified against it."""
+    MESSAGE = "message"
+    """There is no row: the event is a logical message in PostgreSQL's log. Beside what DELETE costs, the record has the
+    connector's time, and an event that is not numbered has no source."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxColumns:
-    """The outbox's column names, by what they hold; the defaults are Debezium's where it has one."""
+    """The outbox's column names, by what they hold; the defaults are Debezium's where it has one.
+
+    Args:
+        sequence: ``None`` where a table of another make has none; its events are not numbered then.
+        source: ``None`` likewise.
+        created_at: ``None`` likewise; the record's timestamp is the connector's then.
+    """
 
     id: str = "id"
     aggregate_type: str = "aggregatetype"
     aggregate_id: str = "aggregateid"
     type: str = "type"
     payload: str = "payload"
-    sequence: str = "sequence"
-    source: str = "source"
-    traceparent: str = "traceparent"
-    tracestate: str = "tracestate"
-    created_at: str = "created_at"
+    sequence: str | None = "sequence"
+    source: str | None = "source"
+    created_at: str | None = "created_at"
 
     def names(self) -> Mapping[str, str]:
-        """Return role → column name, in the table's order."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        """Return role → column name of those that the table has, in its order."""
+        found = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {role: column for role, column in found.items() if column is not None}
+
+
+_TRACE_HEADERS = {"traceparent": "traceparent", "tracestate": "tracestate"}
+"""W3C trace context, as OpenTelemetry writes it."""
+_HEADER_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+"""A header column's name also stands inside JSON paths, in each dialect's own quotes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,31 +150,69 @@ class OutboxTable:
     """The table that events are written to, in the business transaction.
 
     Args:
+        schema: ``None`` is ``public`` on PostgreSQL and the connection's database elsewhere.
         name: At most 63 bytes; any character but NUL.
+        headers: Header column → header of the message; text columns that may be null.
     """
 
-    schema: str = "public"
+    schema: str | None = None
     name: str = "outbox"
     columns: OutboxColumns = field(default_factory=OutboxColumns)
+    headers: Mapping[str, str] = field(default_factory=lambda: dict(_TRACE_HEADERS))
+    payload_type: PayloadType = PayloadType.JSON
+    mode: OutboxMode = OutboxMode.KEEP
+
+    def __post_init__(self) -> None:
+        for column in self.headers:
+            if not _HEADER_COLUMN.fullmatch(column):
+                raise ConfigError(
+                    f"the header column {column!r} is not named with letters, digits and underscores", field="headers"
+                )
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the table can hold a sequence and say whose it is."""
+        return self.columns.sequence is not None and self.columns.source is not None
 
     @property
     def table(self) -> TableName:
         """The outbox itself."""
-        return TableName(schema=self.schema, name=self.name)
+        return TableName(schema=self.schema or "public", name=self.name)
 
     @property
     def heads(self) -> TableName:
         """The last sequence given out, one row per source and aggregate; never pruned."""
         return self.table.sibling("heads")
 
-    def names(self) -> Mapping[str, str]:
-        """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}`` and the columns."""
+    def names(self, dialect: Dialect = Dialect.POSTGRESQL) -> Mapping[str, str]:
+        """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}``, the columns and lists of them."""
+        quote, schema = dialect.quote, self.schema or dialect.default_schema
+        prefix = "" if schema is None else f"{quote(schema)}."
         columns = {role: quote(column) for role, column in self.columns.names().items()}
+        headers = [(quote(column), _header_value(dialect, column)) for column in self.headers]
         return {
-            "outbox": self.table.quoted,
-            "heads": self.heads.quoted,
-            "schema": quote(self.schema),
+            "outbox": prefix + quote(self.name),
+            "heads": prefix + quote(derived_name(self.name, "heads")),
+            "schema": "" if schema is None else quote(schema),
+            "header_columns": "".join(f", {column}" for column, _ in headers),
+            "header_values": "".join(f", {value}" for _, value in headers),
+            "header_definitions": "".join(f",\n    {column} text" for column, _ in headers),
+            "returned": ", ".join(columns.get(role, "null") for role in ("sequence", "source", "created_at")),
+            "payload_type": _PAYLOAD_TYPES[self.payload_type][0],
+            "payload_array": _PAYLOAD_TYPES[self.payload_type][1],
         } | columns
+
+
+_PAYLOAD_TYPES = {PayloadType.JSON: ("json", "text[]"), PayloadType.BYTES: ("bytea", "bytea[]")}
+"""PostgreSQL's type of the payload column, and of many payloads on their way there."""
+
+
+def _header_value(dialect: Dialect, column: str) -> str:
+    """Return the expression that takes a header's value from the JSON object ``given.headers``."""
+    if dialect is Dialect.POSTGRESQL:
+        return f"given.headers ->> '{column}'"
+    function = "json_value" if dialect is Dialect.MYSQL else "json_extract"
+    return f"{function}(given.headers, '$.{column}')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,11 +32,9 @@ class HeaderNames:
     aggregate_type: str = "aggregateType"
     sequence: str = "sequence"
     source: str = "source"
-    traceparent: str = "traceparent"
-    tracestate: str = "tracestate"
 
     def placed(self) -> Mapping[str, str]:
-        """Return attribute → header for every column that is placed as a header, in the order of the wire."""
+        """Return attribute → header, in the order of the wire."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
@@ -47,11 +45,13 @@ class WireContract:
     Args:
         aggregates: Every aggregate type that is spoken of, with its sequence mode.
         topic: The topic's name, with ``{aggregate_type}`` in it or without.
+        extra_headers: What else travels as headers, in the order of the wire: those of the table's header columns.
     """
 
     aggregates: Mapping[str, SequenceMode]
     topic: str = f"outbox.event.{_PLACEHOLDER}"
     headers: HeaderNames = field(default_factory=HeaderNames)
+    extra_headers: tuple[str, ...] = ("traceparent", "tracestate")
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -98,9 +98,7 @@ class WireContract:
             self.headers.aggregate_type: event.aggregate_type,
             self.headers.sequence: None if event.sequence is None else str(event.sequence),
             self.headers.source: event.source,
-            self.headers.traceparent: event.headers.get("traceparent"),
-            self.headers.tracestate: event.headers.get("tracestate"),
-        }
+        } | {header: event.headers.get(header) for header in self.extra_headers}
         headers = {"id": event.id} | placed
         moment = event.created_at
         return Message(

@@ -236,7 +236,7 @@ class Deployment:
 
 def _snapshot(spec: Spec) -> dict[str, str]:
     """Return the options with which Debezium publishes the rows that are in the table, each aggregate in order."""
-    table = f"{spec.outbox.schema}.{spec.outbox.name}"
+    table = str(spec.outbox.table)
     statement = load("postgresql", "preflight")["snapshot"].render(spec.outbox.names())
     return {
         "snapshot.mode": "initial_only",

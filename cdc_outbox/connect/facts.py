@@ -116,7 +116,7 @@ class Database:
         [(free_slots,)] = self._ask("free_slots")
         role = self._ask("role", role=spec.database.user)
         publication = self._ask(
-            "publication", publication=spec.database.publication, schema=outbox.schema, table=outbox.name
+            "publication", publication=spec.database.publication, schema=outbox.table.schema, table=outbox.name
         )
         table = self._ask("table", table=outbox.table.quoted)
         columns: dict[str, str] = dict(self._ask("columns", table=outbox.table.quoted))
@@ -174,5 +174,5 @@ class Database:
         return sum(event_id.encode() not in held for (event_id,) in written)
 
     def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
-        sql = self._statements[statement].render(self._spec.outbox.names(), self._driver.parameter)
+        sql = self._statements[statement].render(self._spec.outbox.names(), self._driver.style)
         return self._driver.fetch(self._connection, sql, parameters)

@@ -6,16 +6,15 @@ from cdc_outbox.connect.facts import DatabaseFacts, PublicationFacts, SlotFacts,
 from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.spec import Spec
 
+_TEXT = ("text", "character varying")
 _TYPES = {
-    "id": ("uuid", "text", "character varying"),
-    "aggregate_type": ("text", "character varying"),
-    "aggregate_id": ("text", "character varying", "uuid"),
-    "type": ("text", "character varying"),
-    "payload": ("json", "jsonb", "text", "character varying"),
+    "id": ("uuid", *_TEXT),
+    "aggregate_type": _TEXT,
+    "aggregate_id": (*_TEXT, "uuid"),
+    "type": _TEXT,
+    "payload": ("json", "jsonb", *_TEXT),
     "sequence": ("bigint", "integer"),
-    "source": ("text", "character varying"),
-    "traceparent": ("text", "character varying"),
-    "tracestate": ("text", "character varying"),
+    "source": _TEXT,
     # `timestamp with time zone` reaches the router as text, and the task fails on the first row.
     "created_at": ("timestamp without time zone",),
 }
@@ -88,12 +87,13 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             "the table is unlogged or temporary, so nothing is decoded from it.",
             "alter table … set logged",
         )
-    for role, column in spec.outbox.columns.names().items():
+    wanted = {column: _TYPES[role] for role, column in spec.outbox.columns.names().items()}
+    for column, types in {**wanted, **dict.fromkeys(spec.outbox.headers, _TEXT)}.items():
         place, found = f"{name}.{column}", table.columns.get(column)
         if found is None:
             yield _error("DB303", place, "the column does not exist.", "Run `cdc-outbox init`, or correct the spec.")
-        elif found not in _TYPES[role]:
-            yield _error("DB304", place, f"its type is {found}.", f"It must be {' or '.join(_TYPES[role])}.")
+        elif found not in types:
+            yield _error("DB304", place, f"its type is {found}.", f"It must be {' or '.join(types)}.")
 
 
 def _check_publication(spec: Spec, publication: PublicationFacts | None) -> Iterator[Finding]:

@@ -48,7 +48,7 @@ def render(spec: Spec) -> dict[str, str]:
 
 def raw_topic(spec: Spec) -> str:
     """Return the topic that a row's change event is for before it is routed; Debezium replaces what Kafka refuses."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{spec.name}.{spec.outbox.schema}.{spec.outbox.name}")
+    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{spec.name}.{spec.outbox.table.schema}.{spec.outbox.name}")
 
 
 def _connector(spec: Spec) -> dict[str, str]:
@@ -69,7 +69,7 @@ def _connector(spec: Spec) -> dict[str, str]:
         "offset.mismatch.strategy": "trust_offset",
         "publication.name": database.publication,
         "publication.autocreate.mode": "disabled",
-        "table.include.list": _exactly(f"{spec.outbox.schema}.{spec.outbox.name}"),
+        "table.include.list": _exactly(f"{spec.outbox.table.schema}.{spec.outbox.name}"),
         "snapshot.mode": "no_data",
         "skipped.operations": "u,d,t",
         "tombstones.on.delete": "false",

@@ -15,7 +15,7 @@ from cdc_outbox import kafka
 from cdc_outbox.consumer.delivery import Delivery, Handler, Outcome
 from cdc_outbox.consumer.inbox import SqlInbox
 from cdc_outbox.consumer.offsets import Offsets, rewind
-from cdc_outbox.drivers import find_driver, translate
+from cdc_outbox.drivers import find_transaction_driver, translate
 from cdc_outbox.errors import CdcOutboxError, ConfigError
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import Metrics, NoMetrics
@@ -161,7 +161,7 @@ class Consumer:
         self._metrics.count("cdc_outbox_consumer_events_total", consumer=self.name, outcome=outcome, type=event.type)
 
     def _delivery(self, connection: Connection) -> Delivery:
-        driver = find_driver(connection)
+        driver = find_transaction_driver(connection)
         inbox = SqlInbox(table=self._inbox_table, consumer=self.name, driver=driver)
         return Delivery(inbox=inbox, driver=driver, handlers=self._handlers, mode_of=self.contract.mode_of)
 

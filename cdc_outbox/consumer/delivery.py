@@ -8,7 +8,7 @@ from typing import Any
 
 from cdc_outbox.consumer.inbox import Inbox
 from cdc_outbox.consumer.ordering import Judgement, Verdict, aggregate_of, judge, moves_of
-from cdc_outbox.drivers import Driver, translate
+from cdc_outbox.drivers import TransactionDriver, translate
 from cdc_outbox.errors import (
     HandlerError,
     SequenceConflictError,
@@ -45,7 +45,7 @@ class Delivery:
         self,
         *,
         inbox: Inbox,
-        driver: Driver,
+        driver: TransactionDriver,
         handlers: Mapping[str, Handler],
         mode_of: Callable[[str], SequenceMode],
     ) -> None:

@@ -50,7 +50,7 @@ class SqlInbox:
         self._consumer = consumer
         self._driver = driver
         self._statements = {
-            name: statement.render(table.names(), driver.parameter)
+            name: statement.render(table.names(), driver.style)
             for name, statement in load(driver.dialect, "inbox").items()
         }
 

@@ -1,38 +1,50 @@
 """The seam to database drivers: one thin file each, found by the type of the connection it is given."""
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cdc_outbox.errors import DatabaseError, OutboxError
+from cdc_outbox.sql import ParameterStyle
+from cdc_outbox.table import Dialect
 
 Parameters = Mapping[str, Any] | None
 Row = tuple[Any, ...]
 
-_DRIVERS = {"psycopg": "cdc_outbox.drivers.psycopg"}
-"""The package that a connection's class lives in → the module that knows it."""
+_DRIVERS = {
+    "psycopg": "psycopg",
+}
+"""The package that a connection's class lives in → our module that knows it. Subclasses are found by their bases."""
+
+ENTRY_POINTS = "cdc_outbox.drivers"
+"""The group under which other packages register a driver: the name of the package that a connection's class lives in,
+and a module with the functions ``find``, ``find_async`` and ``translate``, as the modules here have them."""
 
 
 class Driver(Protocol):
-    """What writer and consumer ask of a synchronous database driver.
+    """What a writer asks of a synchronous database driver.
 
     Every method works on a connection of the caller's and opens none. Errors of the database leave as
     :class:`~cdc_outbox.errors.DatabaseError` where an operator can do something about them, and as the driver's own
     otherwise, so that the caller's handling of them keeps working.
     """
 
-    dialect: str
-    """The folder of ``sql/`` that this database understands."""
-
-    def parameter(self, name: str) -> str:
-        """Return how a statement refers to the parameter ``name``."""
+    dialect: Dialect
+    style: ParameterStyle
 
     def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401 - the driver knows its own type
         """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
 
     def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
         """Execute a statement and return its rows as plain tuples, an empty list where it returns none."""
+
+
+@runtime_checkable
+class TransactionDriver(Driver, Protocol):
+    """What a consumer asks beside that: it opens and ends transactions of its own."""
 
     def begin(self, connection: Any) -> None:  # noqa: ANN401
         """Open a transaction; a connection that has one already is refused with an OutboxError."""
@@ -51,14 +63,12 @@ class Driver(Protocol):
 
 
 class AsyncDriver(Protocol):
-    """What the writer asks of an asynchronous driver; the twin of :class:`Driver`."""
+    """What a writer asks of an asynchronous driver; the twin of :class:`Driver`."""
 
-    dialect: str
+    dialect: Dialect
+    style: ParameterStyle
 
-    def parameter(self, name: str) -> str:
-        """Return how a statement refers to the parameter ``name``."""
-
-    def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401
+    async def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401
         """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
 
     async def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
@@ -66,7 +76,7 @@ class AsyncDriver(Protocol):
 
 
 def find_driver(connection: object) -> Driver:
-    """Return the driver for a connection.
+    """Return the driver for a connection, or for what holds one: a session, a cursor.
 
     Raises:
         OutboxError: Nobody knows this type, or it is an asynchronous connection.
@@ -85,6 +95,18 @@ def find_async_driver(connection: object) -> AsyncDriver:
     return driver
 
 
+def find_transaction_driver(connection: object) -> TransactionDriver:
+    """Return the driver for a connection whose transactions are ours to open and to end.
+
+    Raises:
+        OutboxError: Nobody knows this type, or its driver can only write.
+    """
+    driver = find_driver(connection)
+    if not isinstance(driver, TransactionDriver):
+        raise OutboxError(f"{_name(type(connection))} can write events and not consume them")
+    return driver
+
+
 def translate(error: BaseException) -> DatabaseError | None:
     """Return our error for a driver's, ``None`` where the driver is unknown or an operator can do nothing."""
     module = _find_module(type(error))
@@ -92,20 +114,40 @@ def translate(error: BaseException) -> DatabaseError | None:
     return translated
 
 
+def wrong_kind(connection: object, *, asynchronous: bool) -> OutboxError:
+    """Return the error of a driver that knows the package but not this object."""
+    wanted = "an asynchronous" if asynchronous else "a synchronous"
+    return OutboxError(
+        f"{_name(type(connection))} is not {wanted} connection",
+        hint="Outbox takes synchronous connections, AsyncOutbox asynchronous ones; a pool is asked for a connection.",
+    )
+
+
 def _module(connection: object) -> ModuleType:
-    kind = type(connection)
-    module = _find_module(kind)
+    module = _find_module(type(connection))
     if module is None:
         raise OutboxError(
-            f"{kind.__module__}.{kind.__qualname__} is not a connection that is known here",
-            hint=f"Pass a connection of {', '.join(_DRIVERS)}.",
+            f"{_name(type(connection))} is not a connection that is known here",
+            hint=f"Pass a connection of {', '.join(sorted({*_DRIVERS, *_registered()}))}.",
         )
     return module
 
 
 def _find_module(kind: type) -> ModuleType | None:
     for ancestor in kind.__mro__:
-        module = _DRIVERS.get(ancestor.__module__.partition(".")[0])
-        if module:
-            return import_module(module)
+        package = ancestor.__module__.partition(".")[0]
+        if package in _DRIVERS:
+            return import_module(f"cdc_outbox.drivers.{_DRIVERS[package]}")
+        if package in _registered():
+            return import_module(_registered()[package].value)
     return None
+
+
+@cache
+def _registered() -> Mapping[str, EntryPoint]:
+    """Return the drivers that other packages brought."""
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, overload
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, wrong_kind
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
@@ -19,6 +19,11 @@ from cdc_outbox.errors import (
     TransactionAbortedError,
     TransactionConflictError,
 )
+from cdc_outbox.sql import PYFORMAT
+from cdc_outbox.table import Dialect
+
+Place = psycopg.Connection[Any] | psycopg.Cursor[Any]
+AsyncPlace = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
 
 _BY_SQLSTATE: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("08", DatabaseUnavailableError),  # connection exception
@@ -89,22 +94,22 @@ def _sentence(error: psycopg.Error) -> str:
 
 
 class _Psycopg:
-    dialect = "postgresql"
-
-    def parameter(self, name: str) -> str:
-        return f"%({name})s"
-
-    def joins_transaction(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-        # Outside autocommit psycopg opens a transaction before the first statement, and the caller ends it.
-        return not connection.autocommit or connection.info.transaction_status is not TransactionStatus.IDLE
+    dialect = Dialect.POSTGRESQL
+    style = PYFORMAT
 
 
 class Psycopg(_Psycopg):
-    """The synchronous driver."""
+    """The synchronous driver, for connections and cursors."""
 
-    def fetch(self, connection: psycopg.Connection[Any], sql: str, parameters: Parameters = None) -> list[Row]:
-        """Execute and fetch; see :class:`~cdc_outbox.drivers.Driver`."""
-        with translated(), connection.cursor(row_factory=tuple_row) as cursor:
+    def joins_transaction(self, place: Place) -> bool:
+        """Ask libpq; see :class:`~cdc_outbox.drivers.Driver`."""
+        connection = _connection(place)
+        _refuse_pipeline(connection)
+        return _joins(connection)
+
+    def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
+        with translated(), psycopg.Cursor(_connection(place), row_factory=tuple_row) as cursor:
             cursor.execute(sql, parameters)
             return cursor.fetchall() if cursor.description else []
 
@@ -135,33 +140,57 @@ class Psycopg(_Psycopg):
 
 
 class AsyncPsycopg(_Psycopg):
-    """The asynchronous driver."""
+    """The asynchronous driver, for connections and cursors."""
 
-    async def fetch(
-        self, connection: psycopg.AsyncConnection[Any], sql: str, parameters: Parameters = None
-    ) -> list[Row]:
-        """Execute and fetch; see :class:`~cdc_outbox.drivers.AsyncDriver`."""
+    async def joins_transaction(self, place: AsyncPlace) -> bool:
+        """Ask libpq; see :class:`~cdc_outbox.drivers.AsyncDriver`."""
+        connection = _connection(place)
+        _refuse_pipeline(connection)
+        return _joins(connection)
+
+    async def fetch(self, place: AsyncPlace, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch on a cursor of our own."""
         with translated():
-            async with connection.cursor(row_factory=tuple_row) as cursor:
+            async with psycopg.AsyncCursor(_connection(place), row_factory=tuple_row) as cursor:
                 await cursor.execute(sql, parameters)
                 return await cursor.fetchall() if cursor.description else []
 
 
-def find(connection: object) -> Driver:
-    """Return the driver for a synchronous connection."""
-    if isinstance(connection, psycopg.Connection):
-        return Psycopg()
-    raise OutboxError(
-        f"{type(connection).__qualname__} is not a synchronous psycopg connection",
-        hint="AsyncOutbox takes an AsyncConnection; Outbox takes a Connection.",
-    )
+def find(place: object) -> Driver:
+    """Return the driver for a synchronous connection or cursor."""
+    if isinstance(place, psycopg.Connection | psycopg.Cursor):
+        return _SYNC
+    raise wrong_kind(place, asynchronous=False)
 
 
-def find_async(connection: object) -> AsyncDriver:
-    """Return the driver for an asynchronous connection."""
-    if isinstance(connection, psycopg.AsyncConnection):
-        return AsyncPsycopg()
-    raise OutboxError(
-        f"{type(connection).__qualname__} is not an asynchronous psycopg connection",
-        hint="Outbox takes a Connection; AsyncOutbox takes an AsyncConnection.",
-    )
+def find_async(place: object) -> AsyncDriver:
+    """Return the driver for an asynchronous connection or cursor."""
+    if isinstance(place, psycopg.AsyncConnection | psycopg.AsyncCursor):
+        return _ASYNC
+    raise wrong_kind(place, asynchronous=True)
+
+
+_SYNC, _ASYNC = Psycopg(), AsyncPsycopg()
+
+
+@overload
+def _connection(place: Place) -> psycopg.Connection[Any]: ...
+@overload
+def _connection(place: AsyncPlace) -> psycopg.AsyncConnection[Any]: ...
+def _connection(place: Place | AsyncPlace) -> psycopg.Connection[Any] | psycopg.AsyncConnection[Any]:
+    return place.connection if isinstance(place, psycopg.Cursor | psycopg.AsyncCursor) else place
+
+
+def _joins(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    # Outside autocommit psycopg opens a transaction before the first statement, and the caller ends it.
+    status = connection.info.transaction_status
+    return not connection.autocommit or status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}
+
+
+def _refuse_pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        # Nobody knows in a pipeline whether a transaction is open before the server has answered.
+        raise OutboxError(
+            "the connection is in pipeline mode, in which a write could not be refused",
+            hint="Add events before the pipeline begins or after it has ended.",
+        )

@@ -5,7 +5,7 @@ a parameter. A cast is written ``cast(:id as uuid)``, never ``::``. Nothing else
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,18 +15,49 @@ _TOKEN = re.compile(r"\{(\w+)\}|:([a-z_]\w*)")
 
 
 @dataclass(frozen=True, slots=True)
+class ParameterStyle:
+    """How a driver's statements name a parameter.
+
+    Args:
+        pattern: With ``{}`` where the name goes.
+        special: A character that the driver reads as the start of a parameter, also inside quotes.
+        escape: What stands in front of it where it means itself.
+    """
+
+    pattern: str
+    special: str = ""
+    escape: str = ""
+
+    def parameter(self, name: str) -> str:
+        """Return how a statement refers to the parameter ``name``."""
+        return self.pattern.format(name)
+
+    def identifier(self, quoted: str) -> str:
+        """Return a quoted identifier as the driver must find it, whatever characters it is made of."""
+        return quoted.replace(self.special, self.escape + self.special) if self.special else quoted
+
+
+PYFORMAT = ParameterStyle("%({})s", special="%", escape="%")
+"""psycopg, psycopg2, Django, PyMySQL, mysqlclient."""
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """One statement as it stands in the file."""
 
     text: str
 
-    def render(self, names: Mapping[str, str], parameter: Callable[[str], str] | None = None) -> str:
-        """Put in the identifiers, and the parameters as the driver writes them; for such drivers a ``%`` is doubled."""
+    def steps(self) -> tuple["Statement", ...]:
+        """Return the statements that it consists of where a dialect needs several, to be executed one by one."""
+        return tuple(Statement(step) for step in self.text.split(";\n"))
+
+    def render(self, names: Mapping[str, str], style: ParameterStyle | None = None) -> str:
+        """Put in the identifiers, and the parameters as the driver writes them; without a style they stay."""
 
         def put_in(token: re.Match[str]) -> str:
             if token[1]:
-                return names[token[1]].replace("%", "%%") if parameter else names[token[1]]
-            return parameter(token[2]) if parameter else token[0]
+                return style.identifier(names[token[1]]) if style else names[token[1]]
+            return style.parameter(token[2]) if style else token[0]
 
         return _TOKEN.sub(put_in, self.text)
 

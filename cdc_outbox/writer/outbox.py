@@ -1,42 +1,49 @@
 """Add events inside the caller's own transaction."""
 
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from cdc_outbox.drivers import AsyncDriver, Driver, find_async_driver, find_driver
+from cdc_outbox.drivers import AsyncDriver, Driver, Row, find_async_driver, find_driver
 from cdc_outbox.errors import NotInTransactionError
 from cdc_outbox.event import Event
-from cdc_outbox.table import OutboxTable
+from cdc_outbox.sql import ParameterStyle
+from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.wire import WireContract
-from cdc_outbox.writer.statements import OutboxStatements
+from cdc_outbox.writer.collection import Collection
+from cdc_outbox.writer.draft import Draft, draft
+from cdc_outbox.writer.statements import Insertion, OutboxStatements
 
-MAX_PAYLOAD_BYTES = 1_000_000
-"""Kafka's producers and topics refuse a record over 1,048,576 bytes by default, headers and key included; such a
-record fails the connector's task, and everything behind it waits."""
+MAX_MESSAGE_BYTES = 1_000_000
+"""Kafka's producers and topics refuse a record over 1,048,576 bytes by default; such a record fails the connector's
+task, and everything behind it waits. The rest is for the headers that every event has."""
 
 
 class _Outbox:
+    """What both twins share: all but the waiting."""
+
     def __init__(
         self,
         *,
         table: OutboxTable | None = None,
         contract: WireContract | None = None,
-        max_payload_bytes: int | None = MAX_PAYLOAD_BYTES,
+        max_message_bytes: int | None = MAX_MESSAGE_BYTES,
     ) -> None:
         self.table = table or OutboxTable()
         self.contract = contract
-        self.max_payload_bytes = max_payload_bytes
-        self._statements: dict[type, OutboxStatements] = {}
+        self.max_message_bytes = max_message_bytes
+        self._statements: dict[tuple[Dialect, ParameterStyle], OutboxStatements] = {}
 
     def _statements_for(self, driver: Driver | AsyncDriver) -> OutboxStatements:
-        if type(driver) not in self._statements:
-            self._statements[type(driver)] = OutboxStatements(
-                table=self.table,
-                contract=self.contract,
-                max_payload_bytes=self.max_payload_bytes,
-                dialect=driver.dialect,
-                parameter=driver.parameter,
+        key = (driver.dialect, driver.style)
+        if key not in self._statements:
+            self._statements[key] = OutboxStatements(
+                table=self.table, contract=self.contract, dialect=driver.dialect, style=driver.style
             )
-        return self._statements[type(driver)]
+        return self._statements[key]
+
+    def _draft(self, event: Event) -> Draft:
+        return draft(event, self.table, max_message_bytes=self.max_message_bytes)
 
 
 class Outbox(_Outbox):
@@ -48,11 +55,11 @@ class Outbox(_Outbox):
         table: Where to write; by default ``public.outbox``.
         contract: Which aggregate types there are and how they are numbered, from the spec. Without one, every
             type is taken and numbered gaplessly.
-        max_payload_bytes: Of one encoded payload; ``None`` means no limit.
+        max_message_bytes: Of one event's payload, key and own headers together; ``None`` means no limit.
     """
 
     def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
-        """Write one event, in one statement, and return it with its id, sequence, source and time.
+        """Write one event and return it with its id, sequence, source and time.
 
         The event exists if and only if the caller's transaction commits. Writers of one aggregate wait for each
         other from here to the commit, so add last. The connection is neither committed nor closed.
@@ -60,14 +67,54 @@ class Outbox(_Outbox):
         Raises:
             NotInTransactionError: The connection is in autocommit mode and no transaction is open.
             EventError: The event cannot be written; the transaction is as it was.
+            StaleSequenceError: The event brings its own sequence, and the aggregate is there already.
             TableNotFoundError: The table does not exist; the transaction is aborted, as after any failed statement.
         """
         driver = find_driver(connection)
         statements = self._statements_for(driver)
+        insertion = statements.add(self._draft(event))
         _refuse_outside_transaction(driver.joins_transaction(connection))
-        sql, parameters = statements.add(event)
-        [row] = driver.fetch(connection, sql, parameters)
-        return statements.written(event, parameters, row)
+        [written] = statements.written(insertion, _execute(driver, connection, insertion))
+        return written
+
+    def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
+        """Write many events and return them as :meth:`add` does, in the order in which they were given.
+
+        On PostgreSQL it is one statement for all events of one sequence mode. Aggregates are locked in one order,
+        so that two calls never wait for each other; two calls in one transaction may, so make it one, or collect.
+
+        Raises:
+            NotInTransactionError: As :meth:`add`.
+            EventError: One of the events cannot be written; none was, and the transaction is as it was.
+            StaleSequenceError: As :meth:`add`; some may have been written.
+        """
+        driver = find_driver(connection)
+        statements = self._statements_for(driver)
+        drafts = [self._draft(event) for event in events]
+        insertions = statements.add_all(drafts)
+        _refuse_outside_transaction(driver.joins_transaction(connection))
+        written = [
+            event
+            for insertion in insertions
+            for event in statements.written(insertion, _execute(driver, connection, insertion))
+        ]
+        return _as_given(drafts, written)
+
+    @contextmanager
+    def collect(self, connection: Any) -> Iterator[Collection]:  # noqa: ANN401
+        """Gather a transaction's events in a ``with`` block, and write them together at its end.
+
+        Open it inside the transaction. What it wrote is in :attr:`Collection.written` afterwards. A block that is
+        left by an exception writes nothing.
+
+        Raises:
+            NotInTransactionError: As :meth:`add`, at the start and at the end.
+            EventError: As :meth:`add_all`, at the end.
+        """
+        _refuse_outside_transaction(find_driver(connection).joins_transaction(connection))
+        collection = Collection()
+        yield collection
+        collection.written = self.add_all(connection, collection.events)
 
 
 class AsyncOutbox(_Outbox):
@@ -77,10 +124,52 @@ class AsyncOutbox(_Outbox):
         """Write one event; everything that :meth:`Outbox.add` says holds here."""
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
-        _refuse_outside_transaction(driver.joins_transaction(connection))
-        sql, parameters = statements.add(event)
-        [row] = await driver.fetch(connection, sql, parameters)
-        return statements.written(event, parameters, row)
+        insertion = statements.add(self._draft(event))
+        _refuse_outside_transaction(await driver.joins_transaction(connection))
+        [written] = statements.written(insertion, await _await(driver, connection, insertion))
+        return written
+
+    async def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
+        """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
+        driver = find_async_driver(connection)
+        statements = self._statements_for(driver)
+        drafts = [self._draft(event) for event in events]
+        insertions = statements.add_all(drafts)
+        _refuse_outside_transaction(await driver.joins_transaction(connection))
+        written = [
+            event
+            for insertion in insertions
+            for event in statements.written(insertion, await _await(driver, connection, insertion))
+        ]
+        return _as_given(drafts, written)
+
+    @asynccontextmanager
+    async def collect(self, connection: Any) -> AsyncIterator[Collection]:  # noqa: ANN401
+        """Gather a transaction's events; everything that :meth:`Outbox.collect` says holds here."""
+        _refuse_outside_transaction(await find_async_driver(connection).joins_transaction(connection))
+        collection = Collection()
+        yield collection
+        collection.written = await self.add_all(connection, collection.events)
+
+
+def _execute(driver: Driver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
+    """Execute the steps and return the last rows that came back."""
+    rows: list[Row] = []
+    for step in insertion.steps:
+        rows = driver.fetch(connection, step, insertion.parameters) or rows
+    return rows
+
+
+async def _await(driver: AsyncDriver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
+    rows: list[Row] = []
+    for step in insertion.steps:
+        rows = await driver.fetch(connection, step, insertion.parameters) or rows
+    return rows
+
+
+def _as_given(drafts: Sequence[Draft], written: Sequence[Event]) -> list[Event]:
+    by_id = {event.id: event for event in written}
+    return [by_id[draft.event.id] for draft in drafts]
 
 
 def _refuse_outside_transaction(joins: bool) -> None:  # noqa: FBT001 - the one thing that it is about

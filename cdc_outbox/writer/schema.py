@@ -29,7 +29,7 @@ def publication_statement(table: OutboxTable, publication: str) -> str:
         **table.names(),
         "publication": quote(publication),
         "publication_literal": literal(publication),
-        "schema_literal": literal(table.schema),
+        "schema_literal": literal(table.table.schema),
         "table_literal": literal(table.name),
     }
     body = load("postgresql", "outbox_schema")["create_publication"].render(names)

@@ -1,115 +1,160 @@
-"""An event as SQL and parameters, and the event again from the row that came back. Pure."""
+"""Events as SQL and parameters, and the events again from the rows that came back. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import groupby, pairwise
 from typing import Any
-from uuid import UUID
 
-from cdc_outbox import payload
-from cdc_outbox.errors import ConfigError, EventError
-from cdc_outbox.event import Event, SequenceMode, new_event_id
-from cdc_outbox.sql import load
-from cdc_outbox.table import OutboxTable
+from cdc_outbox.errors import ConfigError, EventError, StaleSequenceError
+from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.sql import ParameterStyle, load
+from cdc_outbox.table import Dialect, OutboxMode, OutboxTable
 from cdc_outbox.wire import WireContract
+from cdc_outbox.writer.draft import Draft
 
-_HEADER_COLUMNS = frozenset({"traceparent", "tracestate"})
-"""The headers that the table has a column for."""
+_SUFFIX = {
+    SequenceMode.GAPLESS: "gapless",
+    SequenceMode.INCREASING: "increasing",
+    SequenceMode.NONE: "unsequenced",
+}
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insertion:
+    """What writes some events.
+
+    Args:
+        steps: Statements in order, each with all the parameters; the last rows that come back tell what was written.
+        events: As they were given, with their ids.
+    """
+
+    steps: tuple[str, ...]
+    parameters: Mapping[str, Any]
+    events: tuple[Event, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutboxStatements:
-    """What an outbox writes, for one dialect.
+    """What an outbox writes, for one dialect and one way of naming parameters.
 
     Args:
         contract: ``None`` numbers every aggregate type gaplessly and sends it to the default topic.
-        max_payload_bytes: Of the encoded payload, ``None`` for no limit.
-        parameter: How the driver's statements refer to a parameter.
     """
 
     table: OutboxTable
     contract: WireContract | None
-    max_payload_bytes: int | None
-    dialect: str
-    parameter: Callable[[str], str]
+    dialect: Dialect
+    style: ParameterStyle
 
-    @cached_property
-    def _add(self) -> str:
-        return load(self.dialect, "outbox")["add"].render(self.table.names(), self.parameter)
-
-    @cached_property
-    def _add_unsequenced(self) -> str:
-        return load(self.dialect, "outbox")["add_unsequenced"].render(self.table.names(), self.parameter)
-
-    def add(self, event: Event) -> tuple[str, Mapping[str, Any]]:
-        """Return the one statement that writes an event, and its parameters.
+    def add(self, draft: Draft) -> Insertion:
+        """Return what writes one event: one statement on PostgreSQL.
 
         Raises:
             EventError: The event cannot be written.
         """
-        mode = self._mode(event)
-        if mode is SequenceMode.INCREASING:
-            raise EventError(f"{event.aggregate_type} has sequence: increasing, which this release cannot write")
-        if event.sequence is not None:
-            raise EventError("the sequence is the writer's to give", hint="Leave Event.sequence out.")
-        return (self._add if mode is SequenceMode.GAPLESS else self._add_unsequenced), self._parameters(event)
+        event, mode = draft.event, self._mode(draft.event)
+        parameters = {**draft.parameters(), "sequence": event.sequence}
+        return self._insertion(f"add_{_SUFFIX[mode]}", parameters, [event])
 
-    def written(self, event: Event, parameters: Mapping[str, Any], row: tuple[Any, ...]) -> Event:
-        """Return the event with what the writer and the database added: id, sequence, source, created_at."""
-        sequence, source, created_at = row
-        moment: datetime = created_at.replace(tzinfo=UTC)
-        return replace(event, id=parameters["id"], sequence=sequence, source=source, created_at=moment)
+    def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
+        """Return what writes many events, in an order that keeps two writers from waiting for each other.
 
-    def _mode(self, event: Event) -> SequenceMode:
-        try:
-            contract = self.contract or WireContract(aggregates={event.aggregate_type: SequenceMode.GAPLESS})
-            return contract.mode_of(event.aggregate_type)
-        except ConfigError as error:
-            raise EventError(str(error), hint=error.hint) from error
+        On PostgreSQL that is one statement for each sequence mode among them, elsewhere an event at a time.
 
-    def _parameters(self, event: Event) -> dict[str, Any]:
-        unknown = event.headers.keys() - _HEADER_COLUMNS
-        if unknown:
-            raise EventError(
-                f"the table has no column for the header {min(unknown)!r}",
-                hint=f"Headers with a column are {', '.join(sorted(_HEADER_COLUMNS))}.",
+        Raises:
+            EventError: One of the events cannot be written.
+        """
+        in_order = sorted(drafts, key=lambda draft: (self._mode(draft.event), *_aggregate(draft.event)))
+        self._refuse_descents([draft.event for draft in in_order])
+        if "add_all_gapless" not in self._statements:
+            return [self.add(draft) for draft in in_order]
+        return [
+            self._insertion(
+                f"add_all_{_SUFFIX[mode]}", _columns(group := list(drafts_of_mode)), [draft.event for draft in group]
             )
-        text = payload.encode(event.payload)
-        size = len(text.encode())
-        if self.max_payload_bytes is not None and size > self.max_payload_bytes:
-            raise EventError(
-                f"the payload has {size:,} bytes, the limit is {self.max_payload_bytes:,}",
-                hint="Store the large part elsewhere and put a reference into the payload.",
-            )
+            for mode, drafts_of_mode in groupby(in_order, key=lambda draft: self._mode(draft.event))
+        ]
+
+    def written(self, insertion: Insertion, rows: Iterable[Row]) -> list[Event]:
+        """Return the events with what the database added: sequence, source and time.
+
+        Raises:
+            StaleSequenceError: The aggregate's last sequence is not below that of the event, which was not written.
+        """
+        by_id = {event_id: added for event_id, *added in rows}
+        for event in insertion.events:
+            if event.id not in by_id:
+                raise StaleSequenceError(f"{event} was not written: its aggregate is at this sequence or above it")
+        return [_completed(event, *by_id[event.id]) for event in insertion.events]
+
+    @cached_property
+    def _statements(self) -> Mapping[str, tuple[str, ...]]:
+        """Every statement of the dialect that this table has the columns for, each as its steps."""
+        names = self.table.names(self.dialect)
         return {
-            "id": _checked_id(event.id),
-            "aggregate_type": _checked_text("aggregate_type", event.aggregate_type),
-            "aggregate_id": _checked_text("aggregate_id", event.aggregate_id),
-            "type": _checked_text("type", event.type),
-            "payload": text,
-            "traceparent": event.headers.get("traceparent"),
-            "tracestate": event.headers.get("tracestate"),
+            name: tuple(step.render(names, self.style) for step in statement.steps())
+            for name, statement in load(self.dialect, "outbox").items()
+            if self.table.is_numbered or name.endswith(("unsequenced", "forget"))
         }
 
+    def _insertion(self, name: str, parameters: Mapping[str, Any], events: Sequence[Event]) -> Insertion:
+        forget = self._statements["forget"] if self.table.mode is OutboxMode.DELETE else ()
+        ids = [event.id for event in events]
+        return Insertion(
+            steps=(*self._statements[name], *forget), parameters={"ids": ids, **parameters}, events=tuple(events)
+        )
 
-def _checked_id(event_id: str | None) -> str:
-    if event_id is None:
-        return new_event_id()
-    try:
-        return str(UUID(event_id))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise EventError(f"the id {event_id!r} is not a UUID") from error
+    def _mode(self, event: Event) -> SequenceMode:
+        """Return how the event is numbered, and refuse one that is numbered otherwise."""
+        try:
+            if self.contract is not None:
+                mode = self.contract.mode_of(event.aggregate_type)
+            else:
+                _check_topic(event.aggregate_type)
+                mode = SequenceMode.GAPLESS if self.table.is_numbered else SequenceMode.NONE
+        except ConfigError as error:
+            raise EventError(str(error), hint=error.hint) from error
+        if mode is not SequenceMode.NONE and not self.table.is_numbered:
+            raise EventError(f"{event.aggregate_type} is numbered, and the table has no columns for that")
+        if mode is SequenceMode.INCREASING:
+            if not isinstance(event.sequence, int) or not 0 < event.sequence < 2**63:
+                raise EventError(f"{event.aggregate_type} is increasing: give each event its sequence, from 1 upwards")
+        elif event.sequence is not None:
+            raise EventError("the sequence is the writer's to give", hint="Leave Event.sequence out.")
+        return mode
+
+    def _refuse_descents(self, events: Sequence[Event]) -> None:
+        """Look inside the list, where the head row cannot: it moves once for all of an aggregate's events."""
+        for before, after in pairwise(events):
+            if _aggregate(before) == _aggregate(after) and (before.sequence or 0) >= (after.sequence or 1):
+                raise EventError(f"{after} does not follow {before}")
 
 
-def _checked_text(field: str, value: object) -> str:
-    """Refuse what the database would refuse later, or what would make a message that nobody can read."""
-    if not isinstance(value, str) or not value:
-        raise EventError(f"{field} must be a text that is not empty, not {value!r}")
-    if "\0" in value:
-        raise EventError(f"{field} contains a NUL, which PostgreSQL does not store")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise EventError(f"{field} contains a lone surrogate") from error
-    return value
+@lru_cache(maxsize=1000)
+def _check_topic(aggregate_type: str) -> None:
+    """Refuse what Kafka would refuse as a topic; a contract of this one type does that."""
+    WireContract(aggregates={aggregate_type: SequenceMode.NONE})
+
+
+def _aggregate(event: Event) -> tuple[str, str]:
+    return event.aggregate_type, event.aggregate_id
+
+
+def _columns(drafts: Sequence[Draft]) -> dict[str, list[Any]]:
+    """Turn rows into the arrays that ``unnest`` takes."""
+    rows = [draft.parameters() for draft in drafts]
+    columns: dict[str, list[Any]] = {f"{name}s": [row[name] for row in rows] for name in rows[0] if name != "headers"}
+    columns["headers"] = [row["headers"] for row in rows]
+    columns["sequences"] = [draft.event.sequence for draft in drafts]
+    return columns
+
+
+def _completed(event: Event, sequence: int | None, source: str | None, created_at: datetime | str | None) -> Event:
+    # SQLite has no type for times and returns text. Everywhere they are UTC without saying so.
+    moment = datetime.fromisoformat(created_at) if isinstance(created_at, str) else created_at
+    moment = moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+    return replace(event, sequence=sequence, source=source, created_at=moment)

@@ -7,7 +7,7 @@ import psycopg
 import psycopg.rows
 import pytest
 
-from cdc_outbox.drivers import Driver, find_async_driver, find_driver
+from cdc_outbox.drivers import TransactionDriver, find_async_driver, find_driver, find_transaction_driver
 from cdc_outbox.errors import OutboxError, TableNotFoundError, TransactionAbortedError
 from cdc_outbox.testing import Stack
 
@@ -33,10 +33,10 @@ class DriverContract:
         connection.close()
 
     @pytest.fixture
-    def driver(self, connection: Any) -> Driver:
-        return find_driver(connection)
+    def driver(self, connection: Any) -> TransactionDriver:
+        return find_transaction_driver(connection)
 
-    def test_what_is_committed_is_there(self, driver: Driver, connection: Any) -> None:
+    def test_what_is_committed_is_there(self, driver: TransactionDriver, connection: Any) -> None:
         driver.begin(connection)
         assert driver.joins_transaction(connection)
         driver.fetch(connection, "insert into t values (1)")
@@ -45,7 +45,7 @@ class DriverContract:
         assert driver.fetch(connection, "select 1 from t limit 1") == [(1,)]
         driver.rollback(connection)
 
-    def test_what_is_rolled_back_is_not_there(self, driver: Driver, connection: Any) -> None:
+    def test_what_is_rolled_back_is_not_there(self, driver: TransactionDriver, connection: Any) -> None:
         driver.begin(connection)
         driver.fetch(connection, "insert into t values (2)")
         driver.rollback(connection)
@@ -53,13 +53,15 @@ class DriverContract:
         assert driver.fetch(connection, "select a from t where a = 2") == []
         driver.rollback(connection)
 
-    def test_a_second_begin_is_refused(self, driver: Driver, connection: Any) -> None:
+    def test_a_second_begin_is_refused(self, driver: TransactionDriver, connection: Any) -> None:
         driver.begin(connection)
         driver.fetch(connection, "select 1")
         with pytest.raises(OutboxError, match="has a transaction already"):
             driver.begin(connection)
 
-    def test_a_commit_that_the_server_turns_into_a_rollback_is_an_error(self, driver: Driver, connection: Any) -> None:
+    def test_a_commit_that_the_server_turns_into_a_rollback_is_an_error(
+        self, driver: TransactionDriver, connection: Any
+    ) -> None:
         driver.begin(connection)
         driver.fetch(connection, "insert into t values (3)")
         with pytest.raises(TableNotFoundError):
@@ -68,13 +70,15 @@ class DriverContract:
         with pytest.raises(TransactionAbortedError, match="answered COMMIT with ROLLBACK"):
             driver.commit(connection)
 
-    def test_a_rollback_of_nothing_and_of_a_dead_connection_does_nothing(self, driver: Driver, connection: Any) -> None:
+    def test_a_rollback_of_nothing_and_of_a_dead_connection_does_nothing(
+        self, driver: TransactionDriver, connection: Any
+    ) -> None:
         driver.rollback(connection)
         connection.close()
         driver.rollback(connection)
 
-    def test_parameters_go_by_name_and_rows_are_plain_tuples(self, driver: Driver, connection: Any) -> None:
-        sql = f"select cast({driver.parameter('a')} as text), cast({driver.parameter('b')} as int)"
+    def test_parameters_go_by_name_and_rows_are_plain_tuples(self, driver: TransactionDriver, connection: Any) -> None:
+        sql = f"select cast({driver.style.parameter('a')} as text), cast({driver.style.parameter('b')} as int)"
         driver.begin(connection)
         assert driver.fetch(connection, sql, {"a": "x'%s", "b": 7}) == [("x'%s", 7)]
         driver.rollback(connection)
@@ -101,6 +105,6 @@ def test_a_stranger_is_refused_by_its_type(stranger: object) -> None:
 
 def test_an_asynchronous_connection_needs_the_other_class(outbox_stack: Stack) -> None:
     with psycopg.connect(outbox_stack.postgres.dsn()) as connection:
-        with pytest.raises(OutboxError, match="not an asynchronous psycopg connection") as caught:
+        with pytest.raises(OutboxError, match=r"psycopg\.Connection is not an asynchronous connection") as caught:
             find_async_driver(connection)
-        assert "Outbox takes a Connection" in caught.value.hint
+        assert "Outbox takes synchronous connections" in caught.value.hint

@@ -8,6 +8,8 @@ from cdc_outbox.consumer.delivery import Delivery, Handler, Outcome
 from cdc_outbox.drivers import Parameters, Row
 from cdc_outbox.errors import HandlerError, SequenceConflictError, SequenceGapError, TransactionAbortedError
 from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.sql import PYFORMAT
+from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MemoryInbox
 from tests.unit.test_ordering import event
 
@@ -15,14 +17,12 @@ from tests.unit.test_ordering import event
 class SpyDriver:
     """A driver without a database."""
 
-    dialect = "none"
+    dialect = Dialect.POSTGRESQL
+    style = PYFORMAT
 
     def __init__(self) -> None:
         self.steps: list[str] = []
         self.aborted = False
-
-    def parameter(self, name: str) -> str:
-        return name
 
     def joins_transaction(self, connection: Any) -> bool:
         return True

@@ -53,7 +53,7 @@ def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
     spec = parse_spec(MINIMAL)
     assert properties["latency"]["default"] == spec.latency
     assert properties["database"]["properties"]["port"]["default"] == int(spec.database.port)
-    assert properties["outbox"]["properties"]["schema"]["default"] == spec.outbox.schema
+    assert properties["outbox"]["properties"]["schema"]["default"] == spec.outbox.table.schema
     assert properties["outbox"]["properties"]["table"]["default"] == spec.outbox.name
     topics = properties["topics"]["properties"]
     assert topics["name"]["default"] == spec.contract.topic

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, OutboxTable
-from cdc_outbox.sql import Statement, load
+from cdc_outbox.sql import PYFORMAT, Statement, load
 from cdc_outbox.table import InboxTable, TableName, derived_name, literal, quote
 
 names = (
@@ -50,21 +50,19 @@ def test_tables_know_their_siblings() -> None:
 
 def test_statements_put_in_names_and_parameters() -> None:
     statement = Statement("select :value from {table} where a = 'x' and cast(:value as text) = :other")
-    assert statement.render({"table": '"t"'}, lambda name: f"%({name})s") == (
+    assert statement.render({"table": '"t"'}, PYFORMAT) == (
         "select %(value)s from \"t\" where a = 'x' and cast(%(value)s as text) = %(other)s"
     )
 
 
 def test_a_percent_sign_in_a_name_survives_drivers_that_look_for_it() -> None:
     statement = Statement("select 1 from {table} where a = :a")
-    assert statement.render({"table": '"100%s"'}, lambda name: f"%({name})s") == (
-        'select 1 from "100%%s" where a = %(a)s'
-    )
+    assert statement.render({"table": '"100%s"'}, PYFORMAT) == ('select 1 from "100%%s" where a = %(a)s')
     assert statement.render({"table": '"100%s"'}) == 'select 1 from "100%s" where a = :a'
 
 
 def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
-    assert Statement("select 1 from {table}").render({"table": '"{table}:a"'}, str.upper) == 'select 1 from "{table}:a"'
+    assert Statement("select 1 from {table}").render({"table": '"{table}:a"'}, PYFORMAT) == 'select 1 from "{table}:a"'
 
 
 @pytest.mark.parametrize("file", ["inbox", "inbox_schema", "outbox", "outbox_schema", "preflight", "versions"])

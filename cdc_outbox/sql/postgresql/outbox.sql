@@ -1,4 +1,4 @@
--- name: add
+-- name: add_gapless
 with head as (
     insert into {heads} as head (aggregatetype, aggregateid, last)
     values (:aggregate_type, :aggregate_id, 1)
@@ -6,19 +6,121 @@ with head as (
     returning head.source, head.last
 )
 insert into {outbox} (
-    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}, {traceparent}, {tracestate}
+    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
 )
 select
-    cast(:id as uuid), :aggregate_type, :aggregate_id, :type, cast(:payload as json), head.last, head.source,
-    :traceparent, :tracestate
-from head
-returning {sequence}, {source}, {created_at}
+    cast(:id as uuid), :aggregate_type, :aggregate_id, :type, cast(:payload as {payload_type}), head.last, head.source
+    {header_values}
+from head, (select cast(:headers as json) as headers) as given
+returning cast({id} as text), {returned}
+
+-- name: add_increasing
+with head as (
+    insert into {heads} as head (aggregatetype, aggregateid, last)
+    values (:aggregate_type, :aggregate_id, :sequence)
+    on conflict (source, aggregatetype, aggregateid) do update set last = excluded.last where head.last < excluded.last
+    returning head.source, head.last
+)
+insert into {outbox} (
+    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+)
+select
+    cast(:id as uuid), :aggregate_type, :aggregate_id, :type, cast(:payload as {payload_type}), head.last, head.source
+    {header_values}
+from head, (select cast(:headers as json) as headers) as given
+returning cast({id} as text), {returned}
 
 -- name: add_unsequenced
+insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
+select
+    cast(:id as uuid), :aggregate_type, :aggregate_id, :type, cast(:payload as {payload_type})
+    {header_values}
+from (select cast(:headers as json) as headers) as given
+returning cast({id} as text), {returned}
+
+-- name: add_all_gapless
+with given as (
+    select id, aggregate_type, aggregate_id, type, payload, cast(headers as json) as headers, position
+    from unnest(
+        cast(:ids as uuid[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
+        cast(:types as text[]), cast(:payloads as {payload_array}), cast(:headers as text[])
+    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, position)
+),
+head as (
+    insert into {heads} as head (aggregatetype, aggregateid, last)
+    select aggregate_type, aggregate_id, count(*)
+    from given
+    group by aggregate_type, aggregate_id
+    -- Every writer locks in this order, so that two of them cannot wait for each other.
+    order by aggregate_type collate "C", aggregate_id collate "C"
+    on conflict (source, aggregatetype, aggregateid) do update set last = head.last + excluded.last
+    returning head.source, head.aggregatetype, head.aggregateid, head.last
+)
 insert into {outbox} (
-    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {traceparent}, {tracestate}
+    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
 )
-values (
-    cast(:id as uuid), :aggregate_type, :aggregate_id, :type, cast(:payload as json), :traceparent, :tracestate
+select
+    given.id, given.aggregate_type, given.aggregate_id, given.type, cast(given.payload as {payload_type}),
+    -- The last number is the last event's; the others count back from it.
+    head.last + 1 - row_number() over (
+        partition by given.aggregate_type, given.aggregate_id order by given.position desc
+    ),
+    head.source
+    {header_values}
+from given
+join head on head.aggregatetype = given.aggregate_type and head.aggregateid = given.aggregate_id
+order by given.position
+returning cast({id} as text), {returned}
+
+-- name: add_all_increasing
+with given as (
+    select id, aggregate_type, aggregate_id, type, payload, cast(headers as json) as headers, sequence, position
+    from unnest(
+        cast(:ids as uuid[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
+        cast(:types as text[]), cast(:payloads as {payload_array}), cast(:headers as text[]),
+        cast(:sequences as bigint[])
+    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
+),
+head as (
+    insert into {heads} as head (aggregatetype, aggregateid, last)
+    select aggregate_type, aggregate_id, max(sequence)
+    from given
+    group by aggregate_type, aggregate_id
+    order by aggregate_type collate "C", aggregate_id collate "C"
+    on conflict (source, aggregatetype, aggregateid) do update set last = excluded.last
+    where head.last < (
+        select min(given.sequence)
+        from given
+        where given.aggregate_type = excluded.aggregatetype and given.aggregate_id = excluded.aggregateid
+    )
+    returning head.source, head.aggregatetype, head.aggregateid
 )
-returning {sequence}, {source}, {created_at}
+insert into {outbox} (
+    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+)
+select
+    given.id, given.aggregate_type, given.aggregate_id, given.type, cast(given.payload as {payload_type}),
+    given.sequence, head.source
+    {header_values}
+from given
+join head on head.aggregatetype = given.aggregate_type and head.aggregateid = given.aggregate_id
+order by given.position
+returning cast({id} as text), {returned}
+
+-- name: add_all_unsequenced
+insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
+select
+    given.id, given.aggregate_type, given.aggregate_id, given.type, cast(given.payload as {payload_type})
+    {header_values}
+from (
+    select id, aggregate_type, aggregate_id, type, payload, cast(headers as json) as headers, position
+    from unnest(
+        cast(:ids as uuid[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
+        cast(:types as text[]), cast(:payloads as {payload_array}), cast(:headers as text[])
+    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, position)
+) as given
+order by given.position
+returning cast({id} as text), {returned}
+
+-- name: forget
+delete from {outbox} where {id} = any(cast(:ids as uuid[]))

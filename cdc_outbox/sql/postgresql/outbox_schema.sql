@@ -4,11 +4,9 @@ create table if not exists {outbox} (
     {aggregate_type} text not null,
     {aggregate_id} text not null,
     {type} text not null,
-    {payload} json,
+    {payload} {payload_type},
     {sequence} bigint,
-    {source} text not null default {first_source},
-    {traceparent} text,
-    {tracestate} text,
+    {source} text not null default {first_source}{header_definitions},
     {created_at} timestamp(6) not null default (clock_timestamp() at time zone 'UTC')
 );
 create table if not exists {heads} (

@@ -1,0 +1,26 @@
+"""Events that wait for the end of a block."""
+
+from collections.abc import Iterable
+
+from cdc_outbox.event import Event
+
+
+class Collection:
+    """What :meth:`Outbox.collect` yields: events go in, and come out written when the block has ended.
+
+    Attributes:
+        events: What was added, in order.
+        written: The same with id, sequence, source and time, once the block has ended; empty before.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.written: list[Event] = []
+
+    def add(self, event: Event) -> None:
+        """Keep an event for the end of the block."""
+        self.events.append(event)
+
+    def add_all(self, events: Iterable[Event]) -> None:
+        """Keep many events for the end of the block."""
+        self.events.extend(events)

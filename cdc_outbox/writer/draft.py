@@ -1,0 +1,98 @@
+"""An event that was looked at and may be written."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from cdc_outbox import payload
+from cdc_outbox.errors import EventError
+from cdc_outbox.event import Event, new_event_id
+from cdc_outbox.table import OutboxTable
+
+MAX_AGGREGATE_ID_BYTES = 1_000
+"""The keys of head table and inbox hold it beside three shorter texts, and an index entry of PostgreSQL's takes 2,704
+bytes. An aggregate id that is longer would abort the writer's transaction, or stop every consumer."""
+MAX_NAME_BYTES = 249
+"""Of an aggregate type, which is a part of the topic's name, and of an event's type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An event with its id, its encoded payload and its headers as the statements take them."""
+
+    event: Event
+    payload: str
+    headers: str | None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what every statement that writes takes."""
+        return {
+            "id": self.event.id,
+            "aggregate_type": self.event.aggregate_type,
+            "aggregate_id": self.event.aggregate_id,
+            "type": self.event.type,
+            "payload": self.payload,
+            "headers": self.headers,
+        }
+
+
+def draft(event: Event, table: OutboxTable, *, max_message_bytes: int | None) -> Draft:
+    """Look at an event before the database does, whose refusal would abort the caller's transaction.
+
+    Raises:
+        EventError: It cannot be written.
+    """
+    _check_text("aggregate_type", event.aggregate_type, MAX_NAME_BYTES)
+    _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
+    _check_text("type", event.type, MAX_NAME_BYTES)
+    text = payload.encode(event.payload)
+    headers = _columns(event.headers, table)
+    size = len(text.encode()) + len(event.aggregate_id.encode()) + len(headers or "")
+    if max_message_bytes is not None and size > max_message_bytes:
+        raise EventError(
+            f"payload, key and headers have {size:,} bytes, the limit is {max_message_bytes:,}",
+            hint="Store the large part elsewhere and put a reference into the payload.",
+        )
+    return Draft(replace(event, id=_checked_id(event.id)), text, headers)
+
+
+def _columns(headers: Mapping[str, str], table: OutboxTable) -> str | None:
+    """Return the headers as a JSON object of header columns, ``None`` where there are none."""
+    if not headers:
+        return None
+    columns = {header: column for column, header in table.headers.items()}
+    found = {}
+    for header, value in headers.items():
+        if header not in columns:
+            raise EventError(
+                f"the table has no column for the header {header!r}",
+                hint=f"Headers with a column are {', '.join(sorted(columns))}.",
+            )
+        _check_text(f"the header {header}", value, None)
+        found[columns[header]] = value
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _checked_id(event_id: str | None) -> str:
+    if event_id is None:
+        return new_event_id()
+    try:
+        return str(UUID(event_id))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise EventError(f"the id {event_id!r} is not a UUID") from error
+
+
+def _check_text(field: str, value: object, limit: int | None) -> None:
+    """Refuse what the database would refuse later, or what would make a message that nobody can read."""
+    if not isinstance(value, str) or not value:
+        raise EventError(f"{field} must be a text that is not empty, not {type(value).__name__}")
+    if "\0" in value:
+        raise EventError(f"{field} contains a NUL, which PostgreSQL does not store")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise EventError(f"{field} contains a lone surrogate") from error
+    if limit is not None and size > limit:
+        raise EventError(f"{field} has {size:,} bytes, the limit is {limit:,}")
