@@ -10,10 +10,11 @@ from cdc_outbox.errors import (
     EventError,
     NotInTransactionError,
     OutboxError,
+    StaleSequenceError,
     TableNotFoundError,
 )
 from cdc_outbox.event import Event, SequenceMode
-from cdc_outbox.table import OutboxTable
+from cdc_outbox.table import OutboxColumns, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.wire import HeaderNames, WireContract
 from cdc_outbox.writer import AsyncOutbox, Outbox
 
@@ -27,9 +28,13 @@ __all__ = [
     "HeaderNames",
     "NotInTransactionError",
     "Outbox",
+    "OutboxColumns",
     "OutboxError",
+    "OutboxMode",
     "OutboxTable",
+    "PayloadType",
     "SequenceMode",
+    "StaleSequenceError",
     "TableNotFoundError",
     "WireContract",
 ]

@@ -1,0 +1,380 @@
+"""What every driver must do with an event, against a real database. Not collected itself: see ``test_writer_*.py``."""
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import pytest
+
+from cdc_outbox import (
+    AsyncOutbox,
+    Event,
+    EventError,
+    NotInTransactionError,
+    Outbox,
+    OutboxMode,
+    OutboxTable,
+    SequenceMode,
+    StaleSequenceError,
+    WireContract,
+)
+from cdc_outbox.table import Dialect
+
+ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10})
+NUMBERED_BY_CALLER = WireContract(aggregates={"order": SequenceMode.INCREASING})
+NOT_NUMBERED = WireContract(aggregates={"order": SequenceMode.NONE})
+MIXED = WireContract(
+    aggregates={"order": SequenceMode.GAPLESS, "metric": SequenceMode.NONE, "cart": SequenceMode.INCREASING}
+)
+TABLE_NAMES = ["Größe", 'or"der', "se`lect", "select", "a b.c%s{x}:y", "x" * 63]
+
+
+class Client(ABC):
+    """One connection of the user's, opened and driven as the users of that driver do it."""
+
+    place: Any
+    """What is passed to the outbox: a connection, a session, a cursor."""
+
+    @abstractmethod
+    def execute(self, sql: str) -> object:
+        """Run a statement of the user's on the same connection."""
+
+    @abstractmethod
+    def begin(self) -> object:
+        """Open a transaction by name on a connection in autocommit mode."""
+
+    @abstractmethod
+    def commit(self) -> object: ...
+
+    @abstractmethod
+    def rollback(self) -> object: ...
+
+    @abstractmethod
+    def close(self) -> object: ...
+
+    def add(self, event: Event = ORDER, **options: Any) -> Event:
+        return Outbox(**options).add(self.place, event)
+
+    def add_all(self, events: Iterable[Event], **options: Any) -> list[Event]:
+        return Outbox(**options).add_all(self.place, events)
+
+    def collect(self, body: Callable[[Any], object], **options: Any) -> list[Event]:
+        with Outbox(**options).collect(self.place) as events:
+            body(events)
+        return events.written
+
+
+class AsyncClient(Client):
+    """A client of an asynchronous driver, whose loop runs on a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+
+    def run(self, awaitable: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(awaitable, self.loop).result()
+
+    def add(self, event: Event = ORDER, **options: Any) -> Event:
+        written: Event = self.run(AsyncOutbox(**options).add(self.place, event))
+        return written
+
+    def add_all(self, events: Iterable[Event], **options: Any) -> list[Event]:
+        written: list[Event] = self.run(AsyncOutbox(**options).add_all(self.place, events))
+        return written
+
+    def collect(self, body: Callable[[Any], object], **options: Any) -> list[Event]:
+        async def collect() -> list[Event]:
+            async with AsyncOutbox(**options).collect(self.place) as events:
+                await asyncio.to_thread(body, events)
+            return events.written
+
+        written: list[Event] = self.run(collect())
+        return written
+
+    def close(self) -> object:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        return self.loop.close()
+
+
+class Store(ABC):
+    """The database, seen from outside of every client."""
+
+    dialect: Dialect
+
+    @abstractmethod
+    def query(self, sql: str) -> list[tuple[Any, ...]]: ...
+
+    @abstractmethod
+    def make_tables(self, table: OutboxTable) -> None: ...
+
+    @abstractmethod
+    def count_sessions(self) -> int: ...
+
+    def numbers(self) -> list[tuple[str, int]]:
+        """Return aggregate and number of each event that others can see."""
+        return [(row[0], row[1]) for row in self.query("select aggregateid, sequence from outbox order by 1, 2")]
+
+    def reset(self) -> None:
+        self.query("delete from outbox")
+        self.query("delete from outbox_heads")
+
+
+class WriterContract(ABC):
+    """Subclasses open clients; a module's fixture ``store`` says where."""
+
+    conflicts_when_repeatable: ClassVar[bool]
+    """Whether the second of two writers of one aggregate fails under REPEATABLE READ, instead of numbering on."""
+    has_row_locks: ClassVar[bool] = True
+
+    @abstractmethod
+    def open(self, store: Any, *, autocommit: bool = False) -> Client: ...
+
+    @pytest.fixture(autouse=True)
+    def _empty(self, store: Store) -> None:
+        store.reset()
+
+    @pytest.fixture
+    def client(self, store: Store) -> Iterator[Client]:
+        with closing(self.open(store)) as client:
+            yield client
+
+    def test_the_event_is_there_when_the_transaction_commits_and_not_before(self, client: Client, store: Store) -> None:
+        event = client.add()
+        assert (event.sequence, event.source) == (1, "orders.1")
+        assert event.created_at is not None
+        if self.has_row_locks:
+            assert store.numbers() == []
+        client.commit()
+        assert store.numbers() == [("42", 1)]
+
+    def test_the_event_and_its_number_go_with_a_rollback(self, client: Client, store: Store) -> None:
+        client.add()
+        client.rollback()
+        assert store.numbers() == []
+        assert client.add().sequence == 1
+
+    def test_the_event_goes_with_its_savepoint_and_leaves_no_gap(self, client: Client, store: Store) -> None:
+        client.add()
+        client.execute("savepoint mine")
+        assert client.add().sequence == 2
+        client.execute("rollback to savepoint mine")
+        assert client.add().sequence == 2
+        client.commit()
+        assert store.numbers() == [("42", 1), ("42", 2)]
+
+    def test_outside_a_transaction_nothing_is_written(self, store: Store) -> None:
+        with closing(self.open(store, autocommit=True)) as client:
+            for write in (client.add, lambda: client.add_all([ORDER]), lambda: client.collect(lambda _: None)):
+                with pytest.raises(NotInTransactionError) as caught:
+                    write()
+                assert caught.value.hint
+        assert store.numbers() == []
+
+    def test_a_transaction_opened_by_name_is_joined(self, store: Store) -> None:
+        with closing(self.open(store, autocommit=True)) as client:
+            client.begin()
+            client.add()
+            client.rollback()
+            client.begin()
+            assert client.add().sequence == 1
+            client.commit()
+        assert store.numbers() == [("42", 1)]
+
+    def test_no_connection_is_opened_and_none_is_closed(self, client: Client, store: Store) -> None:
+        client.execute("select 1")
+        before = store.count_sessions()
+        client.add()
+        client.add_all([ORDER, ORDER])
+        assert store.count_sessions() == before
+        client.execute("select 1")
+        client.commit()
+
+    def test_what_is_written_is_what_the_event_says(self, client: Client, store: Store) -> None:
+        text = '{ "as":  "is", "ß": "\\u00e9 %s :x $1 \\\\" }'
+        event = client.add(replace(ORDER, payload=text, headers={"traceparent": "00-'\"%s-01"}))
+        client.commit()
+        [row] = store.query(
+            "select id, aggregatetype, aggregateid, type, payload, sequence, source, traceparent, tracestate "
+            "from outbox"
+        )
+        assert [str(value) for value in row] == [
+            *(str(event.id), "order", "42", "OrderPlaced", text, "1", "orders.1", "00-'\"%s-01", "None")
+        ]
+
+    def test_eight_writers_number_an_aggregate_without_gaps_in_the_order_of_their_commits(self, store: Store) -> None:
+        each, looks, over = 20, [], threading.Event()
+
+        def write(writer: int) -> None:
+            with closing(self.open(store)) as client:
+                for number in range(each):
+                    client.add(replace(ORDER, payload={"writer": writer}))
+                    client.rollback() if number % 5 == 4 else client.commit()
+
+        def look() -> None:
+            while not over.is_set():
+                looks.append([number for _, number in store.numbers()])
+                over.wait(0.01)
+
+        with ThreadPoolExecutor(9) as pool:
+            looking = pool.submit(look)
+            try:
+                for writing in [pool.submit(write, writer) for writer in range(8)]:
+                    writing.result()
+            finally:
+                over.set()
+            looking.result()
+        looks.append([number for _, number in store.numbers()])
+        assert len(looks[-1]) == 8 * each * 4 // 5
+        # Whoever looks, at any time, sees no number whose predecessors he does not see.
+        assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in looks)
+
+    def test_writers_of_one_aggregate_wait_and_of_others_do_not(self, client: Client, store: Store) -> None:
+        if not self.has_row_locks:
+            pytest.skip("the whole database is one lock here")
+        client.add()
+        with closing(self.open(store)) as other, ThreadPoolExecutor(1) as pool:
+            assert other.add(replace(ORDER, aggregate_id="43")).sequence == 1
+            other.commit()
+            waiting = pool.submit(other.add)
+            assert not threading.Event().wait(0.3)
+            assert not waiting.done()
+            client.commit()
+            assert waiting.result(10).sequence == 2
+            other.commit()
+        assert store.numbers() == [("42", 1), ("42", 2), ("43", 1)]
+
+    @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+    def test_isolation_decides_whether_the_second_writer_goes_on(self, store: Store, level: str) -> None:
+        if not self.has_row_locks:
+            pytest.skip("there is one level here")
+        with closing(self.open(store)) as first, closing(self.open(store)) as second:
+            self.set_isolation(second, level)
+            second.execute("select 1 from customers")  # its snapshot is taken
+            first.add()
+            first.commit()
+            if self.conflicts_when_repeatable and level != "read committed":
+                with pytest.raises(Exception, match=r"(?i)serializ|changed since last read"):
+                    second.add()
+                second.rollback()
+            assert second.add().sequence == 2
+            second.commit()
+        assert store.numbers() == [("42", 1), ("42", 2)]
+
+    def set_isolation(self, client: Client, level: str) -> None:
+        client.execute(f"set transaction isolation level {level}")
+
+    @pytest.mark.parametrize("name", TABLE_NAMES)
+    def test_any_table_name_works(self, client: Client, store: Store, name: str) -> None:
+        table = OutboxTable(name=name)
+        store.make_tables(table)
+        event = replace(ORDER, aggregate_id=str(uuid4()))  # the table may be there from another driver's test
+        assert client.add(event, table=table).sequence == 1
+        assert [written.sequence for written in client.add_all([event, event], table=table)] == [2, 3]
+        client.commit()
+
+    def test_a_list_is_numbered_in_its_order_and_comes_back_in_it(self, client: Client, store: Store) -> None:
+        client.add(replace(ORDER, aggregate_id="b"))
+        events = client.add_all([replace(ORDER, aggregate_id=name, payload={"n": n}) for n, name in enumerate("bacab")])
+        assert [(event.aggregate_id, event.sequence) for event in events] == [
+            *(("b", 2), ("a", 1), ("c", 1), ("a", 2), ("b", 3))
+        ]
+        assert [event.payload["n"] for event in events] == [0, 1, 2, 3, 4]
+        assert all(event.source == "orders.1" and event.created_at for event in events)
+        client.commit()
+        assert store.numbers() == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("c", 1)]
+
+    def test_a_list_may_mix_types_of_every_mode(self, client: Client, store: Store) -> None:
+        cart = Event(aggregate_type="cart", aggregate_id="1", type="Filled", payload={}, sequence=7)
+        metric = Event(aggregate_type="metric", aggregate_id="cpu", type="Measured", payload=1)
+        events = client.add_all([ORDER, metric, cart, ORDER, replace(cart, sequence=9)], contract=MIXED)
+        assert [event.sequence for event in events] == [1, None, 7, 2, 9]
+        assert client.add_all([], contract=MIXED) == []
+        client.commit()
+        assert store.query("select count(*) from outbox") == [(5,)]
+
+    def test_one_bad_event_of_a_list_refuses_all_of_it(self, client: Client, store: Store) -> None:
+        with pytest.raises(EventError):
+            client.add_all([ORDER, replace(ORDER, payload="not json")])
+        client.commit()
+        assert store.numbers() == []
+
+    def test_collected_events_are_written_at_the_end_of_the_block(self, client: Client, store: Store) -> None:
+        seen: list[list[tuple[str, int]]] = []
+
+        def body(events: Any) -> None:
+            events.add(replace(ORDER, aggregate_id="z"))
+            events.add_all([ORDER, ORDER])
+            client.execute("select 1")
+            seen.append(list(events.written))
+
+        written = client.collect(body)
+        assert seen == [[]]
+        assert [(event.aggregate_id, event.sequence) for event in written] == [("z", 1), ("42", 1), ("42", 2)]
+        client.commit()
+        assert store.numbers() == [("42", 1), ("42", 2), ("z", 1)]
+
+    def test_a_block_left_by_an_exception_writes_nothing(self, client: Client, store: Store) -> None:
+        def body(events: Any) -> None:
+            events.add(ORDER)
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            client.collect(body)
+        client.commit()
+        assert store.numbers() == []
+
+    def test_collecting_writers_never_wait_for_each_other_in_a_circle(self, store: Store) -> None:
+        there, back = "abcdefgh", "hgfedcba"
+
+        def write(names: str) -> None:
+            with closing(self.open(store)) as client:
+                for _ in range(15):
+                    client.collect(lambda events: [events.add(replace(ORDER, aggregate_id=name)) for name in names])
+                    client.commit()
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, [there, back, there, back]))
+        assert store.numbers() == [(name, number) for name in there for number in range(1, 61)]
+
+    def test_the_callers_own_numbers_must_rise(self, client: Client, store: Store) -> None:
+        def add(sequence: int) -> int | None:
+            return client.add(replace(ORDER, sequence=sequence), contract=NUMBERED_BY_CALLER).sequence
+
+        assert [add(3), add(8)] == [3, 8]
+        for sequence in (8, 7, 1):
+            with pytest.raises(StaleSequenceError):
+                add(sequence)
+        assert add(9) == 9
+        client.commit()
+        assert store.numbers() == [("42", 3), ("42", 8), ("42", 9)]
+        with pytest.raises(EventError, match="does not follow"):
+            client.add_all([replace(ORDER, sequence=n) for n in (12, 11)], contract=NUMBERED_BY_CALLER)
+        with pytest.raises(StaleSequenceError):
+            client.add_all([replace(ORDER, sequence=n) for n in (9, 12)], contract=NUMBERED_BY_CALLER)
+
+    def test_what_is_not_numbered_has_no_number_and_takes_no_lock(self, client: Client, store: Store) -> None:
+        event = client.add(contract=NOT_NUMBERED)
+        assert (event.sequence, event.source) == (None, "orders.1")
+        if self.has_row_locks:
+            with closing(self.open(store)) as other:
+                other.add(contract=NOT_NUMBERED)
+                other.commit()
+        client.commit()
+        assert {number for _, number in store.numbers()} == {None}
+        assert store.query("select count(*) from outbox_heads") == [(0,)]
+
+    def test_a_row_may_go_with_the_transaction_that_wrote_it(self, client: Client, store: Store) -> None:
+        table = OutboxTable(mode=OutboxMode.DELETE)
+        assert client.add(table=table).sequence == 1
+        assert [event.sequence for event in client.add_all([ORDER, ORDER], table=table)] == [2, 3]
+        client.commit()
+        assert store.numbers() == []
+        assert store.query("select last from outbox_heads") == [(3,)]
