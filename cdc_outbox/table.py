@@ -83,6 +83,16 @@ class OutboxColumns:
     tracestate: str = "tracestate"
     created_at: str = "created_at"
 
+    def __post_init__(self) -> None:
+        roles: dict[str, str] = {}
+        for role, column in self.names().items():
+            quote(column)
+            if column in roles:
+                raise ConfigError(
+                    f"the column {column!r} cannot hold both {roles[column]} and {role}", field=f"OutboxColumns.{role}"
+                )
+            roles[column] = role
+
     def names(self) -> Mapping[str, str]:
         """Return role → column name, in the table's order."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
@@ -99,6 +109,9 @@ class OutboxTable:
     schema: str = "public"
     name: str = "outbox"
     columns: OutboxColumns = field(default_factory=OutboxColumns)
+
+    def __post_init__(self) -> None:
+        _ = self.table  # which checks both names
 
     @property
     def table(self) -> TableName:
@@ -129,6 +142,9 @@ class InboxTable:
 
     schema: str = "public"
     name: str = "inbox"
+
+    def __post_init__(self) -> None:
+        _ = self.table  # which checks both names
 
     @property
     def table(self) -> TableName:

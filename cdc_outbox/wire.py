@@ -25,7 +25,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class HeaderNames:
     """The headers that carry an event's attributes.
 
-    The id is not among them: the EventRouter always writes it as ``id``, before all others.
+    The id is not among them: the EventRouter always writes it as ``id``, before all others. No two are the same,
+    and none holds a colon or a comma, which separate the entries of the EventRouter's placement option.
     """
 
     type: str = "eventType"
@@ -34,6 +35,17 @@ class HeaderNames:
     source: str = "source"
     traceparent: str = "traceparent"
     tracestate: str = "tracestate"
+
+    def __post_init__(self) -> None:
+        taken = {"id": "the event's id"}
+        for role, header in self.placed().items():
+            if header in taken:
+                raise _bad_header(role, header, f"it already carries {taken[header]}")
+            if header != header.strip() or not header or set(header) & set(":,"):
+                raise _bad_header(role, header, "it is empty, or holds a colon, a comma or a blank at an end")
+            if header.startswith(_FOREIGN_PREFIX):
+                raise _bad_header(role, header, "Debezium's own headers are named so, and a consumer skips them")
+            taken[header] = f"the {role}"
 
     def placed(self) -> Mapping[str, str]:
         """Return attribute → header for every column that is placed as a header, in the order of the wire."""
@@ -142,6 +154,10 @@ class WireContract:
             return self.mode_of(aggregate_type) is not SequenceMode.NONE
         except ConfigError as error:
             raise _broken(message, str(error)) from error
+
+
+def _bad_header(role: str, header: str, reason: str) -> ConfigError:
+    return ConfigError(f"{header!r} cannot be the header of the {role}: {reason}", field=f"HeaderNames.{role}")
 
 
 def _texts(message: Message) -> dict[str, str]:
