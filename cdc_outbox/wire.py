@@ -114,13 +114,12 @@ class WireContract:
             self.headers.tracestate: event.headers.get("tracestate"),
         }
         headers = {"id": event.id} | placed
-        moment = event.created_at
         return Message(
             topic=self.topic_of(event.aggregate_type),
             key=event.aggregate_id.encode(),
             value=None if event.payload is None else payload.encode(event.payload).encode(),
             headers=tuple((name, None if text is None else text.encode()) for name, text in headers.items()),
-            timestamp_ms=None if moment is None else (moment - _EPOCH) // timedelta(milliseconds=1),
+            timestamp_ms=None if event.created_at is None else _milliseconds(event.created_at),
         )
 
     def event_of(self, message: Message) -> Event:
@@ -213,6 +212,13 @@ def _moment(message: Message) -> datetime | None:
         return _EPOCH + timedelta(milliseconds=message.timestamp_ms)
     except OverflowError as error:
         raise _broken(message, "its timestamp lies outside the calendar") from error
+
+
+def _milliseconds(moment: datetime) -> int:
+    """Return the time since 1970, cut towards 1970 as Java's division does it."""
+    elapsed = moment - _EPOCH
+    whole = abs(elapsed) // timedelta(milliseconds=1)
+    return -whole if elapsed < timedelta() else whole
 
 
 def _broken(message: Message, reason: str) -> MessageError:
