@@ -9,6 +9,7 @@
     │   ├── NotInTransactionError
     │   └── StaleSequenceError
     ├── RoutingError                           .exception
+    ├── DecodeError
     ├── DatabaseError                          .sqlstate
     │   ├── DatabaseUnavailableError           retryable
     │   ├── TransactionConflictError           retryable
@@ -109,6 +110,12 @@ class RoutingError(CdcOutboxError):
     def __init__(self, message: str, *, exception: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.exception = exception
+
+
+class DecodeError(CdcOutboxError):
+    """What PostgreSQL's log output says cannot be read; nothing of it was used."""
+
+    hint = "Does something between here and the server change what it sends, or is the server newer than this package?"
 
 
 class DatabaseError(CdcOutboxError):

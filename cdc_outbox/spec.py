@@ -131,10 +131,10 @@ def _build(document: Document) -> Spec:
     name: str = content["name"]
     database, topics, outbox = content["database"], content.get("topics", {}), content.get("outbox", {})
     table = OutboxTable(schema=outbox.get("schema"), name=outbox.get("table", "outbox"))
-    # Names are checked when they are used; a spec's names must be right before anything is.
-    _ = table.table, table.heads, quote(database["name"]), quote(database["user"])
     publication = database.get("publication", _identifier(name))
-    quote(publication)
+    # A table checks its names itself; these are checked here, before anything is done with them.
+    for identifier in (database["name"], database["user"], publication):
+        quote(identifier)
     modes = {
         aggregate_type: SequenceMode(options.get("sequence", "gapless"))
         for aggregate_type, options in content["aggregates"].items()

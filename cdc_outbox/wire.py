@@ -25,13 +25,25 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class HeaderNames:
     """The headers that carry an event's attributes.
 
-    The id is not among them: the EventRouter always writes it as ``id``, before all others.
+    The id is not among them: the EventRouter always writes it as ``id``, before all others. No two are the same,
+    and none holds a colon or a comma, which separate the entries of the EventRouter's placement option.
     """
 
     type: str = "eventType"
     aggregate_type: str = "aggregateType"
     sequence: str = "sequence"
     source: str = "source"
+
+    def __post_init__(self) -> None:
+        taken = {"id": "the event's id"}
+        for role, header in self.placed().items():
+            if header in taken:
+                raise _bad_header(role, header, f"it already carries {taken[header]}")
+            if header != header.strip() or not header or set(header) & set(":,"):
+                raise _bad_header(role, header, "it is empty, or holds a colon, a comma or a blank at an end")
+            if header.startswith(_FOREIGN_PREFIX):
+                raise _bad_header(role, header, "Debezium's own headers are named so, and a consumer skips them")
+            taken[header] = f"the {role}"
 
     def placed(self) -> Mapping[str, str]:
         """Return attribute → header, in the order of the wire."""
@@ -100,13 +112,12 @@ class WireContract:
             self.headers.source: event.source,
         } | {header: event.headers.get(header) for header in self.extra_headers}
         headers = {"id": event.id} | placed
-        moment = event.created_at
         return Message(
             topic=self.topic_of(event.aggregate_type),
             key=event.aggregate_id.encode(),
             value=None if event.payload is None else payload.encode(event.payload).encode(),
             headers=tuple((name, None if text is None else text.encode()) for name, text in headers.items()),
-            timestamp_ms=None if moment is None else (moment - _EPOCH) // timedelta(milliseconds=1),
+            timestamp_ms=None if event.created_at is None else _milliseconds(event.created_at),
         )
 
     def event_of(self, message: Message) -> Event:
@@ -140,6 +151,10 @@ class WireContract:
             return self.mode_of(aggregate_type) is not SequenceMode.NONE
         except ConfigError as error:
             raise _broken(message, str(error)) from error
+
+
+def _bad_header(role: str, header: str, reason: str) -> ConfigError:
+    return ConfigError(f"{header!r} cannot be the header of the {role}: {reason}", field=f"HeaderNames.{role}")
 
 
 def _texts(message: Message) -> dict[str, str]:
@@ -195,6 +210,13 @@ def _moment(message: Message) -> datetime | None:
         return _EPOCH + timedelta(milliseconds=message.timestamp_ms)
     except OverflowError as error:
         raise _broken(message, "its timestamp lies outside the calendar") from error
+
+
+def _milliseconds(moment: datetime) -> int:
+    """Return the time since 1970, cut towards 1970 as Java's division does it."""
+    elapsed = moment - _EPOCH
+    whole = abs(elapsed) // timedelta(milliseconds=1)
+    return -whole if elapsed < timedelta() else whole
 
 
 def _broken(message: Message, reason: str) -> MessageError:

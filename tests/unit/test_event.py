@@ -1,4 +1,5 @@
 import time
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -25,14 +26,22 @@ def test_event_ids_are_version_7_and_carry_the_time() -> None:
     assert before <= event_id.int >> 80 <= after
 
 
-def test_event_ids_sort_by_time_and_never_repeat() -> None:
-    ids = []
-    for _ in range(200):
-        ids.append(new_event_id())
-        time.sleep(0)
+def id_at(nanoseconds: int) -> str:
+    with mock.patch("time.time_ns", return_value=nanoseconds):
+        return new_event_id()
+
+
+@given(st.integers(0, 2**62), st.integers(245, 2_000_000))
+def test_event_ids_sort_by_time_to_a_quarter_of_a_microsecond(nanoseconds: int, later: int) -> None:
+    """Twelve bits of a millisecond are 244.1 ns; two ids that far apart never share them."""
+    one, other = id_at(nanoseconds), id_at(nanoseconds + later)
+    assert one < other
+    assert {UUID(one).version, UUID(other).version} == {7}
+
+
+def test_event_ids_of_one_moment_differ() -> None:
+    ids = [id_at(1_700_000_000_000_000_000) for _ in range(1000)]
     assert len(set(ids)) == len(ids)
-    milliseconds = [UUID(event_id).int >> 80 for event_id in ids]
-    assert milliseconds == sorted(milliseconds)
 
 
 @given(storable.filter(lambda value: not isinstance(value, str)))
