@@ -13,11 +13,13 @@ from cdc_outbox.errors import (
     TableNotFoundError,
 )
 from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.payload import TOMBSTONE, Tombstone
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.wire import HeaderNames, WireContract
 from cdc_outbox.writer import AsyncOutbox, Outbox
 
 __all__ = [
+    "TOMBSTONE",
     "AsyncOutbox",
     "CdcOutboxError",
     "ConfigError",
@@ -31,5 +33,6 @@ __all__ = [
     "OutboxTable",
     "SequenceMode",
     "TableNotFoundError",
+    "Tombstone",
     "WireContract",
 ]

@@ -75,8 +75,8 @@ class OutboxStatements:
                 f"the table has no column for the header {min(unknown)!r}",
                 hint=f"Headers with a column are {', '.join(sorted(_HEADER_COLUMNS))}.",
             )
-        text = payload.encode(event.payload)
-        size = len(text.encode())
+        encoded = payload.encode(event.payload)
+        size = len(encoded.encode() if isinstance(encoded, str) else encoded or b"")
         if self.max_payload_bytes is not None and size > self.max_payload_bytes:
             raise EventError(
                 f"the payload has {size:,} bytes, the limit is {self.max_payload_bytes:,}",
@@ -87,7 +87,7 @@ class OutboxStatements:
             "aggregate_type": _checked_text("aggregate_type", event.aggregate_type),
             "aggregate_id": _checked_text("aggregate_id", event.aggregate_id),
             "type": _checked_text("type", event.type),
-            "payload": text,
+            "payload": encoded,
             "traceparent": event.headers.get("traceparent"),
             "tracestate": event.headers.get("tracestate"),
         }
