@@ -14,11 +14,13 @@ from cdc_outbox.errors import (
     TableNotFoundError,
 )
 from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.payload import TOMBSTONE, Tombstone
 from cdc_outbox.table import OutboxColumns, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.wire import HeaderNames, WireContract
 from cdc_outbox.writer import AsyncOutbox, Outbox
 
 __all__ = [
+    "TOMBSTONE",
     "AsyncOutbox",
     "CdcOutboxError",
     "ConfigError",
@@ -36,5 +38,6 @@ __all__ = [
     "SequenceMode",
     "StaleSequenceError",
     "TableNotFoundError",
+    "Tombstone",
     "WireContract",
 ]

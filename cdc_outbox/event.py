@@ -31,8 +31,9 @@ class Event:
         aggregate_type: What kind of thing the fact is about; it picks the topic.
         aggregate_id: Which one; it becomes the message's key, so that its events share a partition.
         type: What happened, for example ``OrderPlaced``; it picks the handler.
-        payload: Anything that JSON can express. A ``str`` is taken as JSON text and kept verbatim.
-            ``None`` when a consumer got a tombstone.
+        payload: Anything that JSON can express, models among it: :mod:`cdc_outbox.payload` lists what. A ``str`` is
+            taken as JSON text and kept verbatim, bytes are kept as they are, and ``TOMBSTONE`` makes a message
+            without a value. ``None`` when a consumer got such a message.
         id: Unique for ever; by default the writer makes a UUIDv7. Give one to write the same event again safely.
         sequence: Position within the aggregate, from 1; ``None`` where the aggregate type is not numbered.
         source: Which outbox wrote it, in which incarnation, for example ``orders.1``.

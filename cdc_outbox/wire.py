@@ -115,7 +115,7 @@ class WireContract:
         return Message(
             topic=self.topic_of(event.aggregate_type),
             key=event.aggregate_id.encode(),
-            value=None if event.payload is None else payload.encode(event.payload).encode(),
+            value=_value(event),
             headers=tuple((name, None if text is None else text.encode()) for name, text in headers.items()),
             timestamp_ms=None if event.created_at is None else _milliseconds(event.created_at),
         )
@@ -192,6 +192,11 @@ def _key(message: Message) -> str:
         return message.key.decode()
     except UnicodeDecodeError as error:
         raise _broken(message, "the key is not UTF-8") from error
+
+
+def _value(event: Event) -> bytes | None:
+    encoded = None if event.payload is None else payload.encode(event.payload)
+    return encoded.encode() if isinstance(encoded, str) else encoded
 
 
 def _payload(message: Message) -> Any:  # noqa: ANN401 - whatever JSON can express

@@ -9,7 +9,7 @@ from uuid import UUID
 from cdc_outbox import payload
 from cdc_outbox.errors import EventError
 from cdc_outbox.event import Event, new_event_id
-from cdc_outbox.table import OutboxTable
+from cdc_outbox.table import Dialect, OutboxTable, PayloadType
 
 MAX_AGGREGATE_ID_BYTES = 1_000
 """The keys of head table and inbox hold it beside three shorter texts, and an index entry of PostgreSQL's takes 2,704
@@ -23,7 +23,7 @@ class Draft:
     """An event with its id, its encoded payload and its headers as the statements take them."""
 
     event: Event
-    payload: str
+    payload: str | bytes | None
     headers: str | None
 
     def parameters(self) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Draft:
         }
 
 
-def draft(event: Event, table: OutboxTable, *, max_message_bytes: int | None) -> Draft:
+def draft(event: Event, table: OutboxTable, dialect: Dialect, *, max_message_bytes: int | None) -> Draft:
     """Look at an event before the database does, whose refusal would abort the caller's transaction.
 
     Raises:
@@ -47,15 +47,32 @@ def draft(event: Event, table: OutboxTable, *, max_message_bytes: int | None) ->
     _check_text("aggregate_type", event.aggregate_type, MAX_NAME_BYTES)
     _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
     _check_text("type", event.type, MAX_NAME_BYTES)
-    text = payload.encode(event.payload)
+    encoded = _encode(event.payload, table, dialect)
     headers = _columns(event.headers, table)
-    size = len(text.encode()) + len(event.aggregate_id.encode()) + len(headers or "")
+    size = _size(encoded) + len(event.aggregate_id.encode()) + len(headers or "")
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
             f"payload, key and headers have {size:,} bytes, the limit is {max_message_bytes:,}",
             hint="Store the large part elsewhere and put a reference into the payload.",
         )
-    return Draft(replace(event, id=_checked_id(event.id)), text, headers)
+    return Draft(replace(event, id=_checked_id(event.id)), encoded, headers)
+
+
+def _encode(value: Any, table: OutboxTable, dialect: Dialect) -> str | bytes | None:  # noqa: ANN401 - see payload
+    encoded = payload.encode(value, max_depth=dialect.max_payload_depth)
+    match table.payload_type, encoded:
+        case PayloadType.JSON, bytes():
+            raise EventError(
+                "the payload is bytes, and the table's payloads are JSON",
+                hint="Make the outbox with payload: bytes, or decode the payload.",
+            )
+        case PayloadType.BYTES, str():
+            return encoded.encode()
+    return encoded
+
+
+def _size(encoded: str | bytes | None) -> int:
+    return len(encoded.encode() if isinstance(encoded, str) else encoded or b"")
 
 
 def _columns(headers: Mapping[str, str], table: OutboxTable) -> str | None:

@@ -42,8 +42,8 @@ class _Outbox:
             )
         return self._statements[key]
 
-    def _draft(self, event: Event) -> Draft:
-        return draft(event, self.table, max_message_bytes=self.max_message_bytes)
+    def _draft(self, event: Event, driver: Driver | AsyncDriver) -> Draft:
+        return draft(event, self.table, driver.dialect, max_message_bytes=self.max_message_bytes)
 
 
 class Outbox(_Outbox):
@@ -72,7 +72,7 @@ class Outbox(_Outbox):
         """
         driver = find_driver(connection)
         statements = self._statements_for(driver)
-        insertion = statements.add(self._draft(event))
+        insertion = statements.add(self._draft(event, driver))
         _refuse_outside_transaction(driver.joins_transaction(connection))
         [written] = statements.written(insertion, _execute(driver, connection, insertion))
         return written
@@ -90,7 +90,7 @@ class Outbox(_Outbox):
         """
         driver = find_driver(connection)
         statements = self._statements_for(driver)
-        drafts = [self._draft(event) for event in events]
+        drafts = [self._draft(event, driver) for event in events]
         insertions = statements.add_all(drafts)
         _refuse_outside_transaction(driver.joins_transaction(connection))
         written = [
@@ -124,7 +124,7 @@ class AsyncOutbox(_Outbox):
         """Write one event; everything that :meth:`Outbox.add` says holds here."""
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
-        insertion = statements.add(self._draft(event))
+        insertion = statements.add(self._draft(event, driver))
         _refuse_outside_transaction(await driver.joins_transaction(connection))
         [written] = statements.written(insertion, await _await(driver, connection, insertion))
         return written
@@ -133,7 +133,7 @@ class AsyncOutbox(_Outbox):
         """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
-        drafts = [self._draft(event) for event in events]
+        drafts = [self._draft(event, driver) for event in events]
         insertions = statements.add_all(drafts)
         _refuse_outside_transaction(await driver.joins_transaction(connection))
         written = [

@@ -14,7 +14,8 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 moments = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001
     lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 )
-json_objects = st.dictionaries(texts, st.integers() | texts | st.booleans() | st.none())
+storable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+json_objects = st.dictionaries(storable, st.integers() | storable | st.booleans() | st.none())
 
 
 @st.composite
