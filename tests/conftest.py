@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc_outbox.testing import Stack, StackConfig
+from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop
 
 
@@ -19,6 +19,12 @@ def outbox_stack_config() -> StackConfig:
             "BENCH_PASSWORD": "bench",
         },
     )
+
+
+@pytest.fixture(scope="session")
+def mariadb(outbox_stack: Stack) -> MariaDb:
+    """A MariaDB server beside the others, started when the first test asks for it; the stack's end is its end."""
+    return outbox_stack.add_mariadb()
 
 
 @pytest.fixture

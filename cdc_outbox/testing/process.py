@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import pwd
 import signal
 import subprocess
 import time
@@ -119,14 +121,34 @@ class ServerCommand:
     user: int | None = None
 
 
-def run_to_end(command: ServerCommand, folder: Path, what: str) -> None:
+def unprivileged_user(program: str, name: str) -> int | None:
+    """Return whom a program that refuses to be root shall run as, ``None`` if we are not root. No user is made for it.
+
+    Args:
+        name: The user that its package makes; where there is none it is ``nobody``.
+
+    Raises:
+        StackError: There is neither.
+    """
+    if os.geteuid() != 0:
+        return None
+    for candidate in (name, "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(candidate).pw_uid
+    raise StackError(f"{program} does not run as root, and there is neither a user {name} nor nobody")
+
+
+def run_to_end(command: ServerCommand, folder: Path, what: str, *, text: str = "") -> None:
     """Run a command that ends by itself.
+
+    Args:
+        text: What it reads from its standard input.
 
     Raises:
         StackError: It failed; with what it said.
     """
     done = subprocess.run(  # noqa: S603 - what the parts put together
-        command.arguments, **_options(command, folder), capture_output=True, text=True, check=False
+        command.arguments, **_options(command, folder), input=text, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise StackError(f"{what} failed: {done.stderr.strip() or done.stdout.strip()}")

@@ -14,6 +14,7 @@ from cdc_outbox.errors import StackError
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import HOST, StackFolder
 from cdc_outbox.testing.jvm import Jvm, find_jvm
+from cdc_outbox.testing.mariadb import MariaDb, make_mariadb
 from cdc_outbox.testing.postgres import Postgres, make_postgres
 from cdc_outbox.testing.process import Server
 from cdc_outbox.testing.worker import Worker, make_worker, worker_environment
@@ -28,6 +29,7 @@ class StackConfig:
         kafka: Whether there is a broker; without one there is no Connect worker either, and no Java is needed.
         workers: Connect workers, 0 for none.
         system_postgres: Take the PostgreSQL that is installed instead of the embedded one.
+        mariadb: Whether there is a MariaDB server too; one can also be added later, by :meth:`Stack.add_mariadb`.
         environment: What connectors may refer to as ``${env:NAME}``.
         cache: Where jars are kept, by default the user's cache folder.
         root: Where the stack's folder is made, by default the system's temporary folder.
@@ -37,6 +39,7 @@ class StackConfig:
     kafka: bool = True
     workers: int = 1
     system_postgres: bool = False
+    mariadb: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     cache: Path | None = None
     root: Path | None = None
@@ -59,6 +62,7 @@ class Stack:
         self.workers: list[Worker] = []
         self._postgres: Postgres | None = None
         self._broker: Broker | None = None
+        self._mariadb: MariaDb | None = None
 
     @property
     def postgres(self) -> Postgres:
@@ -75,6 +79,13 @@ class Stack:
         return self._broker
 
     @property
+    def mariadb(self) -> MariaDb:
+        """The MariaDB server, in a stack that has one."""
+        if self._mariadb is None:
+            raise StackError("the stack is not up, or was made without MariaDB")
+        return self._mariadb
+
+    @property
     def connect_url(self) -> str:
         """The REST API of the first Connect worker."""
         if not self.workers:
@@ -89,7 +100,7 @@ class Stack:
     @property
     def parts(self) -> list[Server]:
         """Every part, each of which can be started, killed, paused and restarted."""
-        return [part for part in (self._postgres, self._broker, *self.workers) if part is not None]
+        return [part for part in (self._postgres, self._mariadb, self._broker, *self.workers) if part is not None]
 
     def up(self) -> Self:
         """Clear away what crashed stacks left, start every part, and return when all are ready.
@@ -126,6 +137,18 @@ class Stack:
         self.workers.append(worker)
         return worker
 
+    def add_mariadb(self) -> MariaDb:
+        """Start a MariaDB server in a stack that was made without, and return it.
+
+        Raises:
+            StackError: The stack has one, the server or its driver is not installed, or it did not start.
+        """
+        if self._mariadb is not None:
+            raise StackError("the stack has a MariaDB server")
+        self._mariadb = make_mariadb(self.folder.path / "mariadb", self.folder.reserve_port())
+        self._mariadb.start()
+        return self._mariadb
+
     def environment(self) -> dict[str, str]:
         """Return the variables by which the ``cdc-outbox`` command finds this stack."""
         environment = {"CDC_OUTBOX_DSN": self.postgres.dsn()}
@@ -151,6 +174,8 @@ class Stack:
             if self.config.kafka:
                 self._start_broker()
             database.result()
+        if self.config.mariadb:
+            self.add_mariadb()
         for _ in range(self.config.workers if self.config.kafka else 0):
             self.add_worker()
 

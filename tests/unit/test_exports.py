@@ -24,6 +24,7 @@ def test_exported_names_exist_and_are_sorted(name: str) -> None:
     [
         ("import cdc_outbox", {"psycopg", "confluent_kafka", "requests", "jsonschema", "yaml", "click"}),
         ("import cdc_outbox.consumer", {"psycopg", "requests", "jsonschema", "yaml", "click"}),
+        ("import cdc_outbox.testing", {"pymysql", "requests", "jsonschema", "yaml", "click"}),
         ("import cdc_outbox.pytest_plugin", {"psycopg", "confluent_kafka", "psutil", "requests"}),
         ("import cdc_outbox.cli", {"psycopg", "confluent_kafka", "requests", "jsonschema", "yaml"}),
     ],
