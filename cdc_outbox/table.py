@@ -211,12 +211,15 @@ class OutboxTable:
             "header_definitions": "".join(f",\n    {column} text" for column, _ in headers),
             "returned": ", ".join(columns.get(role, "null") for role in ("sequence", "source", "created_at")),
             "payload_type": _PAYLOAD_TYPES[self.payload_type][0],
-            "payload_array": _PAYLOAD_TYPES[self.payload_type][1],
+            "payload_decoded": _PAYLOAD_TYPES[self.payload_type][1],
         } | columns
 
 
-_PAYLOAD_TYPES = {PayloadType.JSON: ("json", "text[]"), PayloadType.BYTES: ("bytea", "bytea[]")}
-"""PostgreSQL's type of the payload column, and of many payloads on their way there."""
+_PAYLOAD_TYPES = {
+    PayloadType.JSON: ("json", "cast(payload as json)"),
+    PayloadType.BYTES: ("bytea", "decode(payload, 'hex')"),
+}
+"""PostgreSQL's type of the payload column, and how it is made from the text that stands in a list of events."""
 
 
 def _header_value(dialect: Dialect, column: str) -> str:

@@ -135,12 +135,18 @@ def _module(connection: object) -> ModuleType:
 
 def _find_module(kind: type) -> ModuleType | None:
     for ancestor in kind.__mro__:
-        package = ancestor.__module__.partition(".")[0]
-        if package in _DRIVERS:
-            return import_module(f"cdc_outbox.drivers.{_DRIVERS[package]}")
-        if package in _registered():
-            return import_module(_registered()[package].value)
+        module = _load(ancestor.__module__.partition(".")[0])
+        if module is not None:
+            return module
     return None
+
+
+@cache
+def _load(package: str) -> ModuleType | None:
+    """Return the driver's module for a package, if there is one."""
+    if package in _DRIVERS:
+        return import_module(f"cdc_outbox.drivers.{_DRIVERS[package]}")
+    return import_module(_registered()[package].value) if package in _registered() else None
 
 
 @cache

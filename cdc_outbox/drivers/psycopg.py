@@ -109,9 +109,10 @@ class Psycopg(_Psycopg):
 
     def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
-        with translated(), psycopg.Cursor(_connection(place), row_factory=tuple_row) as cursor:
+        cursor = psycopg.Cursor(_connection(place), row_factory=tuple_row)
+        with translated():
             cursor.execute(sql, parameters)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if _returns_rows(cursor) else []
 
     def begin(self, connection: psycopg.Connection[Any]) -> None:
         """Open a transaction by name, so that autocommit does not matter."""
@@ -151,9 +152,9 @@ class AsyncPsycopg(_Psycopg):
     async def fetch(self, place: AsyncPlace, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own."""
         with translated():
-            async with psycopg.AsyncCursor(_connection(place), row_factory=tuple_row) as cursor:
-                await cursor.execute(sql, parameters)
-                return await cursor.fetchall() if cursor.description else []
+            cursor = psycopg.AsyncCursor(_connection(place), row_factory=tuple_row)
+            await cursor.execute(sql, parameters)
+            return await cursor.fetchall() if _returns_rows(cursor) else []
 
 
 def find(place: object) -> Driver:
@@ -171,6 +172,11 @@ def find_async(place: object) -> AsyncDriver:
 
 
 _SYNC, _ASYNC = Psycopg(), AsyncPsycopg()
+
+
+def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> bool:
+    # `description` describes every column before it tells the same.
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0
 
 
 @overload

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -23,18 +24,20 @@ class Draft:
     """An event with its id, its encoded payload and its headers as the statements take them."""
 
     event: Event
+    id: str
     payload: str | bytes | None
     headers: str | None
 
     def parameters(self) -> dict[str, Any]:
         """Return what every statement that writes takes."""
         return {
-            "id": self.event.id,
+            "id": self.id,
             "aggregate_type": self.event.aggregate_type,
             "aggregate_id": self.event.aggregate_id,
             "type": self.event.type,
             "payload": self.payload,
             "headers": self.headers,
+            "sequence": self.event.sequence,
         }
 
 
@@ -44,9 +47,10 @@ def draft(event: Event, table: OutboxTable, dialect: Dialect, *, max_message_byt
     Raises:
         EventError: It cannot be written.
     """
-    _check_text("aggregate_type", event.aggregate_type, MAX_NAME_BYTES)
+    for field in ("aggregate_type", "type"):
+        value = getattr(event, field)
+        _check_name(field, value) if isinstance(value, str) else _check_text(field, value, None)
     _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
-    _check_text("type", event.type, MAX_NAME_BYTES)
     encoded = _encode(event.payload, table, dialect)
     headers = _columns(event.headers, table)
     size = _size(encoded) + len(event.aggregate_id.encode()) + len(headers or "")
@@ -55,7 +59,7 @@ def draft(event: Event, table: OutboxTable, dialect: Dialect, *, max_message_byt
             f"payload, key and headers have {size:,} bytes, the limit is {max_message_bytes:,}",
             hint="Store the large part elsewhere and put a reference into the payload.",
         )
-    return Draft(replace(event, id=_checked_id(event.id)), encoded, headers)
+    return Draft(event, _checked_id(event.id), encoded, headers)
 
 
 def _encode(value: Any, table: OutboxTable, dialect: Dialect) -> str | bytes | None:  # noqa: ANN401 - see payload
@@ -99,6 +103,12 @@ def _checked_id(event_id: str | None) -> str:
         return str(UUID(event_id))
     except (ValueError, AttributeError, TypeError) as error:
         raise EventError(f"the id {event_id!r} is not a UUID") from error
+
+
+@lru_cache(maxsize=1_000)
+def _check_name(field: str, value: str) -> None:
+    """Look once at what a service has only a handful of."""
+    _check_text(field, value, MAX_NAME_BYTES)
 
 
 def _check_text(field: str, value: object, limit: int | None) -> None:

@@ -169,7 +169,7 @@ async def _await(driver: AsyncDriver, connection: Any, insertion: Insertion) -> 
 
 def _as_given(drafts: Sequence[Draft], written: Sequence[Event]) -> list[Event]:
     by_id = {event.id: event for event in written}
-    return [by_id[draft.event.id] for draft in drafts]
+    return [by_id[draft.id] for draft in drafts]
 
 
 def _refuse_outside_transaction(joins: bool) -> None:  # noqa: FBT001 - the one thing that it is about

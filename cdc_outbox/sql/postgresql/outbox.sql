@@ -40,11 +40,12 @@ returning cast({id} as text), {returned}
 
 -- name: add_all_gapless
 with given as (
-    select id, aggregate_type, aggregate_id, type, payload, cast(headers as json) as headers, position
-    from unnest(
-        cast(:ids as uuid[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
-        cast(:types as text[]), cast(:payloads as {payload_array}), cast(:headers as text[])
-    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, position)
+    select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
+    from rows from (
+        json_to_recordset(cast(:events as json)) as (
+            id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
+        )
+    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ),
 head as (
     insert into {heads} as head (aggregatetype, aggregateid, last)
@@ -60,7 +61,7 @@ insert into {outbox} (
     {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
 )
 select
-    given.id, given.aggregate_type, given.aggregate_id, given.type, cast(given.payload as {payload_type}),
+    given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload,
     -- The last number is the last event's; the others count back from it.
     head.last + 1 - row_number() over (
         partition by given.aggregate_type, given.aggregate_id order by given.position desc
@@ -74,11 +75,11 @@ returning cast({id} as text), {returned}
 
 -- name: add_all_increasing
 with given as (
-    select id, aggregate_type, aggregate_id, type, payload, cast(headers as json) as headers, sequence, position
-    from unnest(
-        cast(:ids as uuid[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
-        cast(:types as text[]), cast(:payloads as {payload_array}), cast(:headers as text[]),
-        cast(:sequences as bigint[])
+    select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
+    from rows from (
+        json_to_recordset(cast(:events as json)) as (
+            id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
+        )
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ),
 head as (
@@ -99,7 +100,7 @@ insert into {outbox} (
     {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
 )
 select
-    given.id, given.aggregate_type, given.aggregate_id, given.type, cast(given.payload as {payload_type}),
+    given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload,
     given.sequence, head.source
     {header_values}
 from given
@@ -110,14 +111,15 @@ returning cast({id} as text), {returned}
 -- name: add_all_unsequenced
 insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
 select
-    given.id, given.aggregate_type, given.aggregate_id, given.type, cast(given.payload as {payload_type})
+    given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload
     {header_values}
 from (
-    select id, aggregate_type, aggregate_id, type, payload, cast(headers as json) as headers, position
-    from unnest(
-        cast(:ids as uuid[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
-        cast(:types as text[]), cast(:payloads as {payload_array}), cast(:headers as text[])
-    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, position)
+    select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
+    from rows from (
+        json_to_recordset(cast(:events as json)) as (
+            id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
+        )
+    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ) as given
 order by given.position
 returning cast({id} as text), {returned}
