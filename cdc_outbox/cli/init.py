@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.consumer.schema import inbox_component
-from cdc_outbox.drivers import psycopg
 from cdc_outbox.migrations import Component, script, upgrade
 from cdc_outbox.table import InboxTable
 from cdc_outbox.writer.schema import outbox_component, publication_statement
@@ -39,8 +39,7 @@ def init(spec: Path | None, *, inbox: bool, inbox_schema: str, sql: bool, dsn: s
         return
     if not dsn:
         raise click.UsageError("--dsn is needed (or CDC_OUTBOX_DSN), unless --sql prints the statements")
-    with psycopg.connect(dsn) as connection:
-        driver = psycopg.Psycopg()
+    with connected(dsn) as (connection, driver):
         driver.begin(connection)
         for component in components:
             steps = upgrade(lambda statement: driver.fetch(connection, statement), component)
