@@ -4,7 +4,7 @@ import pytest
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.drivers import psycopg
-from cdc_outbox.errors import CdcOutboxError, ConfigError
+from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseUnavailableError
 
 PASSWORDS = ["hun%ter2", "hun ter2", "hun@ter2", "hun/ter2", "hun%zzter2"]
 
@@ -21,14 +21,14 @@ def test_a_dsn_that_cannot_be_read_is_not_quoted(form: str, password: str) -> No
 
 def test_a_password_that_is_written_as_it_should_be_is_taken() -> None:
     for dsn in ("postgresql://u:hun%25t%40r%2F%20@127.0.0.1:1/orders", "host=127.0.0.1 port=1 password='hun %@/'"):
-        with pytest.raises(psycopg.DatabaseUnavailableError, match="Connection refused"):
+        with pytest.raises(DatabaseUnavailableError, match="Connection refused"):
             psycopg.connect(dsn)
 
 
 def test_several_hosts_and_an_abstract_socket_are_taken() -> None:
-    with pytest.raises(psycopg.DatabaseUnavailableError):
+    with pytest.raises(DatabaseUnavailableError):
         psycopg.connect("host=127.0.0.1,127.0.0.1 port=1,1")
-    with pytest.raises(psycopg.DatabaseUnavailableError):
+    with pytest.raises(DatabaseUnavailableError):
         psycopg.connect("host=@nobody port=1")
 
 
