@@ -111,6 +111,8 @@ class Stack:
         self.folder.release()
         for part in self.parts:
             part.reap()
+        self.workers.clear()
+        self._postgres = self._broker = None
 
     def add_worker(self) -> Worker:
         """Start one more Connect worker, which joins the others, and return it."""
@@ -122,8 +124,9 @@ class Stack:
             "POSTGRES_PORT": str(self.postgres.port),
         }
         worker = make_worker(folder, port, environment, self.jvm)
-        worker.start()
+        # Before its start: one that fails in it has its folder and its number all the same, and can be started again.
         self.workers.append(worker)
+        worker.start()
         return worker
 
     def environment(self) -> dict[str, str]:
