@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import pwd
 import signal
 import subprocess
 import time
@@ -111,12 +112,12 @@ class ServerCommand:
 
     Args:
         environment: All of it; nothing is inherited.
-        user: The uid to run as, ``None`` for one's own.
+        user: Who to run as, ``None`` for oneself.
     """
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
-    user: int | None = None
+    user: pwd.struct_passwd | None = None
 
 
 def run_to_end(command: ServerCommand, folder: Path, what: str) -> None:
@@ -136,8 +137,8 @@ def _options(command: ServerCommand, folder: Path) -> dict[str, Any]:
     return {
         "cwd": folder,
         "env": dict(command.environment),
-        "user": command.user,
-        "group": command.user,
+        "user": command.user and command.user.pw_uid,
+        "group": command.user and command.user.pw_gid,
         "extra_groups": None if command.user is None else [],
     }
 
