@@ -37,3 +37,12 @@ def test_a_driver_that_is_missing_is_named_with_what_to_install(
     assert "error: this command needs the package psycopg" in done.stderr
     assert "pip install 'cdc-outbox[postgres]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_schema_for_an_inbox_that_was_not_asked_for_is_refused() -> None:
+    done = run_command("init", SPEC, "--sql", "--inbox-schema", "inboxes")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--inbox" in done.stderr
+    assert '"inboxes"' in run_command("init", "--inbox", "--sql", "--inbox-schema", "inboxes").stdout
+    assert '"public"."inbox"' in run_command("init", "--inbox", "--sql").stdout
+    assert "public" in run_command("init", "--help").stdout
