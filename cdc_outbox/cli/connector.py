@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
 from cdc_outbox.connect.client import ConnectClient
@@ -12,7 +13,6 @@ from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents, Plan
 from cdc_outbox.connect.render import render
-from cdc_outbox.drivers import psycopg
 
 
 @click.command("render", short_help="Print the configuration that a spec becomes.")
@@ -87,8 +87,8 @@ def deploy_connector(
         undoes=undo,
     )
     client = ConnectClient(connect_url)
-    with psycopg.connect(dsn) as connection:
-        database = Database(connection, psycopg.Psycopg(), pipeline)
+    with connected(dsn) as (connection, driver):
+        database = Database(connection, driver, pipeline)
         deployment = Deployment(pipeline, client, database, options, _report)
         plan = deployment.dry_run() if dry_run else deployment.run()
     # A new connector is all additions: worth reading before, not after.

@@ -54,7 +54,8 @@ class ConnectClient:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigError(f"{url!r} is not an http:// or https:// URL", field="connect_url")
+            # Not quoted: what is no URL may be credentials and a host without a scheme.
+            raise ConfigError("the Connect URL is not an http:// or https:// URL", field="connect_url")
         if parts.username or parts.password:
             raise ConfigError("the Connect URL must not carry credentials", field="connect_url")
         self.url = url.rstrip("/")

@@ -1,10 +1,12 @@
 """psycopg 3, synchronous and asynchronous."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, overload
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -44,14 +46,34 @@ def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:  # noqa: ANN40
     """Open a connection in autocommit mode.
 
     Raises:
+        ConfigError: The DSN cannot be read, or not as it was meant.
         DatabaseUnavailableError: Nobody answers, within ten seconds unless the DSN says otherwise.
         DatabaseAccessError: The server refused the role, the password or the database.
     """
+    _refuse_misread(dsn)
     with translated():
-        try:
-            return psycopg.connect(dsn, autocommit=True, **({"connect_timeout": 10} | options))
-        except psycopg.ProgrammingError as error:
-            raise ConfigError(f"the DSN cannot be read: {_sentence(error)}", field="dsn") from error
+        return psycopg.connect(dsn, autocommit=True, **({"connect_timeout": 10} | options))
+
+
+def _refuse_misread(dsn: str) -> None:
+    """Refuse what libpq cannot read, and what it reads as host or port but is the rest of a password.
+
+    A password with a % or a space is an error of libpq's that quotes it; with an @ or a / in it, a part of it becomes
+    the host or the port, which the error of the attempt to connect would quote. So no such error is passed on, not
+    even as a cause.
+    """
+    try:
+        read = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        read = None
+    # In front, @ is an abstract socket. An empty port between commas is the default one.
+    if read is None or "@" in str(read.get("host", ""))[1:] or re.search(r"[^0-9, ]", str(read.get("port", ""))):
+        raise ConfigError(
+            "the DSN cannot be read",
+            field="dsn",
+            hint="In a postgresql:// URI write %25 for %, %40 for @, %2F for / and %20 for a space of the password; "
+            "in host=… dbname=… put it in single quotes.",
+        )
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def make_mariadb(folder: Path, port: int) -> MariaDb:
     shutil.copyfile(settings_file("mariadb.cnf"), settings)
     if user is not None:
         for path in (folder, data, settings):
-            os.chown(path, user, user)
+            os.chown(path, user.pw_uid, user.pw_gid)
     arguments = [
         server,
         # It must come first, and keeps the machine's own settings out.

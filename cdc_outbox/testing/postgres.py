@@ -57,12 +57,13 @@ def make_postgres(folder: Path, port: int, *, system: bool) -> Postgres:
     user = unprivileged_user("PostgreSQL", "postgres")
     binaries = _find_installed() if system else _find_embedded(folder, copies=user is not None)
     password = secrets.token_urlsafe(12)
-    # Both are read by whom the server runs as.
-    (folder / "password").write_text(password)
+    pwfile = folder / "password"
+    pwfile.touch(mode=0o600)
+    pwfile.write_text(password)
     shutil.copyfile(settings_file("postgresql.conf"), folder / "postgresql.conf")
     if user is not None:
-        for path in (folder, folder / "password", folder / "postgresql.conf"):
-            os.chown(path, user, user)
+        for path in (folder, pwfile, folder / "postgresql.conf"):
+            os.chown(path, user.pw_uid, user.pw_gid)
     data = folder / "data"
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     initdb = [
@@ -71,11 +72,12 @@ def make_postgres(folder: Path, port: int, *, system: bool) -> Postgres:
         "--encoding=UTF8",
         "--no-locale",
         "--username=postgres",
-        f"--pwfile={folder / 'password'}",
+        f"--pwfile={pwfile}",
         "--auth=scram-sha-256",
         "--no-sync",
     ]
     run_to_end(ServerCommand(arguments=initdb, environment=environment, user=user), folder, "initdb")
+    pwfile.unlink()
     server = [
         str(binaries / "postgres"),
         f"--data_directory={data}",

@@ -113,15 +113,15 @@ class ServerCommand:
 
     Args:
         environment: All of it; nothing is inherited.
-        user: The uid to run as, ``None`` for one's own.
+        user: Who to run as, ``None`` for oneself.
     """
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
-    user: int | None = None
+    user: pwd.struct_passwd | None = None
 
 
-def unprivileged_user(program: str, name: str) -> int | None:
+def unprivileged_user(program: str, name: str) -> pwd.struct_passwd | None:
     """Return whom a program that refuses to be root shall run as, ``None`` if we are not root. No user is made for it.
 
     Args:
@@ -134,7 +134,7 @@ def unprivileged_user(program: str, name: str) -> int | None:
         return None
     for candidate in (name, "nobody"):
         with contextlib.suppress(KeyError):
-            return pwd.getpwnam(candidate).pw_uid
+            return pwd.getpwnam(candidate)
     raise StackError(f"{program} does not run as root, and there is neither a user {name} nor nobody")
 
 
@@ -158,8 +158,8 @@ def _options(command: ServerCommand, folder: Path) -> dict[str, Any]:
     return {
         "cwd": folder,
         "env": dict(command.environment),
-        "user": command.user,
-        "group": command.user,
+        "user": command.user and command.user.pw_uid,
+        "group": command.user and command.user.pw_gid,
         "extra_groups": None if command.user is None else [],
     }
 

@@ -215,5 +215,33 @@ def test_a_target_that_is_no_consumer_is_named(shop: Shop, service: Path, target
     assert (done.returncode, f"error: {sentence}" in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "error"),
+    [
+        ("broken", "import os\nos.nothing_of_that_name", "AttributeError: module 'os' has no attribute"),
+        ("orders_worker", "import orders_", "ModuleNotFoundError: No module named 'orders_'"),
+    ],
+)
+def test_a_module_that_fails_at_its_import_shows_its_own_error(
+    name: str, code: str, error: str, tmp_path: Path
+) -> None:
+    (tmp_path / f"{name}.py").write_text(code)
+    done = run_command_in(tmp_path, "consume", f"{name}:consumer", env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 1
+    assert error in done.stderr
+    assert f"{name}.py" in done.stderr
+    assert "there is no module" not in done.stderr
+    assert "error: the module" not in done.stderr
+
+
+@pytest.mark.parametrize("target", ["orders.nobody:consumer", "nobody.worker:consumer", "orders.a.b:consumer"])
+def test_a_module_that_is_missing_in_a_package_is_named(target: str, tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "a.py").touch()
+    done = run_command_in(tmp_path, "consume", target, env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 2
+    assert f"error: there is no module '{target.partition(':')[0]}' here" in done.stderr
+
+
 def test_help_shows_an_example() -> None:
     assert "cdc-outbox consume examples.orders.shipping:consumer" in run_command("consume", "--help").stdout
