@@ -26,6 +26,7 @@
     │   ├── MessageError
     │   ├── HandlerError
     │   ├── TransactionAbortedError
+    │   ├── TransactionEndedError
     │   ├── WatermarkMovedError                retryable
     │   └── OrderingError
     │       ├── SequenceGapError               .expected .actual
@@ -226,6 +227,15 @@ class TransactionAbortedError(ConsumerError):
     """A handler swallowed an SQL error, so its transaction could only be rolled back."""
 
     hint = "Let SQL errors leave the handler, or put the statement that may fail into a savepoint."
+
+
+class TransactionEndedError(ConsumerError):
+    """A handler ended the transaction that it was given; the event's claim was taken back, so that it comes again."""
+
+    hint = (
+        "A handler neither commits, rolls back nor closes its connection. "
+        "What it committed by itself stays, and comes again with the event."
+    )
 
 
 class WatermarkMovedError(ConsumerError):

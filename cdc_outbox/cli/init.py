@@ -39,16 +39,14 @@ def init(spec: Path | None, *, inbox: bool, inbox_schema: str, sql: bool, dsn: s
         return
     if not dsn:
         raise click.UsageError("--dsn is needed (or CDC_OUTBOX_DSN), unless --sql prints the statements")
-    with psycopg.connect(dsn) as connection:
-        driver = psycopg.Psycopg()
-        driver.begin(connection)
+    driver = psycopg.Psycopg()
+    with psycopg.connect(dsn) as connection, psycopg.translated(), connection.transaction():
         for component in components:
             steps = upgrade(lambda statement: driver.fetch(connection, statement), component)
             version = component.migrations[-1].version
             click.echo(f"{component.name}: {f'now at version {version}' if steps else 'up to date'}", err=True)
         for statement in after:
             driver.fetch(connection, statement)
-        driver.commit(connection)
 
 
 def _wanted(spec: Path | None, inbox_schema: str | None) -> tuple[list[Component], list[str]]:

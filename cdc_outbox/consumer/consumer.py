@@ -89,9 +89,11 @@ class Consumer:
     def on(self, event_type: str) -> Callable[[Handler], Handler]:
         """Register the handler of an event type.
 
-        It is called with the event and the connection, inside the inbox transaction: it neither commits nor rolls
-        back, and what it does to the database is committed together with the claim. It may run more than once for
-        one event; its effects are committed once.
+        It is called with the event and the connection, inside the inbox transaction: what it does to the database is
+        committed together with the claim. It may run more than once for one event; its effects are committed once.
+
+        It neither commits, rolls back nor closes the connection. psycopg's methods refuse to; where SQL does it, the
+        consumer stops with a TransactionEndedError, and the event comes again.
         """
 
         def register(handler: Handler) -> Handler:

@@ -1,14 +1,14 @@
 """psycopg 3, synchronous and asynchronous."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
@@ -18,6 +18,7 @@ from cdc_outbox.errors import (
     TableNotFoundError,
     TransactionAbortedError,
     TransactionConflictError,
+    TransactionEndedError,
 )
 
 _BY_SQLSTATE: tuple[tuple[str, type[DatabaseError]], ...] = (
@@ -102,6 +103,9 @@ class _Psycopg:
 class Psycopg(_Psycopg):
     """The synchronous driver."""
 
+    def __init__(self) -> None:
+        self._block: AbstractContextManager[object] | None = None
+
     def fetch(self, connection: psycopg.Connection[Any], sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch; see :class:`~cdc_outbox.drivers.Driver`."""
         with translated(), connection.cursor(row_factory=tuple_row) as cursor:
@@ -109,28 +113,47 @@ class Psycopg(_Psycopg):
             return cursor.fetchall() if cursor.description else []
 
     def begin(self, connection: psycopg.Connection[Any]) -> None:
-        """Open a transaction by name, so that autocommit does not matter."""
+        """Enter psycopg's own block: in it ``commit()``, ``rollback()`` and ``with connection`` raise."""
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             raise OutboxError("the connection has a transaction already")
+        block = connection.transaction()
         with translated():
-            if connection.autocommit:
-                connection.execute("begin")
+            block.__enter__()
+        self._block = block
 
-    def is_aborted(self, connection: psycopg.Connection[Any]) -> bool:
+    def state(self, connection: psycopg.Connection[Any]) -> TransactionState:
         """Ask libpq, which knows from the server's last answer."""
-        return connection.info.transaction_status is TransactionStatus.INERROR
+        if connection.broken:
+            return TransactionState.LOST
+        match connection.info.transaction_status:
+            case TransactionStatus.INTRANS:
+                return TransactionState.OPEN
+            case TransactionStatus.INERROR:
+                return TransactionState.ABORTED
+            case _:
+                return TransactionState.ENDED
 
     def commit(self, connection: psycopg.Connection[Any]) -> None:
-        """Commit by statement: its command tag tells what ``Connection.commit`` keeps to itself."""
+        """Leave the block, after a look at what the server said last: the block keeps COMMIT's answer to itself."""
+        state = self.state(connection)
+        if state is TransactionState.ABORTED:
+            raise TransactionAbortedError("a statement failed, and the server would answer COMMIT with ROLLBACK")
+        if state is TransactionState.LOST:  # the block would end without a word
+            raise DatabaseUnavailableError("the connection broke before the commit")
+        if state is TransactionState.ENDED or self._block is None:
+            raise TransactionEndedError("there is no transaction to commit")
+        block, self._block = self._block, None
         with translated():
-            tag = connection.execute("commit").statusmessage
-        if tag != "COMMIT":
-            raise TransactionAbortedError(f"the server answered COMMIT with {tag}")
+            block.__exit__(None, None, None)
 
     def rollback(self, connection: psycopg.Connection[Any]) -> None:
         """Undo what is open, if anything is."""
-        if not connection.closed and connection.info.transaction_status is not TransactionStatus.IDLE:
-            with suppress(psycopg.OperationalError):  # the server is gone, and so is the transaction
+        block, self._block = self._block, None
+        with suppress(psycopg.Error):  # the server is gone, and so is the transaction
+            if block is not None:
+                block.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
+        with suppress(psycopg.Error):  # a block that somebody left open inside ours keeps psycopg from ending it
+            if self.state(connection) in {TransactionState.OPEN, TransactionState.ABORTED}:
                 connection.execute("rollback")
 
 
