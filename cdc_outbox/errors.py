@@ -114,14 +114,14 @@ class DatabaseError(CdcOutboxError):
 
 
 class DatabaseUnavailableError(DatabaseError):
-    """The database cannot be reached, or went away."""
+    """The database cannot be reached, went away, or takes no writes at the moment."""
 
     retryable = True
-    hint = "Check that the server runs and that host and port are right."
+    hint = "Check that the server runs, has room and is no standby, and that host and port are right."
 
 
 class TransactionConflictError(DatabaseError):
-    """Two transactions got in each other's way (40001, 40P01); the whole transaction may be tried again."""
+    """Transactions got in each other's way (40001, 40P01, 55P03); the whole transaction may be tried again."""
 
     retryable = True
 

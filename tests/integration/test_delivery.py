@@ -16,6 +16,7 @@ from cdc_outbox.errors import (
     ConsumerError,
     DatabaseUnavailableError,
     HandlerError,
+    TransactionConflictError,
     TransactionEndedError,
 )
 from cdc_outbox.testing import Stack
@@ -182,6 +183,40 @@ def test_a_connection_that_is_cut_under_the_outbox_in_a_handler_is_worth_a_retry
     with psycopg.connect(dsn) as connection, pytest.raises(DatabaseUnavailableError):
         deliver(connection, event, handler, NONE)
     assert traces(dsn, event) == (0, 0, 0)
+
+
+def test_a_transaction_that_idled_too_long_is_worth_a_retry(dsn: str) -> None:
+    def handler(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        connection.execute("set idle_in_transaction_session_timeout = 1")
+        with psycopg.connect(dsn, autocommit=True) as watcher:
+            query = "select count(*) from pg_stat_activity where pid = %s"
+            while watcher.execute(query, (connection.info.backend_pid,)).fetchall() != [(0,)]:
+                pass
+
+    event = new_event()
+    with psycopg.connect(dsn) as connection, pytest.raises(DatabaseUnavailableError) as caught:
+        deliver(connection, event, handler)
+    assert caught.value.retryable
+    assert traces(dsn, event) == (0, 0, 0)
+
+
+def test_a_claim_that_waits_too_long_for_another_is_worth_a_retry(dsn: str) -> None:
+    event = new_event()
+    with psycopg.connect(dsn) as zombie, psycopg.connect(dsn, options="-c lock_timeout=50ms") as connection:
+        zombie.execute("insert into inbox (consumer, event_id) values ('shop', %s)", (event.id,))
+        with pytest.raises(TransactionConflictError) as caught:
+            deliver(connection, event)
+        assert caught.value.retryable
+        zombie.rollback()
+        assert deliver(connection, event) is Outcome.APPLIED
+
+
+def test_a_database_that_takes_no_writes_is_waited_for(dsn: str) -> None:
+    options = "-c default_transaction_read_only=on"
+    with psycopg.connect(dsn, options=options) as connection, pytest.raises(DatabaseUnavailableError) as caught:
+        deliver(connection, new_event())
+    assert caught.value.retryable
 
 
 def test_effects_that_the_commit_refuses_are_told_with_the_event_and_without_the_row(
