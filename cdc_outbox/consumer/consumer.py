@@ -115,6 +115,7 @@ class Consumer:
 
         Raises:
             BrokerUnavailableError, DatabaseUnavailableError: One could not be reached at the start.
+            ConfigError: librdkafka refuses a setting.
             ConsumerError: A message, a handler or the order of events is wrong. The offset of that event is not
                 committed, those before it are; it comes again at the next start.
         """
@@ -123,7 +124,7 @@ class Consumer:
             stack.callback(session.close)
             session.open()
             offsets = Offsets()
-            client = confluent_kafka.Consumer({**self._settings, "on_commit": offsets.answered}, logger=_log)
+            client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _log)
             stack.callback(client.close)
             _reach(client)
             client.subscribe(list(self.contract.topics), on_revoke=offsets.revoke, on_lost=offsets.lose)
