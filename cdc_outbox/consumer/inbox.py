@@ -6,9 +6,12 @@ from typing import Any, Protocol
 
 from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.drivers import Driver, Row
-from cdc_outbox.errors import TransactionEndedError, WatermarkMovedError
+from cdc_outbox.errors import MessageError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.sql import load
 from cdc_outbox.table import InboxTable
+
+_MAX_KEY_BYTES = 2600
+"""What the columns of a key may have together: an entry of PostgreSQL's index has 2,704 bytes with its own headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,15 @@ class SqlInbox:
         }
 
     def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401
-        """Claim ids by inserting them first; who comes second waits and is told."""
+        """Claim ids by inserting them first; who comes second waits and is told.
+
+        Raises:
+            MessageError: An id does not fit into the index.
+        """
         if not event_ids:
             return Claims()
+        for event_id in event_ids:
+            self._refuse("id", event_id)
         rows = self._fetch(connection, "claim", event_ids=list(event_ids))
         return Claims(frozenset(event_id for event_id, _ in rows), rows[0][1] if rows else "")
 
@@ -86,9 +95,15 @@ class SqlInbox:
         connection: Any,  # noqa: ANN401
         aggregates: Sequence[Aggregate],
     ) -> Mapping[Aggregate, int]:
-        """Read the watermarks without a lock; :meth:`advance` notices whoever came between."""
+        """Read the watermarks without a lock; :meth:`advance` notices whoever came between.
+
+        Raises:
+            MessageError: Source, aggregate type and aggregate id together do not fit into the index.
+        """
         if not aggregates:
             return {}
+        for aggregate in aggregates:
+            self._refuse("aggregate", *aggregate)
         rows = self._fetch(connection, "find_watermarks", **_columns(sorted(set(aggregates))))
         return {Aggregate(*key): last for *key, last in rows}
 
@@ -115,6 +130,15 @@ class SqlInbox:
             return False
         parameters = {"event_ids": sorted(claims.new), "transaction": claims.transaction}
         return bool(self._fetch(connection, "take_back", **parameters))
+
+    def _refuse(self, what: str, *columns: str) -> None:
+        """Refuse here what the database would refuse with less to say about it."""
+        size = sum(len(column.encode()) for column in (self._consumer, *columns))
+        if size > _MAX_KEY_BYTES or any("\0" in column for column in columns):
+            raise MessageError(
+                f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: with the consumer's name it has "
+                f"{size:,} bytes, and may have {_MAX_KEY_BYTES:,}, none of them NUL"
+            )
 
     def _fetch(self, connection: Any, name: str, **parameters: Any) -> list[Row]:  # noqa: ANN401
         return self._driver.fetch(connection, self._statements[name], {"consumer": self._consumer, **parameters})

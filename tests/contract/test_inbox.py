@@ -1,5 +1,6 @@
 """What every inbox promises."""
 
+import secrets
 import threading
 from collections.abc import Iterator, Set
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from cdc_outbox.consumer import Aggregate, Claims, Inbox, InboxTable, Move, SqlInbox, inbox_component
 from cdc_outbox.drivers.psycopg import Psycopg
-from cdc_outbox.errors import TransactionEndedError, WatermarkMovedError
+from cdc_outbox.errors import MessageError, OutboxError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.testing import MemoryInbox, Stack
 from tests.rig import eventually, one, run_upgrade
 
@@ -20,6 +21,11 @@ A, B = Aggregate("orders.1", "order", "a"), Aggregate("orders.1", "order", "b")
 def advance(inbox: Inbox, connection: Any, moves: list[Move]) -> None:
     """Move watermarks as a delivery does, for an id that was claimed in the same transaction."""
     inbox.advance(connection, inbox.claim(connection, [str(uuid4())]), moves)
+
+
+def noise(size: int) -> str:
+    """Return text that PostgreSQL cannot compress."""
+    return secrets.token_urlsafe(size)[:size]
 
 
 class InboxContract:
@@ -151,3 +157,25 @@ class TestSqlInboxOnPostgresql(InboxContract):
         assert inbox.take_back(connection, other)
         connection.commit()
         assert inbox.claim(connection, ["1", "2"]).new == {"1", "2"}
+
+    def test_what_is_as_long_as_a_key_can_be_is_stored(self, inbox: Inbox, connection: Any) -> None:
+        room = 2600 - len("shop")
+        claims = inbox.claim(connection, [noise(room)])
+        aggregate = Aggregate("orders.1", "order", noise(room - len("orders.1order")))
+        assert inbox.find_watermarks(connection, [aggregate]) == {}
+        inbox.advance(connection, claims, [Move(aggregate, 0, 1)])
+        assert inbox.find_watermarks(connection, [aggregate]) == {aggregate: 1}
+
+    @pytest.mark.parametrize("text", ["a" * 2600, "a\0b"])
+    def test_what_cannot_be_a_key_breaks_the_contract(self, inbox: Inbox, connection: Any, text: str) -> None:
+        with pytest.raises(MessageError, match=r"the id 'a.* cannot be a key of the inbox"):
+            inbox.claim(connection, [text])
+        with pytest.raises(MessageError, match=r"the aggregate 'orders.1/order/a.* cannot be a key"):
+            inbox.find_watermarks(connection, [Aggregate("orders.1", "order", text)])
+
+    @pytest.mark.parametrize("name", ["inbox", "inbox_rest", "inbox_watermarks"])
+    def test_a_foreign_table_of_the_same_name_is_refused(self, connection: Any, name: str) -> None:
+        connection.execute("create schema foreign_one")
+        connection.execute(f"create table foreign_one.{name} (a int)".encode())
+        with pytest.raises(OutboxError, match=f"foreign_one.{name} exists already"):
+            run_upgrade(connection, inbox_component(InboxTable(schema="foreign_one")))
