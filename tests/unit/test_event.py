@@ -35,6 +35,17 @@ def test_event_ids_sort_by_time_and_never_repeat() -> None:
     assert milliseconds == sorted(milliseconds)
 
 
+def test_event_ids_sort_within_a_millisecond_and_carry_its_fraction(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = 1_700_000_000_123_000_000
+    ids = []
+    for nanoseconds in range(0, 1_000_000, 1_000):
+        monkeypatch.setattr(time, "time_ns", lambda now=moment + nanoseconds: now)
+        ids.append(new_event_id())
+    assert ids == sorted(ids)
+    fractions = [UUID(event_id).int >> 64 & 0xFFF for event_id in ids]
+    assert (fractions[0], fractions[500], fractions[-1]) == (0, 2048, 4091)
+
+
 @given(storable.filter(lambda value: not isinstance(value, str)))
 def test_what_is_encoded_decodes_to_the_same(value: object) -> None:
     assert decode(encode(value).encode()) == value
