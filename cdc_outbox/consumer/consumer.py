@@ -24,6 +24,8 @@ from cdc_outbox.wire import WireContract
 
 _log = logging.getLogger(__name__)
 
+_MAX_NAME_BYTES = 255
+"""It is part of every key in the inbox, and an index has only so much room."""
 _POLL_SECONDS = 0.5
 """How long an idle consumer may take to notice that it shall stop."""
 _REACH_SECONDS = 5.0
@@ -36,7 +38,7 @@ class Connection(Protocol):
     """What every driver's connection has in common."""
 
     def close(self) -> None:
-        """Give it back."""
+        """End it."""
 
 
 class Consumer:
@@ -53,10 +55,11 @@ class Consumer:
         consumer.run()
 
     Args:
-        name: The consumer group, and the name under which the inbox remembers. Another name starts from the first
-            event again.
+        name: The consumer group, and the name under which the inbox remembers; at most 255 bytes. Another name
+            starts from the first event again.
         contract: Topics, headers and sequence modes, from the same spec as the connector.
-        connect: Opens a connection to the database that holds the effects; called again after it broke.
+        connect: Opens a connection to the database that holds the effects; called again after it broke. It is the
+            consumer's own and is closed, so it is not one of a pool.
         inbox: Where ids and watermarks are kept; ``cdc-outbox init --inbox`` creates it.
         kafka_settings: librdkafka's settings, for security and timeouts. Those that would break a promise are refused.
         metrics: Told of each event after its commit, as ``cdc_outbox_consumer_events_total`` with ``outcome``.
@@ -75,6 +78,10 @@ class Consumer:
     ) -> None:
         if not name:
             raise ConfigError("a consumer has a name, under which it remembers", field="Consumer.name")
+        if len(name.encode()) > _MAX_NAME_BYTES or "\0" in name:
+            raise ConfigError(
+                f"a consumer's name has at most {_MAX_NAME_BYTES} bytes and no NUL", field="Consumer.name"
+            )
         self.name = name
         self.contract = contract
         self._connect = connect
