@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from cdc_outbox import kafka
 from cdc_outbox.consumer.delivery import Delivery, Handler, Outcome
 from cdc_outbox.consumer.inbox import SqlInbox
-from cdc_outbox.consumer.offsets import Offsets, rewind
+from cdc_outbox.consumer.offsets import Offsets, leave, rewind
 from cdc_outbox.drivers import find_driver, translate
 from cdc_outbox.errors import CdcOutboxError, ConfigError
 from cdc_outbox.message import Message
@@ -127,19 +127,21 @@ class Consumer:
                 committed, those before it are; it comes again at the next start.
         """
         with contextlib.ExitStack() as stack:
+            # Cleared last of all and not at the start: a stop that comes before the run, or twice, is meant for it.
+            stack.callback(self._stopping.clear)
             session = _Session(self._connect, self._delivery)
             stack.callback(session.close)
             session.open()
             offsets = Offsets()
             client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _log)
-            stack.callback(client.close)
+            stack.callback(leave, client)
             _reach(client)
             client.subscribe(list(self.contract.topics), on_revoke=offsets.revoke, on_lost=offsets.lose)
             stack.callback(offsets.finish, client)
             self._loop(client, offsets, session)
 
     def _loop(self, client: confluent_kafka.Consumer, offsets: Offsets, session: "_Session") -> None:
-        retry_seconds = _FIRST_RETRY_SECONDS
+        pauses = Pauses()
         while not self._stopping.is_set():
             record = client.poll(_POLL_SECONDS)
             offsets.commit(client)
@@ -149,20 +151,21 @@ class Consumer:
                 _pass_over(record)
                 continue
             message = kafka.message_of(record)
+            place = message.topic, message.partition
             try:
                 self._apply(message, session)
             except CdcOutboxError as error:
                 if not error.retryable:
                     raise
-                _log.warning("event will be tried again", extra={"reason": str(error), "seconds": retry_seconds})
+                seconds = pauses.next(place)
+                _log.warning("event will be tried again", extra={"reason": str(error), "seconds": seconds})
                 rewind(client, message)
                 session.close()
-                self._stopping.wait(retry_seconds)
-                retry_seconds = min(retry_seconds * 2, _LAST_RETRY_SECONDS)
+                self._stopping.wait(seconds)
             else:
                 # A crash before this line repeats the event, and its claim tells; after it, the event is done with.
                 offsets.done(message)
-                retry_seconds = _FIRST_RETRY_SECONDS
+                pauses.end(place)
 
     def _apply(self, message: Message, session: "_Session") -> None:
         event = self.contract.event_of(message)
@@ -174,6 +177,23 @@ class Consumer:
         driver = find_driver(connection)
         inbox = SqlInbox(table=self._inbox_table, consumer=self.name, driver=driver)
         return Delivery(inbox=inbox, driver=driver, handlers=self._handlers, mode_of=self.contract.mode_of)
+
+
+class Pauses:
+    """How long to wait before an event is tried again, for each partition: that others go on does not help it."""
+
+    def __init__(self) -> None:
+        self._next: dict[tuple[str, int | None], float] = {}
+
+    def next(self, place: tuple[str, int | None]) -> float:
+        """Return a pause in seconds, twice as long as the last one of this partition."""
+        seconds = self._next.get(place, _FIRST_RETRY_SECONDS)
+        self._next[place] = min(seconds * 2, _LAST_RETRY_SECONDS)
+        return seconds
+
+    def end(self, place: tuple[str, int | None]) -> None:
+        """Begin with a short pause again, for the event at hand is applied."""
+        self._next.pop(place, None)
 
 
 class _Session:
