@@ -71,8 +71,8 @@ class Delivery:
             WatermarkMovedError, DatabaseError: Trying again may help if ``retryable``.
             ConsumerError: The database refused something else, such as effects that break a deferred constraint.
 
-        Nothing is committed when it raises, but for a connection that broke during the commit itself: then the
-        same events may be applied again, and the claims tell.
+        Nothing is committed when it raises, but for what a handler committed by itself, and for a connection that
+        broke during the commit: then the same events may be applied again, and the claims tell.
         """
         claims = Claims()
         try:

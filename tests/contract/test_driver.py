@@ -109,8 +109,7 @@ class DriverContract:
     def test_a_block_that_was_left_open_inside_is_undone_too(self, driver: Driver, connection: Any) -> None:
         driver.begin(connection)
         driver.fetch(connection, "insert into t values (5)")
-        inner = connection.transaction()
-        inner.__enter__()
+        psycopg.Transaction(connection).__enter__()
         driver.rollback(connection)
         assert driver.state(connection) is TransactionState.ENDED
 
