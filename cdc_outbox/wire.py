@@ -1,7 +1,7 @@
 """What our own pipelines speak: which column becomes which header, and the way back from a message to an event."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -124,11 +124,13 @@ class WireContract:
         """Return the event that a message carries.
 
         Raises:
-            MessageError: The message does not keep the contract: the id or the type is missing, a header is not
-                UTF-8 or appears with two values, the sequence is no positive number or is missing where the
-                contract promises one, the aggregate type is unknown, the payload is not JSON.
+            MessageError: The message does not keep the contract: the id or the type is missing, a header of the
+                contract is not UTF-8 or appears with two values, the sequence is no positive number or is missing
+                where the contract promises one, the aggregate type is unknown, the payload is not JSON.
+
+        Of headers that the contract does not name, those that are text are taken along, each with its first value.
         """
-        headers = _texts(message)
+        headers = _texts(message, {"id", *self.headers.placed().values(), *self.extra_headers})
         aggregate_type = _required(headers, self.headers.aggregate_type, message)
         sequence, source = headers.pop(self.headers.sequence, None), headers.pop(self.headers.source, None)
         numbered = self._is_numbered(aggregate_type, message)
@@ -157,8 +159,8 @@ def _bad_header(role: str, header: str, reason: str) -> ConfigError:
     return ConfigError(f"{header!r} cannot be the header of the {role}: {reason}", field=f"HeaderNames.{role}")
 
 
-def _texts(message: Message) -> dict[str, str]:
-    """Return the headers that have a value, as text; a repeated one must say the same again."""
+def _texts(message: Message, named: Set[str]) -> dict[str, str]:
+    """Return the headers that have a value, as text; one that the contract names must say the same if repeated."""
     texts: dict[str, str] = {}
     for name, value in message.headers:
         if value is None or name.startswith(_FOREIGN_PREFIX):
@@ -166,8 +168,10 @@ def _texts(message: Message) -> dict[str, str]:
         try:
             text = value.decode()
         except UnicodeDecodeError as error:
+            if name not in named:
+                continue  # Kafka allows any bytes, and tracers write them; nobody here asked for this header
             raise _broken(message, f"the header {name!r} is not UTF-8") from error
-        if texts.setdefault(name, text) != text:
+        if texts.setdefault(name, text) != text and name in named:
             raise _broken(message, f"the header {name!r} appears twice with different values")
     return texts
 

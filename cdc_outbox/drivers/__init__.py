@@ -1,6 +1,7 @@
 """The seam to database drivers: one thin file each, found by the type of the connection it is given."""
 
 from collections.abc import Mapping
+from enum import Enum, auto
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -22,6 +23,19 @@ _DRIVERS = {
 ENTRY_POINTS = "cdc_outbox.drivers"
 """The group under which other packages register a driver: the name of the package that a connection's class lives in,
 and a module with the functions ``find``, ``find_async`` and ``translate``, as the modules here have them."""
+
+
+class TransactionState(Enum):
+    """What became of the transaction that was begun on a connection, as far as the client knows."""
+
+    OPEN = auto()
+    """A transaction is open; whether it is still the same one, only the database can say."""
+    ABORTED = auto()
+    """A statement failed in it, so that nothing but a rollback can end it."""
+    ENDED = auto()
+    """None is open: it was committed or rolled back, or the connection was closed."""
+    LOST = auto()
+    """The connection broke, and the server undid it."""
 
 
 class Driver(Protocol):
@@ -47,15 +61,25 @@ class TransactionDriver(Driver, Protocol):
     """What a consumer asks beside that: it opens and ends transactions of its own."""
 
     def begin(self, connection: Any) -> None:  # noqa: ANN401
-        """Open a transaction; a connection that has one already is refused with an OutboxError."""
+        """Open a transaction as the connection is configured to; one that has a transaction is refused.
 
-    def is_aborted(self, connection: Any) -> bool:  # noqa: ANN401
-        """Tell whether a statement failed in the transaction, so that nothing but a rollback can end it."""
+        Until :meth:`commit` or :meth:`rollback` of the same object, the connection's own methods that would end it
+        are refused where the driver can do that.
+
+        Raises:
+            OutboxError: The connection has a transaction already.
+        """
+
+    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+        """Tell what became of the transaction, without asking the server."""
 
     def commit(self, connection: Any) -> None:  # noqa: ANN401
-        """Commit, and return only if the server said that it committed.
+        """Commit, and return only if the server committed.
 
-        PostgreSQL answers COMMIT with ROLLBACK when a statement failed before, and psycopg says nothing of it.
+        Raises:
+            TransactionAbortedError: A statement failed before: PostgreSQL answers COMMIT with ROLLBACK then, and
+                psycopg says nothing of it.
+            TransactionEndedError: There is nothing to commit any more.
         """
 
     def rollback(self, connection: Any) -> None:  # noqa: ANN401

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, overload
 
 import psycopg
@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, wrong_kind
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, wrong_kind
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
@@ -20,6 +20,7 @@ from cdc_outbox.errors import (
     TableNotFoundError,
     TransactionAbortedError,
     TransactionConflictError,
+    TransactionEndedError,
 )
 from cdc_outbox.sql import PYFORMAT
 from cdc_outbox.table import Dialect
@@ -29,6 +30,11 @@ AsyncPlace = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
 
 _BY_SQLSTATE: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("08", DatabaseUnavailableError),  # connection exception
+    ("25006", DatabaseUnavailableError),  # read-only: a primary that became a standby
+    ("25P03", DatabaseUnavailableError),  # it idled in a transaction for too long, and was cut
+    ("25P04", DatabaseUnavailableError),  # the transaction took too long, and was cut
+    ("53100", DatabaseUnavailableError),  # disk full
+    ("53200", DatabaseUnavailableError),  # out of memory
     ("53300", DatabaseUnavailableError),  # too many connections
     ("57P0", DatabaseUnavailableError),  # shutting down, crashed, starting up
     ("28", DatabaseAccessError),  # wrong password, unknown role
@@ -39,6 +45,7 @@ _BY_SQLSTATE: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("3F000", TableNotFoundError),  # a schema
     ("40001", TransactionConflictError),
     ("40P01", TransactionConflictError),
+    ("55P03", TransactionConflictError),  # a lock was not to be had within lock_timeout
 )
 
 
@@ -123,6 +130,9 @@ class _Psycopg:
 class Psycopg(_Psycopg):
     """The synchronous driver, for connections and cursors."""
 
+    def __init__(self) -> None:
+        self._block: AbstractContextManager[object] | None = None
+
     def joins_transaction(self, place: Place) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.drivers.Driver`."""
         connection = _connection(place)
@@ -137,28 +147,47 @@ class Psycopg(_Psycopg):
             return cursor.fetchall() if _returns_rows(cursor) else []
 
     def begin(self, connection: psycopg.Connection[Any]) -> None:
-        """Open a transaction by name, so that autocommit does not matter."""
+        """Enter psycopg's own block: in it ``commit()``, ``rollback()`` and ``with connection`` raise."""
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             raise OutboxError("the connection has a transaction already")
+        block = connection.transaction()
         with translated():
-            if connection.autocommit:
-                connection.execute("begin")
+            block.__enter__()
+        self._block = block
 
-    def is_aborted(self, connection: psycopg.Connection[Any]) -> bool:
+    def state(self, connection: psycopg.Connection[Any]) -> TransactionState:
         """Ask libpq, which knows from the server's last answer."""
-        return connection.info.transaction_status is TransactionStatus.INERROR
+        if connection.broken:
+            return TransactionState.LOST
+        match connection.info.transaction_status:
+            case TransactionStatus.INTRANS:
+                return TransactionState.OPEN
+            case TransactionStatus.INERROR:
+                return TransactionState.ABORTED
+            case _:
+                return TransactionState.ENDED
 
     def commit(self, connection: psycopg.Connection[Any]) -> None:
-        """Commit by statement: its command tag tells what ``Connection.commit`` keeps to itself."""
+        """Leave the block, after a look at what the server said last: the block keeps COMMIT's answer to itself."""
+        state = self.state(connection)
+        if state is TransactionState.ABORTED:
+            raise TransactionAbortedError("a statement failed, and the server would answer COMMIT with ROLLBACK")
+        if state is TransactionState.LOST:  # the block would end without a word
+            raise DatabaseUnavailableError("the connection broke before the commit")
+        if state is TransactionState.ENDED or self._block is None:
+            raise TransactionEndedError("there is no transaction to commit")
+        block, self._block = self._block, None
         with translated():
-            tag = connection.execute("commit").statusmessage
-        if tag != "COMMIT":
-            raise TransactionAbortedError(f"the server answered COMMIT with {tag}")
+            block.__exit__(None, None, None)
 
     def rollback(self, connection: psycopg.Connection[Any]) -> None:
         """Undo what is open, if anything is."""
-        if not connection.closed and connection.info.transaction_status is not TransactionStatus.IDLE:
-            with suppress(psycopg.OperationalError):  # the server is gone, and so is the transaction
+        block, self._block = self._block, None
+        with suppress(psycopg.Error):  # the server is gone, and so is the transaction
+            if block is not None:
+                block.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
+        with suppress(psycopg.Error):  # a block that somebody left open inside ours keeps psycopg from ending it
+            if self.state(connection) in {TransactionState.OPEN, TransactionState.ABORTED}:
                 connection.execute("rollback")
 
 
@@ -182,18 +211,15 @@ class AsyncPsycopg(_Psycopg):
 def find(place: object) -> Driver:
     """Return the driver for a synchronous connection or cursor."""
     if isinstance(place, psycopg.Connection | psycopg.Cursor):
-        return _SYNC
+        return Psycopg()
     raise wrong_kind(place, asynchronous=False)
 
 
 def find_async(place: object) -> AsyncDriver:
     """Return the driver for an asynchronous connection or cursor."""
     if isinstance(place, psycopg.AsyncConnection | psycopg.AsyncCursor):
-        return _ASYNC
+        return AsyncPsycopg()
     raise wrong_kind(place, asynchronous=True)
-
-
-_SYNC, _ASYNC = Psycopg(), AsyncPsycopg()
 
 
 def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> bool:

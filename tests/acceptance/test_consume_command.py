@@ -19,35 +19,35 @@ import signal
 
 import psycopg
 
+import cdc_outbox.drivers.psycopg
 from cdc_outbox.consumer import Consumer, SequenceMode, WireContract
+from cdc_outbox.drivers.psycopg import Psycopg
 
 NAME = os.environ["NAME"]
 
 
-class Dying(psycopg.Connection):
-    """A connection that kills its process right before or after the server committed the n-th event."""
+class Dying(Psycopg):
+    """A driver that kills its process right before or after the server committed the n-th event."""
 
     commits = 0
 
-    def execute(self, query, *arguments, **options):
-        if query != "commit" or not os.environ.get("DIE"):
-            return super().execute(query, *arguments, **options)
-        when, number = os.environ["DIE"].split(":")
+    def commit(self, connection):
+        when, _, number = os.environ.get("DIE", "").partition(":")
         Dying.commits += 1
-        last = Dying.commits == int(number)
+        last = number == str(Dying.commits)
         if last and when == "before-commit":
             os.kill(os.getpid(), signal.SIGKILL)
-        done = super().execute(query, *arguments, **options)
+        super().commit(connection)
         if last and when == "after-commit":
             os.kill(os.getpid(), signal.SIGKILL)
-        return done
 
 
+cdc_outbox.drivers.psycopg.Psycopg = Dying
 consumer = Consumer(
     name=NAME,
     contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic=os.environ["TOPIC"]),
     bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
-    connect=lambda: Dying.connect(os.environ["CDC_OUTBOX_DSN"]),
+    connect=lambda: psycopg.connect(os.environ["CDC_OUTBOX_DSN"]),
     kafka_settings={"session.timeout.ms": 2000, "heartbeat.interval.ms": 500},
 )
 

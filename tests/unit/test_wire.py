@@ -100,6 +100,19 @@ def test_a_repeated_header_must_repeat_itself() -> None:
         CONTRACT.event_of(other)
 
 
+def test_headers_that_nobody_asked_for_may_be_anything() -> None:
+    foreign = (("b3", b"\xff\x01"), ("baggage", b"a=1"), ("baggage", b"b=2"), ("baggage", b"\xff"))
+    event = CONTRACT.event_of(Message(topic="t", key=b"1", value=b"{}", headers=(*message().headers, *foreign)))
+    assert event.headers == {"baggage": "a=1"}
+
+
+@pytest.mark.parametrize("name", ["id", "eventType", "aggregateType", "sequence", "source"])
+def test_headers_of_the_contract_are_text(name: str) -> None:
+    broken = tuple((known, value) for known, value in message().headers if known != name)
+    with pytest.raises(MessageError, match=f"the header '{name}' is not UTF-8"):
+        CONTRACT.event_of(Message(topic="t", key=b"1", value=b"{}", headers=(*broken, (name, b"\xff"))))
+
+
 def test_headers_of_debezium_are_not_the_events() -> None:
     foreign = Message(
         topic="t", key=b"1", value=b"{}", headers=(*message().headers, ("__debezium.context.taskId", b"0"))
