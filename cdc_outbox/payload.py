@@ -135,7 +135,7 @@ def _fields(value: Any) -> Any:  # noqa: ANN401 - models of any library
             # Not model_dump_json itself: it and msgspec.json.encode write null for NaN without a word.
             return value.model_dump(mode="json")
         if hasattr(kind, "__struct_fields__"):
-            return sys.modules["msgspec"].to_builtins(value, str_keys=True)
+            return sys.modules["msgspec"].to_builtins(value)
         if hasattr(kind, "__attrs_attrs__"):
             return {field.name: getattr(value, field.name) for field in kind.__attrs_attrs__}
         if dataclasses.is_dataclass(kind):
