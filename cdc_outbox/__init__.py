@@ -14,6 +14,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.payload import TOMBSTONE, Tombstone
+from cdc_outbox.schemas import EventSchemas
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.wire import HeaderNames, WireContract
 from cdc_outbox.writer import AsyncOutbox, Outbox
@@ -26,6 +27,7 @@ __all__ = [
     "DatabaseError",
     "Event",
     "EventError",
+    "EventSchemas",
     "HeaderNames",
     "NotInTransactionError",
     "Outbox",
