@@ -147,6 +147,12 @@ def test_what_cannot_be_checked_is_refused(schema: dict[str, Any], payload: obje
         check(payload, type="T", in_=EventSchemas({("T", None): schema}))
 
 
+def test_text_that_no_encoder_made_is_refused_too() -> None:
+    event = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={})
+    with pytest.raises(EventError, match="cannot be checked: ValueError"):
+        SCHEMAS.check(event, "{")
+
+
 def test_schemas_are_copied() -> None:
     schema: dict[str, Any] = {"properties": {"a": {"type": "string"}}}
     given: dict[tuple[str, str | None], dict[str, Any]] = {("T", None): schema}
