@@ -10,6 +10,7 @@ from uuid import UUID
 from cdc_outbox import payload
 from cdc_outbox.errors import EventError
 from cdc_outbox.event import Event, new_event_id
+from cdc_outbox.schemas import EventSchemas
 from cdc_outbox.table import Dialect, OutboxTable, PayloadType
 
 MAX_AGGREGATE_ID_BYTES = 1_000
@@ -41,7 +42,14 @@ class Draft:
         }
 
 
-def draft(event: Event, table: OutboxTable, dialect: Dialect, *, max_message_bytes: int | None) -> Draft:
+def draft(
+    event: Event,
+    table: OutboxTable,
+    dialect: Dialect,
+    *,
+    max_message_bytes: int | None = None,
+    schemas: EventSchemas | None = None,
+) -> Draft:
     """Look at an event before the database does, whose refusal would abort the caller's transaction.
 
     Raises:
@@ -51,7 +59,7 @@ def draft(event: Event, table: OutboxTable, dialect: Dialect, *, max_message_byt
         value = getattr(event, field)
         _check_name(field, value) if isinstance(value, str) else _check_text(field, value, None)
     _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
-    encoded = _encode(event.payload, table, dialect)
+    encoded = _encode(event, table, dialect, schemas)
     headers = _columns(event.headers, table)
     size = _size(encoded) + len(event.aggregate_id.encode()) + len(headers or "")
     if max_message_bytes is not None and size > max_message_bytes:
@@ -62,8 +70,10 @@ def draft(event: Event, table: OutboxTable, dialect: Dialect, *, max_message_byt
     return Draft(event, _checked_id(event.id), encoded, headers)
 
 
-def _encode(value: Any, table: OutboxTable, dialect: Dialect) -> str | bytes | None:  # noqa: ANN401 - see payload
-    encoded = payload.encode(value, max_depth=dialect.max_payload_depth)
+def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSchemas | None) -> str | bytes | None:
+    encoded = payload.encode(event.payload, max_depth=dialect.max_payload_depth)
+    if schemas is not None:
+        schemas.check(event, encoded)
     match table.payload_type, encoded:
         case PayloadType.JSON, bytes():
             raise EventError(
