@@ -279,6 +279,7 @@ def test_a_value_has_one_compact_text(value: object, text: str) -> None:
         (nested(100_000), "too deeply"),
         (nested(100_000, lambda inner: {"a": (inner,)}), "too deeply"),
         (nested(100_000, lambda inner: Line("a", tags=inner)), "too deeply"),
+        ([Foreign(nested(100_000))], "too deeply"),
     ],
     ids=short,
 )
