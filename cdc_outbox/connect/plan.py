@@ -5,7 +5,6 @@ One without the other is a hole or a task that fails for good, so both are decid
 what Connect stored, and whether anything was written that nobody would ever publish.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,9 +13,7 @@ from typing import Any
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
 from cdc_outbox.errors import UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
-
-_SECRET = re.compile(r"password|passphrase|secret|token|credential|jaas|(private|keystore)\.key", re.IGNORECASE)
-_REFERENCE = re.compile(r"\$\{[^}]+\}")
+from cdc_outbox.spec import shows_secret
 
 
 class EarlierEvents(StrEnum):
@@ -197,6 +194,4 @@ def _count(rows: int) -> str:
 
 
 def _masked(option: str, value: str | None) -> str:
-    if value is not None and _SECRET.search(option) and not _REFERENCE.fullmatch(value):
-        return "********"
-    return str(value)
+    return "********" if value is not None and shows_secret(option, value) else str(value)
