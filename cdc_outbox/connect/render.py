@@ -4,10 +4,14 @@ import re
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.spec import Latency, Spec
+from cdc_outbox.sql import load
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 HEARTBEAT_PREFIX = "cdc-outbox.heartbeat"
 """The prefix of the logical messages that keep the slot moving while the outbox is idle."""
+
+REPUBLISHING = "initial_only"
+"""The snapshot mode of a connector that publishes the rows of the table, and nothing behind them."""
 
 _STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 
@@ -80,6 +84,20 @@ def render(spec: Spec) -> dict[str, str]:
     for option in spec.overrides:
         _refuse_override(spec, option, rendered)
     return {**rendered, **spec.overrides}
+
+
+def render_republishing(spec: Spec) -> dict[str, str]:
+    """Return the configuration with which Debezium publishes the rows in the table, each aggregate's in order.
+
+    The snapshot alone, not the streaming behind it: streaming shall begin where the slot does.
+    """
+    table = f"{spec.outbox.schema}.{spec.outbox.name}"
+    statement = load("postgresql", "preflight")["snapshot"].render(spec.outbox.names())
+    return render(spec) | {
+        "snapshot.mode": REPUBLISHING,
+        "snapshot.select.statement.overrides": table,
+        f"snapshot.select.statement.overrides.{table}": statement,
+    }
 
 
 def raw_topic(spec: Spec) -> str:

@@ -17,7 +17,7 @@ _LOOK_SECONDS = 0.25
 _FAILED_SECONDS = 3.0
 """How long a failure must last to be believed: after a restart Connect shows the last generation's for a moment."""
 
-_PASSING = (ConnectorNotFoundError, ConnectUnavailableError, RebalanceError)
+PASSING = (ConnectorNotFoundError, ConnectUnavailableError, RebalanceError)
 """What a worker answers, or not, while it starts, is gone or makes room; it is asked again."""
 
 
@@ -127,7 +127,7 @@ def wait_until_known(client: ConnectClient, name: str, *, timeout_seconds: float
     return found[0]
 
 
-def wait_until(holds: Callable[[], bool], what: str, *, timeout_seconds: float) -> None:
+def wait_until(holds: Callable[[], bool], what: str, *, timeout_seconds: float, hint: str = "") -> None:
     """Wait until a condition holds; while Connect does not answer, it does not.
 
     Raises:
@@ -139,10 +139,10 @@ def wait_until(holds: Callable[[], bool], what: str, *, timeout_seconds: float) 
         try:
             if holds():
                 return
-        except _PASSING as error:
+        except PASSING as error:
             silence = error
         if time.monotonic() >= deadline:
-            raise ConnectorFailedError(f"waited {timeout_seconds:g} s in vain for {what}") from silence
+            raise ConnectorFailedError(f"waited {timeout_seconds:g} s in vain for {what}", hint=hint) from silence
         time.sleep(_LOOK_SECONDS)
 
 
@@ -159,7 +159,7 @@ def describe(status: ConnectorStatus | None) -> str:
 def _look(client: ConnectClient, name: str) -> ConnectorStatus | None:
     try:
         return client.find_status(name)
-    except _PASSING:
+    except PASSING:
         return None
 
 
