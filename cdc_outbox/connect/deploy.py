@@ -107,7 +107,7 @@ class Deployment:
             plan = self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
             self._report("plan", str(plan))
             plan = self._apply(plan, facts, undo)
-            self._reader.wait_until_reading(stable_seconds=0 if plan.proves_itself else self._options.stable_seconds)
+            self._reader.wait_until_reading(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)
         except BaseException as error:
             # A refusal leaves everything as it was, whatever is wanted of what did not come up.
             if self._options.undoes or isinstance(error, ConnectorInvalidError | UnpublishedEventsError):

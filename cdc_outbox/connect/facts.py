@@ -182,7 +182,7 @@ class Database:
         try:
             [(lsn,)] = self._ask("create_slot", slot=self._spec.database.slot)
         finally:
-            self._ask("limit_time", milliseconds="0")
+            self._ask("unlimit_time")
         return Lsn.parse(lsn)
 
     def drop_slot(self) -> None:

@@ -89,7 +89,7 @@ class Found:
         return self.config.get("snapshot.mode") == REPUBLISHING
 
     def may_read(self, slot: str) -> bool:
-        """Tell whether somebody who reads the slot may be this connector; tasks that failed or are not there do not."""
+        """Tell whether who reads the slot may be this connector: it is to read it, and neither stopped nor failed."""
         tasks = self.status.tasks
         runs = self.status.state != "STOPPED" and (not tasks or any(task.state != "FAILED" for task in tasks))
         return runs and self.config.get("slot.name") == slot
@@ -127,7 +127,7 @@ class Plan:
         return kept and not (self.resumes or self.failed or self.changes)
 
     @property
-    def proves_itself(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether what runs now is what ran before, so that nobody has to wait and see."""
         return self.is_empty and self.up
 

@@ -56,7 +56,7 @@ def slot_in_use(spec: Spec, slot: SlotFacts) -> Finding:
 
 
 def slot_older_than_publication(spec: Spec) -> Finding:
-    """Return the finding for a slot that PostgreSQL cannot decode, for it looks for the publication as of then."""
+    """Return the finding for a slot that PostgreSQL before 18 cannot decode: it looks for the publication back then."""
     return _error(
         "DB504",
         spec.database.slot,

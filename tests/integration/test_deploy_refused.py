@@ -1,5 +1,6 @@
 """What a deployment must not touch, must not take for healthy, or must refuse."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import psycopg
@@ -7,6 +8,7 @@ import pytest
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import Database
+from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import (
     ConnectError,
     ConnectorFailedError,
@@ -150,7 +152,7 @@ def test_rows_outside_the_slot_are_found_wherever_they_lie(pipeline: Pipeline, m
         pipeline.deploy()
 
 
-def test_a_slot_that_is_older_than_the_publication_is_named(pipeline: Pipeline) -> None:
+def test_what_a_slot_holds_from_before_the_publication_is_not_published(pipeline: Pipeline) -> None:
     publication = pipeline.spec.database.publication
     with pipeline.connect() as connection:
         connection.execute(f"drop publication {publication}".encode())
@@ -158,10 +160,37 @@ def test_a_slot_that_is_older_than_the_publication_is_named(pipeline: Pipeline) 
     pipeline.write(1)
     with pipeline.connect() as connection:
         connection.execute(f"create publication {publication} for table outbox with (publish = 'insert')".encode())
+    with pytest.raises(UnpublishedEventsError, match="is younger than 1 event"):
+        pipeline.deploy()
+
+
+def test_a_slot_that_cannot_be_decoded_for_its_age_is_named(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before PostgreSQL 18, which only warns, a slot older than the publication could not be decoded at all."""
+
+    def cannot(_database: Database, _columns: Sequence[str]) -> int:
+        raise DatabaseError("publication does not exist", sqlstate="42704")
+
+    monkeypatch.setattr(Database, "count_rows_outside_slot", cannot)
+    with pipeline.connect() as connection:
+        connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (pipeline.spec.database.slot,))
+    pipeline.write(1)
     with pytest.raises(ConnectorInvalidError) as caught:
         pipeline.deploy()
     assert codes(caught.value) == ["DB504"]
     assert pipeline.client.find_config(pipeline.name) is None
+
+
+def test_an_error_that_no_driver_translates_is_a_database_error(deployed: Pipeline) -> None:
+    with deployed.connect() as connection:
+        database = Database(connection, Psycopg(), deployed.spec)
+        with pytest.raises(DatabaseError, match="is active for PID") as caught:
+            database.drop_slot()
+        assert (caught.value.sqlstate, "stop it" in caught.value.hint) == ("55006", True)
+        with pytest.raises(DatabaseError, match="already exists"):
+            database.create_slot(timeout_seconds=30)
+        assert one(connection, "show statement_timeout") == "0"
 
 
 def test_a_transaction_that_does_not_end_keeps_the_slot_from_being_made_only_for_a_while(pipeline: Pipeline) -> None:

@@ -189,7 +189,7 @@ def test_what_does_not_run_is_part_of_the_plan(state: Found, *, resumes: bool, f
     assert (plan.resumes, plan.failed, str(plan)) == (resumes, fails, text)
     assert plan.is_empty == (not resumes and not fails)
     # Only what ran already, and is not touched, need not show that it stays up.
-    assert plan.proves_itself == (state == found("RUNNING", "RUNNING"))
+    assert plan.is_settled == (state == found("RUNNING", "RUNNING"))
 
 
 def test_a_new_connector_and_one_that_is_stopped_for_its_slot_are_resumed() -> None:

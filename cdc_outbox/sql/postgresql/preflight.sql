@@ -89,6 +89,9 @@ select * from {outbox} order by {sequence} nulls first, {created_at}
 -- name: limit_time
 select set_config('statement_timeout', :milliseconds, false)
 
+-- name: unlimit_time
+reset statement_timeout
+
 -- name: create_slot
 select cast(lsn as text) from pg_create_logical_replication_slot(:slot, 'pgoutput')
 
