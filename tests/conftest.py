@@ -9,7 +9,6 @@ from hypothesis import settings
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop
 
-
 # How long an example takes says what else the machine does, and nothing about the code.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")

@@ -1,6 +1,7 @@
 """``cdc-outbox render`` and ``cdc-outbox deploy-connector``."""
 
 import json
+import signal
 from pathlib import Path
 
 import click
@@ -79,6 +80,8 @@ def deploy_connector(
       cdc-outbox deploy-connector connectors/orders.yaml
       cdc-outbox deploy-connector connectors/orders.yaml --dry-run
     """
+    # A deployment that is told to end takes back what it did, as at Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     pipeline = read_spec(spec)
     options = DeployOptions(
         stable_seconds=stable_seconds,
@@ -103,7 +106,7 @@ def _verdict(name: str, plan: Plan, *, dry_run: bool) -> str:
         return f"{name}: nothing to change"
     if not dry_run:
         return f"{name}: deployed"
-    return f"{name}: would be {'created' if plan.creates else 'changed'}"
+    return f"{name}: would be {'created' if plan.creates else f'changed: {plan}'}"
 
 
 def _report(step: str, text: str) -> None:
