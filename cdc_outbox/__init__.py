@@ -18,7 +18,7 @@ from cdc_outbox.payload import TOMBSTONE, Tombstone
 from cdc_outbox.schemas import EventSchemas
 from cdc_outbox.table import OutboxColumns, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.wire import HeaderNames, WireContract
-from cdc_outbox.writer import AsyncOutbox, Outbox
+from cdc_outbox.writer import AsyncOutbox, Outbox, PublicationPolicy, execute_with_events
 
 __all__ = [
     "TOMBSTONE",
@@ -37,9 +37,11 @@ __all__ = [
     "OutboxMode",
     "OutboxTable",
     "PayloadType",
+    "PublicationPolicy",
     "SequenceMode",
     "StaleSequenceError",
     "TableNotFoundError",
     "Tombstone",
     "WireContract",
+    "execute_with_events",
 ]

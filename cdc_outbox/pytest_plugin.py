@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from cdc_outbox.testing import Stack, StackConfig
+    from cdc_outbox.testing import OutboxEvents, Stack, StackConfig
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +30,12 @@ def outbox_stack(outbox_stack_config: "StackConfig") -> "Iterator[Stack]":
 
     with Stack(outbox_stack_config) as stack:
         yield stack
+
+
+@pytest.fixture
+def outbox_events() -> "Iterator[OutboxEvents]":
+    """The events that the code under test writes, through whichever outbox and driver; empty at the start."""
+    from cdc_outbox.testing.events import recorded_events  # noqa: PLC0415
+
+    with recorded_events() as events:
+        yield events

@@ -1,6 +1,7 @@
 """For users' tests and ours: the local stack, and what counts in memory."""
 
 from cdc_outbox.testing.broker import Broker
+from cdc_outbox.testing.events import OutboxEvents, assert_event, recorded_events
 from cdc_outbox.testing.mariadb import MariaDb, MariaDbDsn
 from cdc_outbox.testing.memory import MemoryInbox, MemoryMetrics
 from cdc_outbox.testing.postgres import Postgres
@@ -13,8 +14,11 @@ __all__ = [
     "MariaDbDsn",
     "MemoryInbox",
     "MemoryMetrics",
+    "OutboxEvents",
     "Postgres",
     "Stack",
     "StackConfig",
     "Worker",
+    "assert_event",
+    "recorded_events",
 ]

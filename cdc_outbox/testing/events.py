@@ -1,0 +1,83 @@
+"""What a user's test asks of events: which were written, and whether the right one is among them."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from cdc_outbox.event import Event
+from cdc_outbox.writer.statements import Insertion, OutboxStatements, Row
+
+
+class OutboxEvents(list[Event]):
+    """The events that were written through any outbox while :func:`recorded_events` was open, in order.
+
+    An event is here as soon as its statement has succeeded; a rollback does not take it away, so a test that rolls
+    back on purpose looks into the table.
+    """
+
+    @property
+    def types(self) -> list[str]:
+        """The events' types, for a short comparison."""
+        return [event.type for event in self]
+
+
+@contextmanager
+def recorded_events() -> Iterator[OutboxEvents]:
+    """Record what is written by whichever outbox, driver and thread, until the block ends."""
+    events, written = OutboxEvents(), OutboxStatements.written
+
+    def spy(statements: OutboxStatements, insertion: Insertion, rows: Iterable[Row]) -> list[Event]:
+        new = written(statements, insertion, rows)
+        events.extend(new)
+        return new
+
+    OutboxStatements.written = spy  # type: ignore[method-assign]
+    try:
+        yield events
+    finally:
+        OutboxStatements.written = written  # type: ignore[method-assign]
+
+
+def assert_event(
+    events: Iterable[Event],
+    event_type: str,
+    *,
+    aggregate_type: str | None = None,
+    aggregate_id: str | None = None,
+    payload: Mapping[str, Any] | None = None,
+    count: int = 1,
+) -> Event:
+    """Assert that such an event is among these, and return it: the last one where several are wanted.
+
+    Args:
+        aggregate_type: What it must be, ``None`` for any; so also ``aggregate_id``.
+        payload: Keys that the payload must have with these values; it may have more.
+        count: How many there must be, at least 1; ``assert not events`` says that there is none.
+
+    Raises:
+        AssertionError: There are more or fewer; the message lists what was there instead.
+    """
+    wanted = {"type": event_type, "aggregate_type": aggregate_type, "aggregate_id": aggregate_id}
+    asked = {name: value for name, value in wanted.items() if value is not None}
+    all_events = list(events)
+    found = [
+        event
+        for event in all_events
+        if all(getattr(event, name) == value for name, value in asked.items()) and _has(event, payload or {})
+    ]
+    if not found or len(found) != count:
+        description = ", ".join(f"{name}={value!r}" for name, value in {**asked, "payload": payload or "any"}.items())
+        there = "".join(f"\n  {event} {event.payload!r}" for event in all_events) or " nothing"
+        raise AssertionError(f"{len(found)} events instead of {count} with {description}; there was:{there}")
+    return found[-1]
+
+
+def _has(event: Event, payload: Mapping[str, Any]) -> bool:
+    content = json.loads(event.payload) if isinstance(event.payload, str) else event.payload
+    if isinstance(content, Mapping):
+        return all(key in content and content[key] == value for key, value in payload.items())
+    return all(getattr(content, key, _MISSING) == value for key, value in payload.items())
+
+
+_MISSING = object()
