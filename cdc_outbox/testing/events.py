@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from cdc_outbox.event import Event
 from cdc_outbox.writer.statements import Insertion, OutboxStatements, Row
@@ -32,11 +33,8 @@ def recorded_events() -> Iterator[OutboxEvents]:
         events.extend(new)
         return new
 
-    OutboxStatements.written = spy  # type: ignore[method-assign]
-    try:
+    with mock.patch.object(OutboxStatements, "written", spy):
         yield events
-    finally:
-        OutboxStatements.written = written  # type: ignore[method-assign]
 
 
 def assert_event(
