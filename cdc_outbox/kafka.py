@@ -1,6 +1,9 @@
 """Where librdkafka's settings are chosen, and its errors become ours."""
 
 import logging
+import math
+import re
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -46,6 +49,29 @@ PASSING_ERRORS = frozenset(
 """What a consumer reports and gets over by itself."""
 
 
+class _Repeats(logging.Filter):
+    """Lets through once a minute what librdkafka says at every attempt."""
+
+    _VARYING = re.compile(r"\(after .*")
+    _SECONDS = 60
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether it is new."""
+        text, now = self._VARYING.sub("", record.getMessage()), time.monotonic()
+        is_new = self._said.get(text, -math.inf) < now - self._SECONDS
+        if is_new:
+            self._said = {known: said for known, said in self._said.items() if said >= now - self._SECONDS}
+            self._said[text] = now
+        return is_new
+
+
+_REPEATS = _Repeats()
+
+
 def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return librdkafka's settings for a consumer whose offsets follow its effects.
 
@@ -81,6 +107,7 @@ def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> Consum
     Raises:
         ConfigError: librdkafka does not know a setting, or refuses its value.
     """
+    logger.addFilter(_REPEATS)
     try:
         return Consumer(dict(settings), logger=logger)
     except KafkaException as error:

@@ -179,7 +179,8 @@ def _detach(config: StackConfig) -> None:
         )
         child = ProcessRecord.of(process.pid)
         try:
-            while not (folder.is_held and folder.find_environment()):
+            # By the child: what a crashed stack left behind has an environment too.
+            while not (folder.owner == child and folder.find_environment()):
                 if process.poll() is not None:
                     said.seek(0)
                     click.echo(said.read().decode(errors="replace").rstrip(), err=True)
@@ -208,7 +209,8 @@ def _hear_signals() -> None:
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+            # Not SIG_IGN: Python complains of a signal that came before and would be handled after.
+            signal.signal(number, lambda _number, _frame: None)
         raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

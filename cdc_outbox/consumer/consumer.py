@@ -122,10 +122,16 @@ class Consumer:
 
         Raises:
             BrokerUnavailableError, DatabaseUnavailableError: One could not be reached at the start.
-            ConfigError: librdkafka refuses a setting.
+            ConfigError: librdkafka refuses a setting, or there is no handler.
             ConsumerError: A message, a handler or the order of events is wrong. The offset of that event is not
                 committed, those before it are; it comes again at the next start.
         """
+        if not self._handlers:
+            raise ConfigError(
+                f"{self.name} has no handler, so every event would be done with and have no effect",
+                field="Consumer.on",
+                hint='Register one with @consumer.on("EventType").',
+            )
         with contextlib.ExitStack() as stack:
             # Cleared last of all and not at the start: a stop that comes before the run, or twice, is meant for it.
             stack.callback(self._stopping.clear)
@@ -133,7 +139,7 @@ class Consumer:
             stack.callback(session.close)
             session.open()
             offsets = Offsets()
-            client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _log)
+            client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _log.getChild("librdkafka"))
             stack.callback(leave, client)
             _reach(client)
             client.subscribe(list(self.contract.topics), on_revoke=offsets.revoke, on_lost=offsets.lose)
@@ -237,4 +243,4 @@ def _pass_over(record: confluent_kafka.Message) -> None:
     assert error is not None  # noqa: S101 - the caller looked
     if error.fatal() or error.code() not in kafka.PASSING_ERRORS:
         raise kafka.translate(error)
-    _log.warning("kafka reports a passing error", extra={"reason": error.str()})
+    _log.warning("kafka reports a passing error", extra={"topic": record.topic(), "reason": error.str()})

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from cdc_outbox.errors import StackError
+from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.testing.process import ProcessRecord, end
 
 HOST = "127.0.0.1"
@@ -45,7 +45,9 @@ class StackFolder:
 
     def __init__(self, name: str, root: Path | None = None) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
-            raise StackError(f"{name!r} is not a name for a stack", hint="Use letters, digits, hyphen and underscore.")
+            raise ConfigError(
+                f"{name!r} is not a name for a stack", field="name", hint="Use letters, digits, hyphen and underscore."
+            )
         self.name = name
         self._root = (root or Path(tempfile.gettempdir())).resolve()
         self.path = self._root / f"{self._prefix}{name}"

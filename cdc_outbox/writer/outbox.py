@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Row, find_async_driver, find_driver
-from cdc_outbox.errors import NotInTransactionError
+from cdc_outbox.errors import ConfigError, NotInTransactionError
 from cdc_outbox.event import Event
 from cdc_outbox.schemas import EventSchemas
 from cdc_outbox.sql import ParameterStyle
@@ -41,6 +41,8 @@ class _Outbox:
         schemas: EventSchemas | None = None,
         policy: PublicationPolicy = publish_everything,
     ) -> None:
+        if not isinstance(table, OutboxTable | None):
+            raise ConfigError(f"table must be an OutboxTable, not {table!r}", field="Outbox.table")
         self.table = table or OutboxTable()
         self.contract = contract
         self.max_message_bytes = max_message_bytes

@@ -270,5 +270,5 @@ def test_an_unknown_part_is_answered_with_those_there_are(outbox_stack: Stack) -
 @pytest.mark.parametrize("name", ["a/b", "..", "", "a b", "x" * 61])
 def test_a_name_that_is_no_name_for_a_folder_is_refused(name: str) -> None:
     done = run_command("stack", "status", "--name", name)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "is not a name for a stack" in done.stderr
