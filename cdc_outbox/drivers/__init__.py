@@ -1,13 +1,14 @@
 """The seam to database drivers: one thin file each, found by the type of the connection it is given."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from cdc_outbox.errors import DatabaseError, OutboxError
+from cdc_outbox.errors import DatabaseError, OutboxError, TransactionConflictError
 from cdc_outbox.sql import ParameterStyle
 from cdc_outbox.table import Dialect
 
@@ -34,6 +35,8 @@ class Driver(Protocol):
 
     dialect: Dialect
     style: ParameterStyle
+    transaction_hint: str
+    """One sentence for who is not in a transaction: how to open one."""
 
     def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401 - the driver knows its own type
         """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
@@ -67,6 +70,7 @@ class AsyncDriver(Protocol):
 
     dialect: Dialect
     style: ParameterStyle
+    transaction_hint: str
 
     async def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401
         """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
@@ -112,6 +116,18 @@ def translate(error: BaseException) -> DatabaseError | None:
     module = _find_module(type(error))
     translated: DatabaseError | None = module.translate(error) if module else None
     return translated
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn a driver's errors into ours, but for conflicts, which the caller's own retry looks for."""
+    try:
+        yield
+    except Exception as error:
+        ours = translate(error)
+        if ours is None or isinstance(ours, TransactionConflictError):
+            raise
+        raise ours from error
 
 
 def wrong_kind(connection: object, *, asynchronous: bool) -> OutboxError:

@@ -1,43 +1,26 @@
 """psycopg 3, synchronous and asynchronous."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, overload
 
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, wrong_kind
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, sqlstate, translated, wrong_kind
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
     OutboxError,
-    TableNotFoundError,
     TransactionAbortedError,
-    TransactionConflictError,
 )
 from cdc_outbox.sql import PYFORMAT
 from cdc_outbox.table import Dialect
 
 Place = psycopg.Connection[Any] | psycopg.Cursor[Any]
 AsyncPlace = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
-
-_BY_SQLSTATE: tuple[tuple[str, type[DatabaseError]], ...] = (
-    ("08", DatabaseUnavailableError),  # connection exception
-    ("53300", DatabaseUnavailableError),  # too many connections
-    ("57P0", DatabaseUnavailableError),  # shutting down, crashed, starting up
-    ("28", DatabaseAccessError),  # wrong password, unknown role
-    ("3D000", DatabaseAccessError),  # the database does not exist
-    ("42501", DatabaseAccessError),  # insufficient privilege
-    ("42P01", TableNotFoundError),
-    ("42703", TableNotFoundError),  # a column
-    ("3F000", TableNotFoundError),  # a schema
-    ("40001", TransactionConflictError),
-    ("40P01", TransactionConflictError),
-)
 
 
 def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:  # noqa: ANN401 - libpq's own
@@ -54,18 +37,6 @@ def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:  # noqa: ANN40
             raise ConfigError(f"the DSN cannot be read: {_sentence(error)}", field="dsn") from error
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn psycopg's errors into ours, but for conflicts, which the caller's own retry looks for."""
-    try:
-        yield
-    except psycopg.Error as error:
-        ours = translate(error)
-        if ours is None or isinstance(ours, TransactionConflictError):
-            raise
-        raise ours from error
-
-
 def translate(error: BaseException) -> DatabaseError | None:
     """Return our error for one of psycopg's, ``None`` where an operator can do nothing about it."""
     if not isinstance(error, psycopg.Error):
@@ -73,10 +44,7 @@ def translate(error: BaseException) -> DatabaseError | None:
     state = error.sqlstate
     if state is None:
         return _without_sqlstate(error) if isinstance(error, psycopg.OperationalError) else None
-    for prefix, kind in _BY_SQLSTATE:
-        if state.startswith(prefix):
-            return kind(_sentence(error), sqlstate=state)
-    return None
+    return sqlstate.translate(state, _sentence(error))
 
 
 def _without_sqlstate(error: psycopg.OperationalError) -> DatabaseError:
@@ -96,6 +64,9 @@ def _sentence(error: psycopg.Error) -> str:
 class _Psycopg:
     dialect = Dialect.POSTGRESQL
     style = PYFORMAT
+    transaction_hint = (
+        "Open a transaction first, with psycopg `with connection.transaction():`, and add the event inside it."
+    )
 
 
 class Psycopg(_Psycopg):
