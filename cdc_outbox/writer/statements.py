@@ -154,7 +154,8 @@ def _columns(drafts: Sequence[Draft]) -> dict[str, list[Any]]:
 
 
 def _completed(event: Event, sequence: int | None, source: str | None, created_at: datetime | str | None) -> Event:
-    # SQLite has no type for times and returns text. Everywhere they are UTC without saying so.
+    # Times come as text where the database has no type for them, and where the user could choose what they come as.
+    # They are UTC, mostly without saying so.
     moment = datetime.fromisoformat(created_at) if isinstance(created_at, str) else created_at
     moment = moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
     return replace(event, sequence=sequence, source=source, created_at=moment)
