@@ -17,6 +17,7 @@ Row = tuple[Any, ...]
 
 _DRIVERS = {
     "psycopg": "psycopg",
+    "psycopg2": "psycopg2",
 }
 """The package that a connection's class lives in → our module that knows it. Subclasses are found by their bases."""
 
