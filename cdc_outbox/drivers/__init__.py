@@ -16,6 +16,7 @@ Parameters = Mapping[str, Any] | None
 Row = tuple[Any, ...]
 
 _DRIVERS = {
+    "asyncpg": "asyncpg",
     "psycopg": "psycopg",
     "psycopg2": "psycopg2",
 }
