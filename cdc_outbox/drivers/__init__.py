@@ -19,6 +19,7 @@ _DRIVERS = {
     "asyncpg": "asyncpg",
     "psycopg": "psycopg",
     "psycopg2": "psycopg2",
+    "sqlalchemy": "sqlalchemy",
 }
 """The package that a connection's class lives in → our module that knows it. Subclasses are found by their bases."""
 
