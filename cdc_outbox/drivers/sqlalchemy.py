@@ -54,8 +54,11 @@ class SqlAlchemy(_SqlAlchemy):
         session = _called(place)
         if isinstance(session, Session) and not (session.autobegin or session.in_transaction()):
             return False
-        with translated():  # a session may open its connection only now
-            connection = _connection(place)
+        with translated():
+            try:
+                connection = _connection(place)  # a session may open it only now
+            except OSError as error:  # asyncpg lets the socket's own pass
+                raise DatabaseUnavailableError(str(error)) from error
             raw: Any = connection.connection.dbapi_connection
             return not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
 

@@ -1,5 +1,6 @@
 """SQLAlchemy under the writer's contract: sessions and connections on psycopg, psycopg2 and asyncpg, and SQLModel's."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -7,159 +8,36 @@ from typing import Any
 
 import pytest
 import sqlmodel
-import sqlmodel.ext.asyncio.session
-from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import URL, Engine, NullPool, create_engine, text
+from sqlalchemy import URL, Engine, NullPool, create_engine
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import (
-    AsyncEngine,
-    AsyncSession,
-    async_scoped_session,
-    async_sessionmaker,
-    create_async_engine,
-)
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from cdc_outbox import AsyncOutbox, NotInTransactionError, Outbox
 from cdc_outbox.drivers import find_async_driver, find_driver
-from cdc_outbox.errors import DatabaseUnavailableError, OutboxError, TableNotFoundError
+from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError, TableNotFoundError
 from cdc_outbox.event import new_event_id
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import Stack
 from tests.contract.postgresql import PostgresStore, PostgresWriterContract
-from tests.contract.writer_contract import ORDER, AsyncClient, Client, PlaceContract
+from tests.contract.sqlalchemy_clients import (
+    AsyncConnectionClient,
+    AsyncScopedSessionClient,
+    AsyncSessionClient,
+    AsyncSqlModelClient,
+    ConnectionClient,
+    ScopedSessionClient,
+    SessionClient,
+    SqlModelClient,
+    make_url,
+)
+from tests.contract.writer_contract import ORDER, Client, PlaceContract
 
 
 @pytest.fixture(scope="module")
 def store(outbox_stack: Stack) -> Iterator[PostgresStore]:
     with closing(PostgresStore.create(outbox_stack, "writer_sqlalchemy")) as store:
         yield store
-
-
-def make_url(dsn: str, driver: str) -> URL:
-    parts = conninfo_to_dict(dsn)
-    return URL.create(
-        f"postgresql+{driver}",
-        username=str(parts["user"]),
-        password=str(parts["password"]),
-        host=str(parts["host"]),
-        port=int(str(parts["port"])),
-        database=str(parts["dbname"]),
-    )
-
-
-PLAIN: Any = {"stream_results": False, "yield_per": None}
-
-
-def engine_options(*, autocommit: bool) -> dict[str, Any]:
-    # Streaming is what users may have asked for, and a statement that writes cannot be streamed.
-    streamed = {"stream_results": True, "yield_per": 10}
-    level = {"isolation_level": "AUTOCOMMIT"} if autocommit else {}
-    return {"poolclass": NullPool, "execution_options": streamed} | level
-
-
-class SessionClient(Client):
-    """Ends by statement what it began by statement: under AUTOCOMMIT the session has nothing to commit."""
-
-    def __init__(self, dsn: str, driver: str, *, autocommit: bool) -> None:
-        self.place = self.make(create_engine(make_url(dsn, driver), **engine_options(autocommit=autocommit)))
-        self.by_name = False
-
-    def make(self, engine: Engine) -> Any:
-        return Session(engine)
-
-    def execute(self, sql: str) -> object:
-        return self.place.execute(text(sql), execution_options=PLAIN)
-
-    def begin(self) -> object:
-        self.by_name = True
-        return self.execute("begin")
-
-    def commit(self) -> object:
-        return self.execute("commit") if self.by_name else self.place.commit()
-
-    def rollback(self) -> object:
-        return self.execute("rollback") if self.by_name else self.place.rollback()
-
-    def close(self) -> None:
-        self.place.close()
-
-
-class ConnectionClient(SessionClient):
-    def make(self, engine: Engine) -> Any:
-        return engine.connect()
-
-
-class ScopedSessionClient(SessionClient):
-    def make(self, engine: Engine) -> Any:
-        return scoped_session(sessionmaker(engine), scopefunc=lambda: 1)  # one, whichever thread asks
-
-    def close(self) -> None:
-        self.place.remove()
-
-
-class OwnSession(sqlmodel.Session):
-    """A user's own, of a class that is SQLModel's, which is SQLAlchemy's."""
-
-
-class SqlModelClient(SessionClient):
-    def make(self, engine: Engine) -> Any:
-        return OwnSession(engine)
-
-    def execute(self, sql: str) -> object:
-        return self.place.connection().exec_driver_sql(sql, execution_options=PLAIN)
-
-
-class AsyncSessionClient(AsyncClient):
-    def __init__(self, dsn: str, driver: str, *, autocommit: bool) -> None:
-        super().__init__()
-        options = engine_options(autocommit=autocommit)
-        self.place = self.run(self.make(create_async_engine(make_url(dsn, driver), **options)))
-        self.by_name = False
-
-    async def make(self, engine: AsyncEngine) -> Any:
-        return AsyncSession(engine)
-
-    def execute(self, sql: str) -> object:
-        return self.run(self.place.execute(text(sql), execution_options=PLAIN))
-
-    def begin(self) -> object:
-        self.by_name = True
-        return self.execute("begin")
-
-    def commit(self) -> object:
-        return self.execute("commit") if self.by_name else self.run(self.place.commit())
-
-    def rollback(self) -> object:
-        return self.execute("rollback") if self.by_name else self.run(self.place.rollback())
-
-    def close(self) -> object:
-        self.run(self.place.close())
-        return super().close()
-
-
-class AsyncConnectionClient(AsyncSessionClient):
-    async def make(self, engine: AsyncEngine) -> Any:
-        return await engine.connect()
-
-
-class AsyncScopedSessionClient(AsyncSessionClient):
-    async def make(self, engine: AsyncEngine) -> Any:
-        return async_scoped_session(async_sessionmaker(engine), scopefunc=lambda: 1)
-
-    def close(self) -> object:
-        self.run(self.place.remove())
-        return AsyncClient.close(self)
-
-
-class AsyncSqlModelClient(AsyncSessionClient):
-    async def make(self, engine: AsyncEngine) -> Any:
-        return sqlmodel.ext.asyncio.session.AsyncSession(engine)
-
-    def execute(self, sql: str) -> object:
-        return self.run(
-            self.place.run_sync(lambda session: session.connection().exec_driver_sql(sql, execution_options=PLAIN))
-        )
 
 
 class OnSqlAlchemy:
@@ -273,8 +151,6 @@ def test_autocommit_of_a_session_is_refused(engine: Engine) -> None:
 def test_autocommit_is_refused_in_asynchronous_use_too(
     async_engine: AsyncEngine, store: PostgresStore, whose: str
 ) -> None:
-    import asyncio
-
     async def add() -> None:
         committing = async_engine.execution_options(**AUTOCOMMIT)
         async with committing.connect() if whose == "engine" else async_engine.connect() as connection:
@@ -328,8 +204,6 @@ def test_a_session_of_several_engines_needs_to_be_told_which(engine: Engine) -> 
 
 
 def test_the_synchronous_outbox_works_inside_run_sync(async_engine: AsyncEngine) -> None:
-    import asyncio
-
     async def add() -> int | None:
         async with AsyncSession(async_engine) as session, session.begin():
             return await session.run_sync(lambda inner: Outbox().add(inner, ORDER).sequence)
@@ -350,10 +224,22 @@ def test_an_error_of_sqlalchemys_shows_no_payload(engine: Engine) -> None:
         assert "DE02120300000000202051" not in str(missing.value.__cause__)
 
 
-def test_a_session_that_cannot_connect_says_so_in_our_words() -> None:
-    url = make_url("host=127.0.0.1 port=1 user=a password=b dbname=c", "psycopg")
-    with Session(create_engine(url)) as session, pytest.raises(DatabaseUnavailableError):
-        Outbox().add(session, ORDER)
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
+def test_a_session_that_cannot_connect_says_so_in_our_words(store: PostgresStore, driver: str) -> None:
+    url = make_url(store.dsn, driver)
+
+    async def add(wrong: URL) -> None:
+        if driver == "asyncpg":
+            async with AsyncSession(create_async_engine(wrong)) as session:
+                await AsyncOutbox().add(session, ORDER)
+        with Session(create_engine(wrong)) as waiting_session:
+            Outbox().add(waiting_session, ORDER)
+
+    with pytest.raises(DatabaseUnavailableError):
+        asyncio.run(add(url.set(port=1)))
+    # libpq does not tell psycopg2 why it could not connect, but for a sentence in the server's language.
+    with pytest.raises(DatabaseUnavailableError if driver == "psycopg2" else DatabaseAccessError):
+        asyncio.run(add(url.set(password="wrong")))
 
 
 def test_a_driver_that_has_none_here_is_asked_through_sqlalchemy(
