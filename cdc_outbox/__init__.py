@@ -14,17 +14,21 @@ from cdc_outbox.errors import (
     TableNotFoundError,
 )
 from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.payload import TOMBSTONE, Tombstone
+from cdc_outbox.schemas import EventSchemas
 from cdc_outbox.table import OutboxColumns, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.wire import HeaderNames, WireContract
 from cdc_outbox.writer import AsyncOutbox, Outbox
 
 __all__ = [
+    "TOMBSTONE",
     "AsyncOutbox",
     "CdcOutboxError",
     "ConfigError",
     "DatabaseError",
     "Event",
     "EventError",
+    "EventSchemas",
     "HeaderNames",
     "NotInTransactionError",
     "Outbox",
@@ -36,5 +40,6 @@ __all__ = [
     "SequenceMode",
     "StaleSequenceError",
     "TableNotFoundError",
+    "Tombstone",
     "WireContract",
 ]

@@ -9,6 +9,7 @@
     │   ├── NotInTransactionError
     │   └── StaleSequenceError
     ├── RoutingError                           .exception
+    ├── DecodeError
     ├── DatabaseError                          .sqlstate
     │   ├── DatabaseUnavailableError           retryable
     │   ├── TransactionConflictError           retryable
@@ -27,6 +28,7 @@
     │   ├── MessageError
     │   ├── HandlerError
     │   ├── TransactionAbortedError
+    │   ├── TransactionEndedError
     │   ├── WatermarkMovedError                retryable
     │   └── OrderingError
     │       ├── SequenceGapError               .expected .actual
@@ -111,6 +113,12 @@ class RoutingError(CdcOutboxError):
         self.exception = exception
 
 
+class DecodeError(CdcOutboxError):
+    """What PostgreSQL's log output says cannot be read; nothing of it was used."""
+
+    hint = "Does something between here and the server change what it sends, or is the server newer than this package?"
+
+
 class DatabaseError(CdcOutboxError):
     """The database refused.
 
@@ -124,14 +132,14 @@ class DatabaseError(CdcOutboxError):
 
 
 class DatabaseUnavailableError(DatabaseError):
-    """The database cannot be reached, or went away."""
+    """The database cannot be reached, went away, or takes no writes at the moment."""
 
     retryable = True
-    hint = "Check that the server runs and that host and port are right."
+    hint = "Check that the server runs, has room and is no standby, and that host and port are right."
 
 
 class TransactionConflictError(DatabaseError):
-    """Two transactions got in each other's way (40001, 40P01); the whole transaction may be tried again."""
+    """Transactions got in each other's way (40001, 40P01, 55P03); the whole transaction may be tried again."""
 
     retryable = True
 
@@ -237,6 +245,15 @@ class TransactionAbortedError(ConsumerError):
     """A handler swallowed an SQL error, so its transaction could only be rolled back."""
 
     hint = "Let SQL errors leave the handler, or put the statement that may fail into a savepoint."
+
+
+class TransactionEndedError(ConsumerError):
+    """A handler ended the transaction that it was given; the event's claim was taken back, so that it comes again."""
+
+    hint = (
+        "A handler neither commits, rolls back nor closes its connection. "
+        "What it committed by itself stays, and comes again with the event."
+    )
 
 
 class WatermarkMovedError(ConsumerError):

@@ -1,21 +1,27 @@
 """Where librdkafka's settings are chosen, and its errors become ours."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message
 
 from cdc_outbox import message
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError, ConfigError
 
 _REFUSED = {
+    "allow.auto.create.topics": "a topic that was created by asking for it has the wrong number of partitions",
+    "auto.commit.enable": "an offset may be committed only after its effects",
     "auto.offset.reset": "a consumer that starts elsewhere than at the earliest offset skips events",
     "bootstrap.servers": "it has a parameter of its own",
+    "default.topic.config": "what stands in it overrides everything else",
     "enable.auto.commit": "an offset may be committed only after its effects",
     "enable.auto.offset.store": "an offset may be stored only after its effects",
     "enable.partition.eof": "the consumer has no use for it",
     "group.id": "it is the consumer's name",
     "isolation.level": "what a producer aborted must not have effects",
+    "metadata.broker.list": "it is another name of bootstrap.servers",
+    "on_commit": "the consumer needs the answers itself",
 }
 """Settings that would break a promise, and the reason."""
 
@@ -51,9 +57,11 @@ def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str,
     """
     for key in sorted(extra.keys() & _REFUSED.keys()):
         raise ConfigError(f"{key} cannot be set: {_REFUSED[key]}", field=f"kafka.{key}")
+    # Leaving partitions where they are: after a member came or went, the others go on without a pause. The newer
+    # protocol does so by itself, and takes no strategy.
+    newer = str(extra.get("group.protocol", "classic")).lower() == "consumer"
     return {
-        # Leaving partitions where they are: after a member came or went, the others go on without a pause.
-        "partition.assignment.strategy": "cooperative-sticky",
+        **({} if newer else {"partition.assignment.strategy": "cooperative-sticky"}),
         # A topic that Connect creates after the consumer started is seen within this time, not in five minutes.
         "topic.metadata.refresh.interval.ms": 5_000,
         **extra,
@@ -65,6 +73,20 @@ def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str,
         "isolation.level": "read_committed",
         "allow.auto.create.topics": False,
     }
+
+
+def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> Consumer:
+    """Return a client, not subscribed to anything yet.
+
+    Raises:
+        ConfigError: librdkafka does not know a setting, or refuses its value.
+    """
+    try:
+        return Consumer(dict(settings), logger=logger)
+    except KafkaException as error:
+        raise ConfigError(error.args[0].str(), field="kafka") from error
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"a setting has a value of the wrong type: {error}", field="kafka") from error
 
 
 def translate(error: KafkaError) -> BrokerError:

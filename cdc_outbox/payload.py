@@ -1,34 +1,92 @@
-"""The payload's two forms: what Python code works with, and the text that lies in the table and in the topic."""
+"""The payload's two forms: what Python code works with, and the text that lies in the table and in the topic.
 
+Beside what JSON knows itself, these have one form each, also inside dicts and lists:
+
+===========================================  ==========================================================
+tuple                                        array
+UUID, Decimal                                string; a number would lose a Decimal's digits in readers
+datetime with a time zone, date              string, ISO 8601
+Enum                                         its value
+dataclass, attrs class                       object of its fields
+pydantic model                               ``model_dump(mode="json")``: aliases and serializers count
+msgspec Struct                               ``msgspec.to_builtins``: renaming and tags count
+===========================================  ==========================================================
+
+Everything else is refused. A set has no order, a naive datetime no moment, nested bytes no agreed text.
+"""
+
+import dataclasses
 import json
-from typing import Any
+import re
+import sys
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from itertools import count
+from typing import Any, Final, final
+from uuid import UUID
 
 from cdc_outbox.errors import EventError
 
+_NO_STRING_KEY = "the payload is not JSON: a key is not a string"
+_LONE_SURROGATE = "the payload contains a lone surrogate"
 _MAX_DEPTH_HINT = "Store a reference to what is deep or large, and fetch it separately."
 
 
-def encode(payload: Any) -> str:  # noqa: ANN401 - whatever JSON can express
-    """Return the payload as JSON text; a ``str`` is JSON text already and is returned as it is.
+@final
+class Tombstone:
+    """The type of :data:`TOMBSTONE`, of which there is one."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "TOMBSTONE"
+
+    def __reduce__(self) -> str:
+        return "TOMBSTONE"  # copies and pickles stay the one that `is` finds
+
+
+TOMBSTONE: Final = Tombstone()
+"""The payload of an event that shall become a message without a value, so that compaction forgets its key."""
+
+
+def encode(payload: Any, *, max_depth: int = 100) -> str | bytes | None:  # noqa: ANN401 - whatever JSON can express
+    """Return the payload as the outbox stores it: JSON text that every reader understands alike.
+
+    A ``str`` is JSON text already; it is checked and returned verbatim. Bytes are returned as they are, for a
+    converter that passes them through, and ``TOMBSTONE`` becomes ``None``. The module's docstring lists the rest.
+
+    Args:
+        max_depth: How many arrays and objects may stand in each other. 100 is more than people write, and less than
+            any reader's limit known to us.
 
     Raises:
-        EventError: It is not JSON: a type that JSON does not know, NaN or infinity, text that does not parse, a
-            lone surrogate.
+        EventError: It is not JSON, or not everywhere: a type without a JSON form, a key that is no string or that
+            an object has twice, NaN or infinity, a lone surrogate or a NUL, raw or as an escape, an integer longer
+            than Python reads, or it is too deep. The message never repeats the payload.
     """
+    if payload is TOMBSTONE:
+        return None
     if payload is None:
-        raise EventError("the payload is None, which would be read as a tombstone", hint="Write {} or 'null'.")
+        raise EventError(
+            "the payload is None, which is neither a tombstone nor JSON's null",
+            hint="Write TOMBSTONE for a message without a value, 'null' for JSON's null.",
+        )
+    if isinstance(payload, (bytes, bytearray, memoryview)):
+        return bytes(payload)
+    is_text = isinstance(payload, str) and not isinstance(payload, Enum)
     try:
-        if isinstance(payload, str):
-            json.loads(payload, parse_constant=_refuse_constant)
-            text = payload
-        else:
-            text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        text.encode()
-    except RecursionError as error:
-        raise EventError("the payload is nested too deeply", hint=_MAX_DEPTH_HINT) from error
-    except (TypeError, ValueError) as error:
-        raise EventError(f"the payload is not JSON: {_reason(error)}") from error
-    return text
+        text: str = payload if is_text else _ENCODER.encode(payload)
+        _check_characters(text)
+        _check_structure(_parsed(text) if is_text else payload, max_depth)
+    except EventError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        refusal = _refusal(error)
+    else:
+        return text
+    # Outside the handler: the causes hold the whole text, and an error must not carry it.
+    raise refusal
 
 
 def decode(value: bytes) -> Any:  # noqa: ANN401 - whatever JSON can express
@@ -41,20 +99,151 @@ def decode(value: bytes) -> Any:  # noqa: ANN401 - whatever JSON can express
         return json.loads(value)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    except ValueError as error:
-        raise ValueError(_reason(error)) from error
+    except json.JSONDecodeError as error:
+        raise ValueError(_position(error)) from error
+    except UnicodeDecodeError as error:
+        raise ValueError("not UTF-8") from error
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever people put into payloads
+    """Return something nearer to JSON, one step; the encoder asks again for what is inside."""
+    match value:
+        case Enum():
+            return value.value
+        case UUID():
+            return str(value)
+        case datetime() if value.utcoffset() is None:
+            raise EventError("a datetime in the payload has no time zone", hint="Use datetime.now(UTC).")
+        case date():
+            return value.isoformat()
+        case Decimal() if value.is_finite():
+            return str(value)
+        case Decimal():
+            raise EventError("a Decimal in the payload is NaN or infinite")
+        case _:
+            return _fields(value)
+
+
+def _fields(value: Any) -> Any:  # noqa: ANN401 - models of any library
+    """Return what a model holds. Known by their marks, so that no library is needed that the caller does not use."""
+    kind = type(value)
+    try:
+        if hasattr(kind, "model_dump_json"):
+            # Not model_dump_json itself: it and msgspec.json.encode write null for NaN without a word.
+            return value.model_dump(mode="json")
+        if hasattr(kind, "__struct_fields__"):
+            return sys.modules["msgspec"].to_builtins(value)
+        if hasattr(kind, "__attrs_attrs__"):
+            return {field.name: getattr(value, field.name) for field in kind.__attrs_attrs__}
+        if dataclasses.is_dataclass(kind):
+            return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
+    except RecursionError:
+        raise
+    except Exception as error:  # models run code of their own, which may raise anything
+        raise EventError(f"{kind.__qualname__} cannot be made JSON: {type(error).__name__}") from error
+    raise EventError(f"the payload is not JSON: {kind.__qualname__} has no JSON form")
+
+
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False,
+    allow_nan=False,
+    check_circular=False,  # a cycle ends as a RecursionError; watching for it costs every payload a tenth
+    separators=(",", ":"),
+    default=_plain,
+)
+
+_JSON = (dict, list, tuple, str, int, float, type(None))
+"""What json knows itself."""
+
+_FLAT = frozenset({str, int, float, bool, type(None)})
+"""What ends a branch; asking for the exact type is the quickest question, and a subclass merely takes a turn more."""
+
+
+def _check_structure(payload: object, max_depth: int) -> None:
+    """Refuse too many levels, and keys that json would make strings: ``{1: …, "1": …}`` would have one twice.
+
+    Level by level, because a call for each container would cost as much as encoding does.
+    """
+    level = [payload]
+    for depth in count():
+        deeper: list[object] = []
+        for value in level:
+            while not isinstance(value, _JSON):
+                value = _plain(value)  # noqa: PLW2901 - the same value, nearer to JSON
+            if isinstance(value, dict):
+                for key in value:
+                    if not isinstance(key, str):
+                        raise EventError(_NO_STRING_KEY)
+                deeper += [inner for inner in value.values() if type(inner) not in _FLAT]
+            elif isinstance(value, (list, tuple)):
+                deeper += [inner for inner in value if type(inner) not in _FLAT]
+            else:
+                continue
+            if depth == max_depth:
+                raise EventError(f"the payload is nested too deeply, the limit is {max_depth}", hint=_MAX_DEPTH_HINT)
+        if not deeper:
+            return
+        level = deeper
+
+
+def _check_characters(text: str) -> None:
+    """Refuse characters that JSON's grammar allows and readers do not.
+
+    Each question is first asked in a way that costs next to nothing and is nearly always enough.
+    """
+    if not text.isascii():
+        text.encode()
+    if "\\u0000" in text or "\\ud" in text or "\\uD" in text:
+        for escape in _ESCAPE.finditer(text):
+            if escape["nul"]:
+                raise EventError("the payload contains a NUL, which PostgreSQL cannot read")
+            if escape["surrogate"]:
+                raise EventError(_LONE_SURROGATE)
+
+
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<nul>u0000)|(?P<surrogate>u[dD][89a-fA-F]..)|.)", re.DOTALL
+)
+"""One escape, or the two that make one character; from left to right, so that an escaped backslash hides nothing."""
+
+
+def _parsed(text: str) -> object:
+    if not text.strip():
+        raise EventError("the payload is an empty text, which is not JSON", hint="Did you mean TOMBSTONE or '\"\"'?")
+    if text.startswith("\ufeff"):
+        raise EventError("the payload starts with a byte order mark, which is not JSON")
+    content: object = _DECODER.decode(text)
+    return content
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
+    raise EventError(f"the payload is not JSON: {name} is not a JSON number")
 
 
-def _reason(error: TypeError | ValueError) -> str:
-    """Say what is wrong without repeating the payload, which may be private."""
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise EventError("an object in the payload has a key twice")
+    return content
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant)
+
+
+def _refusal(error: TypeError | ValueError | RecursionError) -> EventError:
+    """Say what is wrong without repeating the payload, which may be private, nor a message that might."""
     match error:
         case json.JSONDecodeError():
-            return f"{error.msg} at line {error.lineno} column {error.colno}"
-        case UnicodeError():
-            return "not UTF-8" if isinstance(error, UnicodeDecodeError) else "it contains a lone surrogate"
+            return EventError(f"the payload is not JSON: {_position(error)}")
+        case UnicodeEncodeError():
+            return EventError(_LONE_SURROGATE)
+        case RecursionError():
+            return EventError("the payload is nested too deeply, or contains itself", hint=_MAX_DEPTH_HINT)
+        case ValueError():
+            return EventError("the payload is not JSON: a number is NaN, infinite or longer than Python reads")
         case _:
-            return str(error)
+            return EventError(_NO_STRING_KEY)
+
+
+def _position(error: json.JSONDecodeError) -> str:
+    return f"{error.msg} at line {error.lineno} column {error.colno}"

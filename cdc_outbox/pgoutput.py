@@ -1,28 +1,49 @@
 """What PostgreSQL's pgoutput plugin says about an inserted row. Pure.
 
-Format: PostgreSQL's documentation, "Logical Replication Message Formats", protocol version 1.
+Format: PostgreSQL's documentation, "Logical Replication Message Formats", protocol version 1, values as text.
 """
 
-_INSERT, _NEW_TUPLE = ord("I"), ord("N")
-_TEXT = ord("t")
+from cdc_outbox.errors import DecodeError
+
+_INSERT, _NEW_TUPLE = b"I", b"N"
+_NULL, _TEXT = b"n", b"t"
 
 
 def inserted_values(message: bytes) -> list[bytes | None] | None:
     """Return the columns of an Insert message in the table's order, as text; ``None`` for any other message.
 
     A column is ``None`` if it is null.
+
+    Raises:
+        DecodeError: An Insert message ends too early or too late, or a column is neither null nor text: the values
+            after it would be taken for others.
     """
-    # 'I', the relation's oid, 'N', and then the tuple: a count of columns, each with a kind.
-    if len(message) < 8 or message[0] != _INSERT or message[5] != _NEW_TUPLE:
+    if message[:1] != _INSERT:
         return None
+    # 'I', the relation's oid, 'N', and then the tuple: a count of columns, each with a kind.
+    _, tuple_kind, count = _take(message, 1, 4), _take(message, 5, 1), int.from_bytes(_take(message, 6, 2))
+    if tuple_kind != _NEW_TUPLE:
+        raise DecodeError(f"an Insert message holds a tuple of the unknown kind {tuple_kind!r}")
     values: list[bytes | None] = []
     at = 8
-    for _ in range(int.from_bytes(message[6:8])):
-        if message[at] == _TEXT:
-            length = int.from_bytes(message[at + 1 : at + 5])
-            values.append(message[at + 5 : at + 5 + length])
-            at += 5 + length
-        else:
+    for _ in range(count):
+        kind = _take(message, at, 1)
+        at += 1
+        if kind == _NULL:
             values.append(None)
-            at += 1
+        elif kind == _TEXT:
+            length = int.from_bytes(_take(message, at, 4))
+            values.append(_take(message, at + 4, length))
+            at += 4 + length
+        else:
+            raise DecodeError(f"column {len(values) + 1} of an Insert message is of the unexpected kind {kind!r}")
+    if at != len(message):
+        raise DecodeError(f"an Insert message goes on for {len(message) - at} bytes after its last column")
     return values
+
+
+def _take(message: bytes, at: int, length: int) -> bytes:
+    taken = message[at : at + length]
+    if len(taken) != length:
+        raise DecodeError(f"an Insert message of {len(message)} bytes ends before byte {at + length}")
+    return taken

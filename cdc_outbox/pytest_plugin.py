@@ -1,6 +1,7 @@
 """The pytest plugin: ``outbox_stack`` is a real PostgreSQL, Kafka and Connect for your tests.
 
-It is loaded wherever this package is installed, so it imports nothing before a test asks for it.
+It is loaded wherever this package is installed, so it imports no driver, no Kafka and no stack before a test asks for
+one.
 """
 
 from collections.abc import Iterator

@@ -11,6 +11,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
 from referencing import Registry
 
 from cdc_outbox.document import Document, Path, did_you_mean, read_yaml
@@ -20,6 +21,21 @@ from cdc_outbox.finding import Finding
 from cdc_outbox.router import EventRouter, Placement
 from cdc_outbox.table import OutboxTable, quote
 from cdc_outbox.wire import WireContract
+
+_SECRET = re.compile(
+    r"password|passphrase|secret|token(?!\.endpoint)|credential|jaas|(private|keystore)\.key", re.IGNORECASE
+)
+_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
+_ASSIGNED = re.compile(r"(password|secret|token)\w*\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
+
+
+def shows_secret(option: str, value: str) -> bool:
+    """Tell whether a connector's option holds a secret itself, and not a reference that the worker resolves."""
+    if not _SECRET.search(option) or _REFERENCE.fullmatch(value):
+        return False
+    # A JAAS line is more than its password: a reference inside it will do, and Kerberos needs none.
+    is_jaas_line = "jaas" in option.lower() and "LoginModule" in value
+    return not is_jaas_line or bool(_ASSIGNED.search(_REFERENCE.sub("", value)))
 
 
 class Latency(StrEnum):
@@ -63,7 +79,7 @@ class Spec:
     Args:
         name: The connector's name, and its ``topic.prefix``.
         first_source: The source's first incarnation, for example ``orders.1``.
-        overrides: Raw connector options, as text.
+        overrides: Raw connector options, as text; secrets among them are references.
         document: What it was read from, for findings that point into it.
     """
 
@@ -105,7 +121,7 @@ def parse_spec(text: str, *, name: str = "spec") -> Spec:
         ConfigError: With ``findings``, every one with its line.
     """
     document = read_yaml(text, name=name)
-    findings = document.findings or tuple(_schema_findings(document))
+    findings = document.findings or tuple(_schema_findings(document)) or tuple(_secrets(document))
     if not findings:
         try:
             return _build(document)
@@ -131,10 +147,10 @@ def _build(document: Document) -> Spec:
     name: str = content["name"]
     database, topics, outbox = content["database"], content.get("topics", {}), content.get("outbox", {})
     table = OutboxTable(schema=outbox.get("schema"), name=outbox.get("table", "outbox"))
-    # Names are checked when they are used; a spec's names must be right before anything is.
-    _ = table.table, table.heads, quote(database["name"]), quote(database["user"])
     publication = database.get("publication", _identifier(name))
-    quote(publication)
+    # A table checks its names itself; these are checked here, before anything is done with them.
+    for identifier in (database["name"], database["user"], publication):
+        quote(identifier)
     modes = {
         aggregate_type: SequenceMode(options.get("sequence", "gapless"))
         for aggregate_type, options in content["aggregates"].items()
@@ -144,7 +160,7 @@ def _build(document: Document) -> Spec:
         first_source=f"{content.get('source', name)}.1",
         database=DatabaseSpec(
             host=database["host"],
-            port=str(database.get("port", 5432)),
+            port=_port(database.get("port", 5432)),
             name=database["name"],
             user=database["user"],
             password=database["password"],
@@ -154,12 +170,29 @@ def _build(document: Document) -> Spec:
         outbox=table,
         contract=WireContract(aggregates=modes, topic=topics.get("name", "outbox.event.{aggregate_type}")),
         topics=TopicSpec(
-            partitions=topics.get("partitions", 3), replication_factor=topics.get("replication_factor", -1)
+            # To JSON Schema 3.0 is an integer; to Kafka it is none.
+            partitions=int(topics.get("partitions", 3)),
+            replication_factor=int(topics.get("replication_factor", -1)),
         ),
         latency=Latency(content.get("latency", "balanced")),
-        overrides={key: _option(value) for key, value in content.get("overrides", {}).items()},
+        overrides=_overrides(document),
         document=document,
     )
+
+
+def _overrides(document: Document) -> dict[str, str]:
+    return {key: _option(value) for key, value in document.content.get("overrides", {}).items()}
+
+
+def _secrets(document: Document) -> Iterator[Finding]:
+    for option, value in _overrides(document).items():
+        if shows_secret(option, value):
+            message = f"{option} is a secret and must be a reference that the worker resolves, such as ${{env:NAME}}."
+            yield document.error("SP105", ("overrides", option), message)
+
+
+def _port(value: str | float) -> str:
+    return value if isinstance(value, str) else str(int(value))
 
 
 def _identifier(name: str) -> str:
@@ -177,9 +210,18 @@ def _path_of(dotted: str) -> Path:
 
 def _schema_findings(document: Document) -> list[Finding]:
     # An empty registry: the default one fetches remote references over HTTP.
-    validator = Draft202012Validator(spec_schema(), registry=Registry())
+    validator = _Validator(spec_schema(), registry=Registry())
     findings = [finding for error in validator.iter_errors(document.content) for finding in _explain(document, error)]
     return sorted(findings, key=lambda finding: (finding.place.line or 0, str(finding)))
+
+
+def _check_pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:  # noqa: ANN401 - jsonschema's
+    # JSON Schema's `$` is the end; Python's also stands before a last newline.
+    if isinstance(instance, str) and (instance.endswith("\n") or not re.search(pattern, instance)):
+        yield ValidationError("does not match")
+
+
+_Validator = extend(Draft202012Validator, {"pattern": _check_pattern})  # type: ignore[no-untyped-call]
 
 
 def _explain(document: Document, error: ValidationError) -> Iterator[Finding]:
@@ -205,6 +247,8 @@ def _explain(document: Document, error: ValidationError) -> Iterator[Finding]:
             yield document.error("SP103", path, f"{here} must be of type {_words(wanted)}.")
         case "enum" | "const":
             yield document.error("SP104", path, f"{here} must be {_words(wanted)}.")
+        case "not":
+            yield document.error("SP104", path, f"{here} must not be {_words(wanted['const'])}.")
         case constraint:
             yield document.error("SP104", path, f"{here} does not satisfy {constraint} {wanted}.")
 

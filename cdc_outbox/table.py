@@ -133,6 +133,16 @@ class OutboxColumns:
     source: str | None = "source"
     created_at: str | None = "created_at"
 
+    def __post_init__(self) -> None:
+        roles: dict[str, str] = {}
+        for role, column in self.names().items():
+            quote(column)
+            if column in roles:
+                raise ConfigError(
+                    f"the column {column!r} cannot hold both {roles[column]} and {role}", field=f"OutboxColumns.{role}"
+                )
+            roles[column] = role
+
     def names(self) -> Mapping[str, str]:
         """Return role → column name of those that the table has, in its order."""
         found = {item.name: getattr(self, item.name) for item in fields(self)}
@@ -163,6 +173,7 @@ class OutboxTable:
     mode: OutboxMode = OutboxMode.KEEP
 
     def __post_init__(self) -> None:
+        _ = self.table  # which checks both names
         for column in self.headers:
             if not _HEADER_COLUMN.fullmatch(column):
                 raise ConfigError(
@@ -177,7 +188,7 @@ class OutboxTable:
     @property
     def table(self) -> TableName:
         """The outbox itself."""
-        return TableName(schema=self.schema or "public", name=self.name)
+        return TableName(schema="public" if self.schema is None else self.schema, name=self.name)
 
     @property
     def heads(self) -> TableName:
@@ -186,7 +197,8 @@ class OutboxTable:
 
     def names(self, dialect: Dialect = Dialect.POSTGRESQL) -> Mapping[str, str]:
         """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}``, the columns and lists of them."""
-        quote, schema = dialect.quote, self.schema or dialect.default_schema
+        quote = dialect.quote
+        schema = dialect.default_schema if self.schema is None else self.schema
         prefix = "" if schema is None else f"{quote(schema)}."
         columns = {role: quote(column) for role, column in self.columns.names().items()}
         headers = [(quote(column), _header_value(dialect, column)) for column in self.headers]
@@ -202,11 +214,16 @@ class OutboxTable:
             ),
             "payload_type": _PAYLOAD_TYPES[self.payload_type][0],
             "payload_input": _PAYLOAD_TYPES[self.payload_type][1],
+            "payload_decoded": _PAYLOAD_TYPES[self.payload_type][2],
         } | columns
 
 
-_PAYLOAD_TYPES = {PayloadType.JSON: ("json", "text"), PayloadType.BYTES: ("bytea", "bytea")}
-"""PostgreSQL's type of the payload column, and of a payload on its way there."""
+_PAYLOAD_TYPES = {
+    PayloadType.JSON: ("json", "text", "cast(payload as json)"),
+    PayloadType.BYTES: ("bytea", "bytea", "decode(payload, 'hex')"),
+}
+"""PostgreSQL's type of the payload column, of one payload on its way there, and how it is made from the text that
+stands in a list of events."""
 
 
 def _returned(dialect: Dialect, role: str, column: str) -> str:
@@ -233,6 +250,9 @@ class InboxTable:
 
     schema: str = "public"
     name: str = "inbox"
+
+    def __post_init__(self) -> None:
+        _ = self.table  # which checks both names
 
     @property
     def table(self) -> TableName:

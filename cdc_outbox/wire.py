@@ -1,7 +1,7 @@
 """What our own pipelines speak: which column becomes which header, and the way back from a message to an event."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,13 +25,25 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class HeaderNames:
     """The headers that carry an event's attributes.
 
-    The id is not among them: the EventRouter always writes it as ``id``, before all others.
+    The id is not among them: the EventRouter always writes it as ``id``, before all others. No two are the same,
+    and none holds a colon or a comma, which separate the entries of the EventRouter's placement option.
     """
 
     type: str = "eventType"
     aggregate_type: str = "aggregateType"
     sequence: str = "sequence"
     source: str = "source"
+
+    def __post_init__(self) -> None:
+        taken = {"id": "the event's id"}
+        for role, header in self.placed().items():
+            if header in taken:
+                raise _bad_header(role, header, f"it already carries {taken[header]}")
+            if header != header.strip() or not header or set(header) & set(":,"):
+                raise _bad_header(role, header, "it is empty, or holds a colon, a comma or a blank at an end")
+            if header.startswith(_FOREIGN_PREFIX):
+                raise _bad_header(role, header, "Debezium's own headers are named so, and a consumer skips them")
+            taken[header] = f"the {role}"
 
     def placed(self) -> Mapping[str, str]:
         """Return attribute → header, in the order of the wire."""
@@ -100,24 +112,25 @@ class WireContract:
             self.headers.source: event.source,
         } | {header: event.headers.get(header) for header in self.extra_headers}
         headers = {"id": event.id} | placed
-        moment = event.created_at
         return Message(
             topic=self.topic_of(event.aggregate_type),
             key=event.aggregate_id.encode(),
-            value=None if event.payload is None else payload.encode(event.payload).encode(),
+            value=_value(event),
             headers=tuple((name, None if text is None else text.encode()) for name, text in headers.items()),
-            timestamp_ms=None if moment is None else (moment - _EPOCH) // timedelta(milliseconds=1),
+            timestamp_ms=None if event.created_at is None else _milliseconds(event.created_at),
         )
 
     def event_of(self, message: Message) -> Event:
         """Return the event that a message carries.
 
         Raises:
-            MessageError: The message does not keep the contract: the id or the type is missing, a header is not
-                UTF-8 or appears with two values, the sequence is no positive number or is missing where the
-                contract promises one, the aggregate type is unknown, the payload is not JSON.
+            MessageError: The message does not keep the contract: the id or the type is missing, a header of the
+                contract is not UTF-8 or appears with two values, the sequence is no positive number or is missing
+                where the contract promises one, the aggregate type is unknown, the payload is not JSON.
+
+        Of headers that the contract does not name, those that are text are taken along, each with its first value.
         """
-        headers = _texts(message)
+        headers = _texts(message, {"id", *self.headers.placed().values(), *self.extra_headers})
         aggregate_type = _required(headers, self.headers.aggregate_type, message)
         sequence, source = headers.pop(self.headers.sequence, None), headers.pop(self.headers.source, None)
         numbered = self._is_numbered(aggregate_type, message)
@@ -142,8 +155,12 @@ class WireContract:
             raise _broken(message, str(error)) from error
 
 
-def _texts(message: Message) -> dict[str, str]:
-    """Return the headers that have a value, as text; a repeated one must say the same again."""
+def _bad_header(role: str, header: str, reason: str) -> ConfigError:
+    return ConfigError(f"{header!r} cannot be the header of the {role}: {reason}", field=f"HeaderNames.{role}")
+
+
+def _texts(message: Message, named: Set[str]) -> dict[str, str]:
+    """Return the headers that have a value, as text; one that the contract names must say the same if repeated."""
     texts: dict[str, str] = {}
     for name, value in message.headers:
         if value is None or name.startswith(_FOREIGN_PREFIX):
@@ -151,8 +168,10 @@ def _texts(message: Message) -> dict[str, str]:
         try:
             text = value.decode()
         except UnicodeDecodeError as error:
+            if name not in named:
+                continue  # Kafka allows any bytes, and tracers write them; nobody here asked for this header
             raise _broken(message, f"the header {name!r} is not UTF-8") from error
-        if texts.setdefault(name, text) != text:
+        if texts.setdefault(name, text) != text and name in named:
             raise _broken(message, f"the header {name!r} appears twice with different values")
     return texts
 
@@ -179,6 +198,11 @@ def _key(message: Message) -> str:
         raise _broken(message, "the key is not UTF-8") from error
 
 
+def _value(event: Event) -> bytes | None:
+    encoded = None if event.payload is None else payload.encode(event.payload)
+    return encoded.encode() if isinstance(encoded, str) else encoded
+
+
 def _payload(message: Message) -> Any:  # noqa: ANN401 - whatever JSON can express
     if message.value is None:
         return None
@@ -195,6 +219,13 @@ def _moment(message: Message) -> datetime | None:
         return _EPOCH + timedelta(milliseconds=message.timestamp_ms)
     except OverflowError as error:
         raise _broken(message, "its timestamp lies outside the calendar") from error
+
+
+def _milliseconds(moment: datetime) -> int:
+    """Return the time since 1970, cut towards 1970 as Java's division does it."""
+    elapsed = moment - _EPOCH
+    whole = abs(elapsed) // timedelta(milliseconds=1)
+    return -whole if elapsed < timedelta() else whole
 
 
 def _broken(message: Message, reason: str) -> MessageError:

@@ -4,9 +4,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
-from cdc_outbox.testing import Stack, StackConfig
+from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop
+
+# How long an example takes says what else the machine does, and nothing about the code.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +24,12 @@ def outbox_stack_config() -> StackConfig:
             "BENCH_PASSWORD": "bench",
         },
     )
+
+
+@pytest.fixture(scope="session")
+def mariadb(outbox_stack: Stack) -> MariaDb:
+    """A MariaDB server beside the others, started when the first test asks for it; the stack's end is its end."""
+    return outbox_stack.add_mariadb()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The ``cdc-outbox`` command: data to stdout, everything else to stderr.
 
 Exit codes: 0 done, 1 failed, 2 wrong use or a wrong spec, 3 differences found, 75 try again later, 130 interrupted.
+What runs until it is told to stop (``consume``, ``stack up`` once it is ready) is done when it is told so.
 """
 
 import sys
@@ -43,7 +44,7 @@ def cli() -> None:
     """Transactional outbox on Debezium: tables, connectors, consumers, and a stack to try them on.
 
     Every option that shows a variable in its help can be given by it instead. Exit codes: 0 done, 1 failed, 2 wrong
-    use or a wrong spec, 3 differences found, 75 try again later, 130 interrupted.
+    use or a wrong spec, 3 differences found, 75 try again later, 130 interrupted (0 for what runs until Ctrl-C).
     """
 
 

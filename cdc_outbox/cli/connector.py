@@ -1,10 +1,12 @@
 """``cdc-outbox render`` and ``cdc-outbox deploy-connector``."""
 
 import json
+import signal
 from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
 from cdc_outbox.connect.client import ConnectClient
@@ -12,7 +14,6 @@ from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents, Plan
 from cdc_outbox.connect.render import render
-from cdc_outbox.drivers import psycopg
 
 
 @click.command("render", short_help="Print the configuration that a spec becomes.")
@@ -79,6 +80,8 @@ def deploy_connector(
       cdc-outbox deploy-connector connectors/orders.yaml
       cdc-outbox deploy-connector connectors/orders.yaml --dry-run
     """
+    # A deployment that is told to end takes back what it did, as at Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     pipeline = read_spec(spec)
     options = DeployOptions(
         stable_seconds=stable_seconds,
@@ -87,8 +90,8 @@ def deploy_connector(
         undoes=undo,
     )
     client = ConnectClient(connect_url)
-    with psycopg.connect(dsn) as connection:
-        database = Database(connection, psycopg.Psycopg(), pipeline)
+    with connected(dsn) as (connection, driver):
+        database = Database(connection, driver, pipeline)
         deployment = Deployment(pipeline, client, database, options, _report)
         plan = deployment.dry_run() if dry_run else deployment.run()
     # A new connector is all additions: worth reading before, not after.
@@ -103,7 +106,7 @@ def _verdict(name: str, plan: Plan, *, dry_run: bool) -> str:
         return f"{name}: nothing to change"
     if not dry_run:
         return f"{name}: deployed"
-    return f"{name}: would be {'created' if plan.creates else 'changed'}"
+    return f"{name}: would be {'created' if plan.creates else f'changed: {plan}'}"
 
 
 def _report(step: str, text: str) -> None:

@@ -43,11 +43,14 @@ def _load(target: str) -> Consumer:
         raise ConfigError(f"{target!r} is not of the form module:attribute", field="TARGET")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
+        # Only MODULE itself or a package above it: what it imports in turn is its own affair.
+        if not f"{module}.".startswith(f"{error.name}."):
             raise
         raise ConfigError(f"there is no module {module!r} here", field="TARGET") from error
+    try:
+        found = getattr(imported, attribute)
     except AttributeError as error:
         raise ConfigError(f"the module {module} has no {attribute!r}", field="TARGET") from error
     if not isinstance(found, Consumer):

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from types import FrameType
 
 import click
@@ -17,7 +16,7 @@ from cdc_outbox.errors import StackError
 
 try:
     from cdc_outbox.testing.folder import StackFolder
-    from cdc_outbox.testing.process import end
+    from cdc_outbox.testing.process import ProcessRecord, end
     from cdc_outbox.testing.stack import Stack, StackConfig
 except ModuleNotFoundError as error:
     raise StackError(
@@ -25,6 +24,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 _WATCH_SECONDS = 1.0
+_LOOK_SECONDS = 0.1
 _DOWN_SECONDS = 60.0
 
 name_option = click.option(
@@ -49,24 +49,48 @@ def stack() -> None:
 @click.option("--detach", "-d", is_flag=True, help="Return when it is ready and leave it running.")
 @click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Connect workers.")
 @click.option("--kafka/--no-kafka", default=True, show_default=True, help="With a broker, or PostgreSQL alone.")
+@click.option(
+    "--database",
+    "databases",
+    metavar="NAME",
+    multiple=True,
+    help="Create this empty database, and show it as NAME_DSN; may be given again. The first is CDC_OUTBOX_DSN too.",
+)
 @click.option("--system-postgres", is_flag=True, help="Take the PostgreSQL that is installed, not the embedded one.")
-def up(*, name: str, detach: bool, workers: int, kafka: bool, system_postgres: bool) -> None:
+def up(
+    *, name: str, detach: bool, workers: int, kafka: bool, databases: tuple[str, ...], system_postgres: bool
+) -> None:
     """Start a stack on free ports, in a folder of its own, and hold it until Ctrl-C.
 
     Connectors may refer to every variable of this command's environment as ${env:NAME}, and to POSTGRES_HOST and
     POSTGRES_PORT. What a crashed stack left behind is cleared away first.
+
+    \b
+    Example:
+      cdc-outbox stack up --database orders --database shipping
     """
-    if detach:
-        _detach(name)
-        return
     config = StackConfig(
-        name=name, workers=workers, kafka=kafka, system_postgres=system_postgres, environment=dict(os.environ)
+        name=name,
+        workers=workers,
+        kafka=kafka,
+        databases=databases,
+        system_postgres=system_postgres,
+        environment=dict(os.environ),
     )
-    with _interruptible():
-        started = time.monotonic()
-        with Stack(config) as running:
-            click.echo(f"{name}: ready after {time.monotonic() - started:.1f} s; Ctrl-C ends it", err=True)
-            click.echo(_exports(running.environment()))
+    _hear_signals()
+    if detach:
+        _detach(config)
+    else:
+        _hold(config)
+
+
+def _hold(config: StackConfig) -> None:
+    started = time.monotonic()
+    with Stack(config) as running:
+        click.echo(f"{config.name}: ready after {time.monotonic() - started:.1f} s; Ctrl-C ends it", err=True)
+        click.echo(_exports(running.environment()))
+        # From here on Ctrl-C is the way to end it, and no failure.
+        with contextlib.suppress(KeyboardInterrupt):
             _watch(running)
 
 
@@ -140,31 +164,46 @@ def _watch(running: Stack) -> None:
                 known[part.name] = state
 
 
-def _detach(name: str) -> None:
-    """Start the same command again as a process of its own, and return when its stack is ready."""
-    arguments = [argument for argument in sys.argv[1:] if argument not in {"-d", "--detach"}]
-    folder = StackFolder(name)
+def _detach(config: StackConfig) -> None:
+    """Start a process that holds the stack, and return when it is ready."""
+    name, folder = config.name, StackFolder(config.name)
     if folder.is_held:
         raise StackError(f"a stack named {name!r} is running", hint=f"`cdc-outbox stack down --name {name}` ends it.")
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(  # noqa: S603 - this very command
-            [sys.executable, "-m", "cdc_outbox", *arguments],
+            [sys.executable, "-m", "cdc_outbox", "stack", "up", *_arguments(config)],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
             start_new_session=True,
         )
-        while not (folder.is_held and folder.find_environment()):
-            if process.poll() is not None:
-                said.seek(0)
-                click.echo(said.read().decode(errors="replace").rstrip(), err=True)
-                sys.exit(process.returncode)
-            time.sleep(0.1)
+        child = ProcessRecord.of(process.pid)
+        try:
+            while not (folder.is_held and folder.find_environment()):
+                if process.poll() is not None:
+                    said.seek(0)
+                    click.echo(said.read().decode(errors="replace").rstrip(), err=True)
+                    sys.exit(process.returncode)
+                time.sleep(_LOOK_SECONDS)
+        except KeyboardInterrupt:
+            # In a session of its own it does not hear the terminal's Ctrl-C.
+            end([child], seconds=_DOWN_SECONDS)
+            raise
     click.echo(f"{name}: ready; `cdc-outbox stack down --name {name}` ends it", err=True)
 
 
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def _arguments(config: StackConfig) -> list[str]:
+    """Return the options by which ``up`` makes the same stack, and holds it."""
+    return [
+        f"--name={config.name}",
+        f"--workers={config.workers}",
+        "--kafka" if config.kafka else "--no-kafka",
+        *(f"--database={name}" for name in config.databases),
+        *(["--system-postgres"] if config.system_postgres else []),
+    ]
+
+
+def _hear_signals() -> None:
     """Let SIGTERM end the stack as Ctrl-C does, and let neither interrupt the end."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -174,5 +213,3 @@ def _interruptible() -> Iterator[None]:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
-    with contextlib.suppress(KeyboardInterrupt):
-        yield

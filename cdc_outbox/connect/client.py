@@ -23,6 +23,7 @@ _PATIENCE_SECONDS = 30.0
 """How long a worker is asked again that is rebalancing (409) or forwards to a leader that is gone (500); both pass
 within seconds."""
 _PAUSE_SECONDS = 0.5
+_CONFLICT = 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,13 @@ class ConnectClient:
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:  # such as half an IPv6 address
+            raise ConfigError("the Connect URL cannot be read", field="connect_url") from error
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigError(f"{url!r} is not an http:// or https:// URL", field="connect_url")
+            # Not quoted: what is no URL may be credentials and a host without a scheme.
+            raise ConfigError("the Connect URL is not an http:// or https:// URL", field="connect_url")
         if parts.username or parts.password:
             raise ConfigError("the Connect URL must not carry credentials", field="connect_url")
         self.url = url.rstrip("/")
@@ -104,10 +109,33 @@ class ConnectClient:
         )
 
     def create_stopped(self, config: dict[str, str]) -> None:
-        """Create a connector that does not run yet, so that its stored offsets can be looked at."""
+        """Create a connector that does not run yet, so that its stored offsets can be looked at.
+
+        Raises:
+            ConnectError: With status 409: somebody else made a connector of this name meanwhile.
+        """
+        name = config["name"]
         settings = {key: value for key, value in config.items() if key != "name"}
-        body = {"name": config["name"], "config": settings, "initial_state": "STOPPED"}
-        self._ask("POST", "/connectors", body)
+        body = {"name": name, "config": settings, "initial_state": "STOPPED"}
+        deadline, may_be_ours = time.monotonic() + _PATIENCE_SECONDS, False
+        while True:
+            try:
+                self._ask_once("POST", "/connectors", body)
+            except ConnectError as error:
+                if not error.retryable or error.status is None:
+                    raise
+                # A 409 says "rebalancing" and "already exists" alike, and after a 500 what exists may be our own.
+                may_be_ours = may_be_ours or error.status != _CONFLICT
+                found = self.find_config(name)
+                if found is not None and not (may_be_ours and found == config):
+                    raise _made_by_another(name, error) from error
+                if found is None and time.monotonic() >= deadline:
+                    raise
+                if found is not None:
+                    return
+            else:
+                return
+            time.sleep(_PAUSE_SECONDS)
 
     def put_config(self, config: dict[str, str]) -> None:
         """Make a connector's configuration be this one; it keeps its state, and restarts if it runs."""
@@ -120,6 +148,10 @@ class ConnectClient:
     def stop(self, name: str) -> None:
         """Ask a connector to stop and to give up its tasks; it takes a moment."""
         self._ask("PUT", f"/connectors/{_segment(name)}/stop")
+
+    def pause(self, name: str) -> None:
+        """Ask a connector to pause; its tasks stay."""
+        self._ask("PUT", f"/connectors/{_segment(name)}/pause")
 
     def resume(self, name: str) -> None:
         """Ask a stopped or paused connector to run."""
@@ -153,8 +185,31 @@ class ConnectClient:
                 f"no Kafka Connect worker answers at {self.url} ({type(error).__name__})", url=url
             ) from error
         if answer.ok and not answer.is_redirect:
-            return answer.json() if answer.content else None
+            return _content(answer, url)
         raise _refusal(answer, url)
+
+
+def _made_by_another(name: str, error: ConnectError) -> ConnectError:
+    return ConnectError(
+        f"somebody else made the connector {name} meanwhile",
+        status=error.status,
+        url=error.url,
+        hint="If another deployment is under way, wait for it and run the command again.",
+    )
+
+
+def _content(answer: requests.Response, url: str) -> Any:  # noqa: ANN401 - JSON
+    if not answer.content:
+        return None
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise ConnectError(
+            f"what answers at {url} is not Kafka Connect",
+            status=answer.status_code,
+            url=url,
+            hint="Check that the URL is the Connect worker's own: host, port, and no proxy or login page before it.",
+        ) from error
 
 
 def _refusal(answer: requests.Response, url: str) -> ConnectError:
@@ -165,7 +220,7 @@ def _refusal(answer: requests.Response, url: str) -> ConnectError:
         case 404:
             # Before a worker has joined its cluster, every path is "not found", in HTML.
             return ConnectUnavailableError(f"the worker at {url} is still starting", status=status, url=url)
-        case 409:
+        case _ if status == _CONFLICT:
             return RebalanceError(reason or "the Connect cluster is rebalancing", status=status, url=url)
         case 400 | 422:
             return ConnectorInvalidError(reason or f"Connect answered {status} at {url}")

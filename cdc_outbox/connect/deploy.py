@@ -1,33 +1,32 @@
 """Make a connector be what its spec says: plan, apply, wait, and undo what did not come up."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.facts import Database, DatabaseFacts
+from cdc_outbox.connect.facts import UNDEFINED_OBJECT, Database, DatabaseFacts, SlotFacts, WrittenFacts
 from cdc_outbox.connect.plan import (
     EarlierEvents,
+    Found,
     Plan,
     SlotPlan,
+    SlotState,
     SlotStep,
-    changes_between,
-    has_finished_snapshot,
+    make_plan,
     plan_slot,
-    stored_lsn,
+    stored_offset,
 )
-from cdc_outbox.connect.preflight import check_database
-from cdc_outbox.connect.render import render
-from cdc_outbox.connect.wait import Condition, condition_of, wait_until, wait_until_known, wait_until_up
-from cdc_outbox.errors import CdcOutboxError, ConfigError, ConnectorInvalidError, UnpublishedEventsError
+from cdc_outbox.connect.preflight import (
+    check_database,
+    check_republish,
+    slot_in_use,
+    slot_older_than_publication,
+)
+from cdc_outbox.connect.reader import Reader, Report
+from cdc_outbox.connect.render import render, render_republishing
+from cdc_outbox.connect.undo import Undo
+from cdc_outbox.errors import ConfigError, ConnectorInvalidError, DatabaseError, UnpublishedEventsError
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.spec import Spec
-from cdc_outbox.sql import load
-
-Report = Callable[[str, str], None]
-"""Told of each step as it is done: its name, and what came of it."""
-
-_SNAPSHOT_SECONDS = 3600.0
-"""For rows that are published again; a million take about a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +63,7 @@ class Deployment:
         self._options = options
         self._report = report
         self._config = render(spec)
+        self._reader = Reader(spec.name, client, database, timeout_seconds=options.timeout_seconds, report=report)
 
     def check(self) -> DatabaseFacts:
         """Ask database and Connect whether the connector can work; nothing is changed.
@@ -78,18 +78,16 @@ class Deployment:
         self._report("validate", "Connect accepts the configuration")
         return facts
 
-    def plan(self, facts: DatabaseFacts, before: dict[str, str] | None) -> Plan:
-        """Compare spec and cluster without changing either.
-
-        Args:
-            before: The configuration that runs, ``None`` if the connector does not exist.
-        """
-        slot = None if before is None else self._plan_slot(facts)
-        return Plan(before is None, changes_between(before, self._config), slot)
-
     def dry_run(self) -> Plan:
-        """Check everything and return what :meth:`run` would change."""
-        return self.plan(self.check(), self._client.find_config(self._spec.name))
+        """Check everything and return what :meth:`run` would change.
+
+        Raises:
+            ConnectorInvalidError, UnpublishedEventsError: It would be refused.
+        """
+        facts, found = self.check(), self._reader.find()
+        if found is None:
+            return self._checked(facts, make_plan(None, self._config, self._foresee_slot(facts)))
+        return self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
 
     def run(self) -> Plan:
         """Deploy and return what was changed; run again, it changes nothing.
@@ -98,156 +96,122 @@ class Deployment:
             ConnectorInvalidError, UnpublishedEventsError: Refused; everything is as it was.
             ConnectorFailedError: It did not come up; the configuration was taken back, unless that is off.
         """
-        facts = self.check()
-        before = self._client.find_config(self._spec.name)
-        ran = before is not None and self._state() == "RUNNING"
+        facts, found = self.check(), self._reader.find()
+        undo = Undo(name=self._spec.name, client=self._client, reader=self._reader, report=self._report, before=found)
         try:
-            if before is None:
+            if found is None:
+                self._refuse_strangers(facts, None)
                 # Stopped at first: offsets of an earlier connector of this name show only once it exists.
                 self._client.create_stopped(self._config)
-            plan = Plan(before is None, changes_between(before, self._config), self._plan_slot(facts))
-            self._report("plan", _summary(plan))
-            self._apply(plan)
-            self._wait(0 if plan.is_empty else self._options.stable_seconds)
-        except BaseException:
-            if self._options.undoes:
-                self._undo(before, ran=ran)
+                undo.created = True
+            plan = self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
+            self._report("plan", str(plan))
+            plan = self._apply(plan, facts, undo)
+            self._reader.wait_until_reading(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)
+        except BaseException as error:
+            # A refusal leaves everything as it was, whatever is wanted of what did not come up.
+            if self._options.undoes or isinstance(error, ConnectorInvalidError | UnpublishedEventsError):
+                undo.take_back()
             raise
         return plan
 
-    def _plan_slot(self, facts: DatabaseFacts) -> SlotPlan:
-        stored = stored_lsn(self._client.find_offsets(self._spec.name), topic_prefix=self._spec.name)
-        written = facts.written
-        if stored is None and facts.table and facts.slot and facts.slot.is_unread and written.rows:
-            outside = self._database.count_rows_outside_slot(facts.table.columns)
-            written = replace(written, rows_outside_slot=outside)
-        return plan_slot(self._spec.database.slot, facts.slot, stored, written, self._options.earlier)
+    def _foresee_slot(self, facts: DatabaseFacts) -> SlotPlan | None:
+        """Return what is certain before there is a connector: without a slot, offsets only make it worse."""
+        slot = self._refuse_strangers(facts, None)
+        if slot is not None and slot.wal_status != "lost":
+            return None
+        state = SlotState(slot=slot, written=facts.written)
+        return plan_slot(self._spec.database.slot, state, self._options.earlier)
 
-    def _apply(self, plan: Plan) -> None:
+    def _plan_slot(self, facts: DatabaseFacts, found: Found | None) -> SlotPlan:
+        slot = self._refuse_strangers(facts, found)
+        stored = stored_offset(self._client.find_offsets(self._spec.name), topic_prefix=self._spec.name)
+        wal_end = self._database.find_wal_end()
+        state = SlotState(
+            slot=slot,
+            stored=stored,
+            wal_end=wal_end,
+            written=self._look_into_slot(facts, slot) if stored is None else facts.written,
+            republishing=found is not None and found.is_republishing,
+        )
+        return plan_slot(self._spec.database.slot, state, self._options.earlier)
+
+    def _refuse_strangers(self, facts: DatabaseFacts, found: Found | None) -> SlotFacts | None:
+        """Return the slot, which nobody reads but the connector itself."""
+        slot = facts.slot
+        if slot is None or not slot.active or (found is not None and found.may_read(self._spec.database.slot)):
+            return slot
+        slot = self._reader.find_slot_without_strangers()
+        if slot is not None and slot.active:
+            self._refuse((slot_in_use(self._spec, slot),), "the slot is not free")
+        return slot
+
+    def _look_into_slot(self, facts: DatabaseFacts, slot: SlotFacts | None) -> WrittenFacts:
+        """Return what was written, and how much of it a slot that nobody read yet does not hold."""
+        written = facts.written
+        if slot is None or not slot.is_unread or not written.rows or facts.table is None:
+            return written
+        published = facts.publication.columns if facts.publication else None
+        try:
+            outside = self._database.count_rows_outside_slot(published or list(facts.table.columns))
+        except DatabaseError as error:
+            if error.sqlstate == UNDEFINED_OBJECT:
+                self._refuse((slot_older_than_publication(self._spec),), "the slot cannot be read")
+            raise
+        return replace(written, rows_outside_slot=outside)
+
+    def _checked(self, facts: DatabaseFacts, plan: Plan) -> Plan:
+        if plan.slot is not None and plan.slot.republishes:
+            self._refuse(check_republish(self._spec, facts), "the rows of the table cannot be published again")
+        return plan
+
+    def _apply(self, plan: Plan, facts: DatabaseFacts, undo: Undo) -> Plan:
+        """Make it so, and return the plan as it became: while the slot was made, somebody may have begun to write."""
         slot = plan.slot or SlotPlan(SlotStep.KEEP)
         if slot.needs_stop and not plan.creates:
-            self._stop()
-        self._apply_slot(slot)
+            self._reader.stop()
+        undo.owes_rows = slot.republishes
+        slot = self._apply_slot(slot, facts)
+        plan = self._checked(facts, replace(plan, slot=slot))
         if slot.republishes:
-            self._republish()
-        if slot.republishes or (plan.changes and not plan.creates):
+            undo.owes_rows = undo.changed = True
+            self._reader.publish_rows(render_republishing(self._spec), self._config)
+            undo.owes_rows = False
+        elif plan.changes and not plan.creates:
+            undo.changed = True
             self._client.put_config(self._config)
-        self._start()
+        self._reader.start(plan)
+        return plan
 
-    def _apply_slot(self, slot: SlotPlan) -> None:
-        name = self._spec.database.slot
+    def _apply_slot(self, slot: SlotPlan, facts: DatabaseFacts) -> SlotPlan:
         if slot.step is SlotStep.RECREATE:
             self._database.drop_slot()
-            self._report("slot", f"{name} dropped: its WAL was lost")
+            self._report("slot", f"{self._spec.database.slot} dropped: its WAL was lost")
         if slot.step is not SlotStep.KEEP:
-            self._create_slot()
+            slot = self._create_slot(slot, facts)
         if slot.resets_offsets:
             self._client.reset_offsets(self._spec.name)
-            self._report("offsets", "reset, because they belong to another slot")
+            self._report("offsets", "reset, because they do not fit the slot")
+        return slot
 
-    def _create_slot(self) -> None:
+    def _create_slot(self, slot: SlotPlan, facts: DatabaseFacts) -> SlotPlan:
         """Make the slot, and look once more whether somebody began to write before it was there."""
-        name = self._spec.database.slot
-        self._report("slot", f"{name} created at {self._database.create_slot()}")
-        if self._options.earlier is None:
-            try:
-                plan_slot(name, None, None, self._database.read_written(), None)
-            except UnpublishedEventsError:
-                self._database.drop_slot()
-                self._report("slot", f"{name} dropped again: somebody wrote meanwhile")
-                raise
-
-    def _republish(self) -> None:
-        """Publish the rows of the table by a snapshot, and leave the connector stopped and without offsets.
-
-        The snapshot alone, not the streaming behind it: streaming shall begin where the slot does. What was
-        committed between the two is published twice, and nothing is left out.
-        """
-        self._client.put_config(self._config | _snapshot(self._spec))
-        self._start()
-        self._wait(0)
-        wait_until(
-            lambda: has_finished_snapshot(self._client.find_offsets(self._spec.name), topic_prefix=self._spec.name),
-            "the rows of the table to be published",
-            timeout_seconds=_SNAPSHOT_SECONDS,
-        )
-        self._report("republish", "every row of the table was published")
-        self._stop()
-        self._client.reset_offsets(self._spec.name)
-
-    def _start(self) -> None:
-        """Make it run, whatever state it was left in."""
-        state = self._state()
-        if state in {"STOPPED", "PAUSED"}:
-            self._client.resume(self._spec.name)
-        if state == "FAILED":
-            self._client.restart_failed(self._spec.name)
-
-    def _state(self) -> str:
-        """Return what the connector is, FAILED too if a task is, once Connect knows of it."""
-        status = wait_until_known(self._client, self._spec.name, timeout_seconds=self._options.timeout_seconds)
-        return "FAILED" if condition_of(status) is Condition.FAILED else status.state
-
-    def _stop(self) -> None:
-        name = self._spec.name
-        self._client.stop(name)
-        wait_until(
-            lambda: self._client.find_status(name).state == "STOPPED" and not self._is_slot_active(),
-            f"{name} to stop",
-            timeout_seconds=self._options.timeout_seconds,
-        )
-
-    def _is_slot_active(self) -> bool:
-        slot = self._database.find_slot()
-        return slot is not None and slot.active
-
-    def _wait(self, stable_seconds: float) -> None:
-        wait_until_up(
-            self._client,
-            self._spec.name,
-            stable_seconds=stable_seconds,
-            timeout_seconds=self._options.timeout_seconds,
-            report=lambda text: self._report("wait", text),
-        )
-
-    def _undo(self, before: dict[str, str] | None, *, ran: bool) -> None:
-        """Take the configuration back. A slot stays: it holds what was written since."""
-        name = self._spec.name
+        name, earlier = self._spec.database.slot, self._options.earlier
+        self._report("slot", f"making {name}, once the transactions that are open now have ended")
+        start = self._database.create_slot(timeout_seconds=self._options.timeout_seconds)
+        self._report("slot", f"{name} created at {start}")
+        if slot.republishes or earlier is EarlierEvents.SKIP:
+            return slot
+        made, again = self._database.find_slot(), replace(facts, written=self._database.read_written())
         try:
-            if before is None:
-                if self._client.find_config(name) is not None:
-                    self._client.delete(name)
-                    self._report("undo", f"connector {name} deleted again")
-                return
-            if self._client.find_config(name) != before:
-                self._client.put_config(before)
-                self._report("undo", "the previous configuration is back")
-            if ran and self._state() == "STOPPED":
-                self._client.resume(name)
-                self._report("undo", f"connector {name} resumed")
-        except CdcOutboxError as error:
-            self._report("undo", f"could not be undone: {error}")
+            found = plan_slot(name, SlotState(slot=made, written=self._look_into_slot(again, made)), earlier)
+        except UnpublishedEventsError:
+            self._database.drop_slot()
+            self._report("slot", f"{name} dropped again: somebody wrote meanwhile")
+            raise
+        return replace(slot, republishes=found.republishes)
 
     def _refuse(self, findings: tuple[Finding, ...], message: str) -> None:
         errors = errors_in(findings)
         if errors:
             raise ConnectorInvalidError(f"{self._spec.name}: {message}", findings=errors)
-
-
-def _snapshot(spec: Spec) -> dict[str, str]:
-    """Return the options with which Debezium publishes the rows that are in the table, each aggregate in order."""
-    table = str(spec.outbox.table)
-    statement = load("postgresql", "preflight")["snapshot"].render(spec.outbox.names())
-    return {
-        "snapshot.mode": "initial_only",
-        "snapshot.select.statement.overrides": table,
-        f"snapshot.select.statement.overrides.{table}": statement,
-    }
-
-
-def _summary(plan: Plan) -> str:
-    if plan.is_empty:
-        return "nothing to change"
-    if plan.creates:
-        return f"create the connector with {len(plan.changes)} options"
-    return f"change {len(plan.changes)} option{'s' * (len(plan.changes) != 1)}"

@@ -1,10 +1,11 @@
 """What the database says about a pipeline, read once and kept as values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_outbox.drivers import Driver, Row
+from cdc_outbox.drivers import Row, TransactionDriver, translate
+from cdc_outbox.errors import CdcOutboxError, DatabaseError
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.pgoutput import inserted_values
 from cdc_outbox.spec import Spec
@@ -12,17 +13,30 @@ from cdc_outbox.sql import load
 from cdc_outbox.table import quote
 
 PEEKED_CHANGES = 1_000_000
-"""Changes of a slot that are looked at: some hundred megabytes of WAL, a few seconds."""
+"""Changes of a slot that are looked at: some hundred megabytes of WAL, a few seconds, and of memory for the ids."""
 COUNTED_ROWS = 100_000
 """Rows are counted up to here; beyond it "at least" says enough, and an outbox may hold billions."""
 
 
+UNDEFINED_OBJECT = "42704"
+"""The SQLSTATE of a slot's decoding that looks for the publication at a time when it was not there yet."""
+
+_HINTS = {
+    "42710": "If another deployment is under way, wait for it and run the command again.",
+    "53400": "Drop a replication slot that is not used, or raise max_replication_slots.",
+    "55006": "Another connector or tool reads the slot: stop it, or choose another slot.",
+    "57014": "A transaction that was open before keeps the slot from being made; pg_stat_activity shows which.",
+}
+"""What to do about errors of the server that a deployment may meet, by SQLSTATE."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleFacts:
-    """The connector's role."""
+    """The connector's role; ``can_select`` is about the outbox, whose rows only publishing them again reads."""
 
     can_login: bool
     can_replicate: bool
+    can_select: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +56,17 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class PublicationFacts:
-    """The publication."""
+    """The publication.
+
+    Args:
+        row_filter: The condition that rows must meet to be published, empty if there is none.
+        columns: Those of the outbox that are published, in the order in which they come; ``None`` for all.
+    """
 
     publishes_inserts: bool
     covers_table: bool
+    row_filter: str = ""
+    columns: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +74,21 @@ class SlotFacts:
     """The replication slot.
 
     Args:
+        reader: The server's process that reads it for somebody, 0 if nobody does.
         wal_status: ``lost`` when the WAL it needs is gone.
         confirmed: What lies before it was confirmed and is never sent again.
     """
 
     plugin: str
     database: str
-    active: bool
+    reader: int
     wal_status: str
     confirmed: Lsn | None
+
+    @property
+    def active(self) -> bool:
+        """Whether somebody reads it now."""
+        return self.reader != 0
 
     @property
     def is_unread(self) -> bool:
@@ -103,7 +130,7 @@ class DatabaseFacts:
 class Database:
     """The pipeline's database, through a connection in autocommit mode whose role may create slots."""
 
-    def __init__(self, connection: Any, driver: Driver, spec: Spec) -> None:  # noqa: ANN401 - any driver's connection
+    def __init__(self, connection: Any, driver: TransactionDriver, spec: Spec) -> None:  # noqa: ANN401 - any driver's connection
         self._connection = connection
         self._driver = driver
         self._spec = spec
@@ -114,7 +141,7 @@ class Database:
         spec, outbox = self._spec, self._spec.outbox
         [(version, wal_level, database)] = self._ask("server")
         [(free_slots,)] = self._ask("free_slots")
-        role = self._ask("role", role=spec.database.user)
+        role = self._ask("role", role=spec.database.user, table=outbox.table.quoted)
         publication = self._ask(
             "publication", publication=spec.database.publication, schema=outbox.table.schema, table=outbox.name
         )
@@ -137,12 +164,25 @@ class Database:
         rows = self._ask("slot", slot=self._spec.database.slot)
         if not rows:
             return None
-        plugin, database, active, wal_status, confirmed = rows[0]
-        return SlotFacts(plugin, database, active, wal_status, Lsn.parse(confirmed) if confirmed else None)
+        plugin, database, reader, wal_status, confirmed = rows[0]
+        return SlotFacts(plugin, database, reader, wal_status, Lsn.parse(confirmed) if confirmed else None)
 
-    def create_slot(self) -> Lsn:
-        """Create the slot and return where it starts: what commits from here on will be published."""
-        [(lsn,)] = self._ask("create_slot", slot=self._spec.database.slot)
+    def find_wal_end(self) -> Lsn:
+        """Return where the server's log ends now; on a standby, where it has come to."""
+        [(lsn,)] = self._ask("wal_end")
+        return Lsn.parse(lsn)
+
+    def create_slot(self, *, timeout_seconds: float) -> Lsn:
+        """Create the slot and return where it starts: what commits from here on will be published.
+
+        Raises:
+            DatabaseError: A transaction that was open already did not end within the time; there is no slot then.
+        """
+        self._ask("limit_time", milliseconds=str(max(1, int(timeout_seconds * 1000))))
+        try:
+            [(lsn,)] = self._ask("create_slot", slot=self._spec.database.slot)
+        finally:
+            self._ask("unlimit_time")
         return Lsn.parse(lsn)
 
     def drop_slot(self) -> None:
@@ -156,23 +196,47 @@ class Database:
         has_heads = heads_exist and self._ask("heads")[0][0]
         return WrittenFacts(rows, has_heads)
 
-    def count_rows_outside_slot(self, columns: Mapping[str, str]) -> int:
-        """Return how many rows of the table an inactive slot of ours would not deliver.
+    def count_rows_outside_slot(self, columns: Sequence[str]) -> int:
+        """Return how many rows of the table an inactive slot of ours would not deliver, up to :data:`COUNTED_ROWS`.
 
         By their ids: neither transaction ids (a savepoint has its own, another slot holds back the horizon) nor times
         tell what was committed before a slot. Nothing is consumed. More changes than :data:`PEEKED_CHANGES` are not
         looked at, and rows behind them are counted, though the slot may hold them.
 
         Args:
-            columns: The table's, in its order.
+            columns: Those that are published, in their order.
         """
-        position = list(columns).index(self._spec.outbox.columns.id)
+        held = self._ids_in_slot(list(columns).index(self._spec.outbox.columns.id))
+        [(rows,)] = self._ask("outside", held=held, limit=COUNTED_ROWS)
+        return int(rows)
+
+    def _ids_in_slot(self, position: int) -> list[str]:
+        """Return the ids among the slot's changes; by a cursor, for a million payloads are no thing to hold."""
         slot, publication = self._spec.database.slot, self._spec.database.publication
-        changes = self._ask("peek", slot=slot, publication=quote(publication), limit=PEEKED_CHANGES)
-        held = {values[position] for (change,) in changes if (values := inserted_values(bytes(change)))}
-        written = self._ask("ids", limit=COUNTED_ROWS)
-        return sum(event_id.encode() not in held for (event_id,) in written)
+        held: list[str] = []
+        self._driver.begin(self._connection)
+        try:
+            self._ask("peek", slot=slot, publication=quote(publication), limit=PEEKED_CHANGES)
+            while changes := self._ask("next_changes"):
+                for (change,) in changes:
+                    values = inserted_values(bytes(change)) or []
+                    # A table that shares the publication may have fewer columns.
+                    if position < len(values) and (value := values[position]) is not None:
+                        held.append(value.decode())
+        finally:
+            self._driver.rollback(self._connection)
+        return held
 
     def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
         sql = self._statements[statement].render(self._spec.outbox.names(), self._driver.style)
-        return self._driver.fetch(self._connection, sql, parameters)
+        try:
+            return self._driver.fetch(self._connection, sql, parameters)
+        except CdcOutboxError:
+            raise
+        except Exception as error:
+            # Nobody above retries by the driver's own errors, so here they all become ours.
+            sqlstate = getattr(error, "sqlstate", None)
+            if not sqlstate:
+                raise
+            message = str(error).partition("\n")[0]
+            raise translate(error) or DatabaseError(message, sqlstate=sqlstate, hint=_HINTS.get(sqlstate)) from error

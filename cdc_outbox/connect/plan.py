@@ -5,18 +5,18 @@ One without the other is a hole or a task that fails for good, so both are decid
 what Connect stored, and whether anything was written that nobody would ever publish.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
+from cdc_outbox.connect.render import REPUBLISHING
+from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
-
-_SECRET = re.compile(r"password|passphrase|secret|token|credential|jaas|(private|keystore)\.key", re.IGNORECASE)
-_REFERENCE = re.compile(r"\$\{[^}]+\}")
+from cdc_outbox.spec import shows_secret
 
 
 class EarlierEvents(StrEnum):
@@ -47,7 +47,7 @@ class SlotPlan:
     @property
     def needs_stop(self) -> bool:
         """Whether the connector must not run meanwhile."""
-        return self.resets_offsets or self.republishes or self.step is SlotStep.RECREATE
+        return self.resets_offsets or self.republishes or self.step is not SlotStep.KEEP
 
     @property
     def is_empty(self) -> bool:
@@ -72,6 +72,30 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """The connector as a deployment finds it."""
+
+    config: Mapping[str, str]
+    status: ConnectorStatus
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether somebody stopped or paused it."""
+        return self.status.state in {"STOPPED", "PAUSED"}
+
+    @property
+    def is_republishing(self) -> bool:
+        """Whether it publishes the rows of the table, and nothing behind them: a deployment did not get to its end."""
+        return self.config.get("snapshot.mode") == REPUBLISHING
+
+    def may_read(self, slot: str) -> bool:
+        """Tell whether who reads the slot may be this connector: it is to read it, and neither stopped nor failed."""
+        tasks = self.status.tasks
+        runs = self.status.state != "STOPPED" and (not tasks or any(task.state != "FAILED" for task in tasks))
+        return runs and self.config.get("slot.name") == slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that a deployment would change.
 
@@ -79,16 +103,60 @@ class Plan:
         creates: The connector does not exist yet.
         slot: ``None`` while it cannot be known: offsets may be stored under the name of a connector that is gone,
             and Connect shows them only once a connector of that name exists.
+        halted: It was stopped or paused.
+        failed: It or a task of it had failed.
+        up: It ran, and all its tasks did.
     """
 
-    creates: bool
-    changes: tuple[Change, ...]
-    slot: SlotPlan | None
+    creates: bool = False
+    changes: tuple[Change, ...] = ()
+    slot: SlotPlan | None = None
+    halted: bool = False
+    failed: bool = False
+    up: bool = False
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it has to be told to run: a new connector is made stopped."""
+        return self.creates or self.halted or (self.slot is not None and self.slot.needs_stop)
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.creates and not self.changes and self.slot is not None and self.slot.is_empty
+        kept = self.slot is not None and self.slot.is_empty
+        return kept and not (self.resumes or self.failed or self.changes)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what runs now is what ran before, so that nobody has to wait and see."""
+        return self.is_empty and self.up
+
+    def __str__(self) -> str:
+        count = len(self.changes)
+        options = f"{count} option{'s' * (count != 1)}"
+        steps = [
+            f"create the connector with {options}" if self.creates else f"change {options}" * bool(count),
+            f"{self.slot.step} the slot" if self.slot and self.slot.step is not SlotStep.KEEP else "",
+            "reset the offsets" if self.slot and self.slot.resets_offsets else "",
+            "publish the rows of the table again" if self.slot and self.slot.republishes else "",
+            "resume the connector, which was halted" if self.halted else "",
+            "restart what failed" if self.failed else "",
+        ]
+        return ", ".join(filter(None, steps)) or "nothing to change"
+
+
+def make_plan(found: Found | None, config: Mapping[str, str], slot: SlotPlan | None) -> Plan:
+    """Return the way from the connector that is there to the one that is wanted."""
+    if found is None:
+        return Plan(creates=True, changes=changes_between(None, config), slot=slot)
+    condition = condition_of(found.status)
+    return Plan(
+        changes=changes_between(found.config, config),
+        slot=slot,
+        halted=found.is_halted,
+        failed=condition is Condition.FAILED,
+        up=condition is Condition.UP,
+    )
 
 
 def changes_between(before: Mapping[str, str] | None, after: Mapping[str, str]) -> tuple[Change, ...]:
@@ -101,45 +169,59 @@ def changes_between(before: Mapping[str, str] | None, after: Mapping[str, str]) 
     )
 
 
-def stored_lsn(offsets: Sequence[Mapping[str, Any]], *, topic_prefix: str) -> Lsn | None:
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """The position that Connect stored for a connector.
+
+    Args:
+        in_snapshot: It lies inside a snapshot, which nothing resumes.
+    """
+
+    lsn: Lsn
+    in_snapshot: bool = False
+
+
+def stored_offset(offsets: Sequence[Mapping[str, Any]], *, topic_prefix: str) -> StoredOffset | None:
     """Return the position that Connect stored for a PostgreSQL connector, ``None`` if it stored none."""
     for entry in offsets:
         offset = entry.get("offset")
         if offset and entry.get("partition", {}).get("server") == topic_prefix:
-            return Lsn(int(offset.get("lsn") or 0))
+            return StoredOffset(Lsn(int(offset.get("lsn") or 0)), in_snapshot="snapshot" in offset)
     return None
 
 
-def has_finished_snapshot(offsets: Sequence[Mapping[str, Any]], *, topic_prefix: str) -> bool:
-    """Tell whether Connect stored a position that lies behind a snapshot."""
-    return any(
-        entry.get("offset") and "snapshot" not in entry["offset"]
-        for entry in offsets
-        if entry.get("partition", {}).get("server") == topic_prefix
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotState:
+    """Everything that decides about slot and offsets, read in this order.
+
+    Args:
+        slot: Read by nobody, or by this connector.
+        stored: Connect's offset, which is never behind the slot that was read before.
+        wal_end: Where the server's log ends, never behind the offset that was read before.
+        republishing: The connector publishes the rows of the table, or was kept from coming to their end.
+    """
+
+    slot: SlotFacts | None
+    stored: StoredOffset | None = None
+    wal_end: Lsn | None = None
+    written: WrittenFacts = field(default_factory=WrittenFacts)
+    republishing: bool = False
 
 
-def plan_slot(
-    name: str,
-    slot: SlotFacts | None,
-    stored: Lsn | None,
-    written: WrittenFacts,
-    earlier: EarlierEvents | None,
-) -> SlotPlan:
+def plan_slot(name: str, state: SlotState, earlier: EarlierEvents | None) -> SlotPlan:
     """Return what to do about slot and offsets.
 
     Args:
         name: The slot's, for the message.
-        stored: Connect's offset; it must have been read after the slot, which never is ahead of it.
         earlier: The operator's decision, where one is needed.
 
     Raises:
         UnpublishedEventsError: Events would be left out, and nobody decided that they may.
     """
-    step = SlotStep.KEEP if slot is not None else SlotStep.CREATE
-    if slot is not None and slot.wal_status == "lost":
+    step = SlotStep.KEEP if state.slot is not None else SlotStep.CREATE
+    if state.slot is not None and state.slot.wal_status == "lost":
         step = SlotStep.RECREATE
-    hole = _hole(step, slot, stored, written)
+    hole = _hole(step, state)
     if not hole:
         return SlotPlan(step)
     if earlier is None:
@@ -148,16 +230,26 @@ def plan_slot(
             hint="Run again with --earlier-events republish, which publishes every row that is still in the table "
             "(consumers skip what they had), or with --earlier-events skip, which leaves them out for good.",
         )
-    return SlotPlan(step, resets_offsets=stored is not None, republishes=earlier is EarlierEvents.REPUBLISH)
+    # A connector that republishes stores an offset when it is stopped, if it has none yet.
+    resets = state.stored is not None or state.republishing
+    return SlotPlan(step, resets_offsets=resets, republishes=earlier is EarlierEvents.REPUBLISH)
 
 
-def _hole(step: SlotStep, slot: SlotFacts | None, stored: Lsn | None, written: WrittenFacts) -> str:
+def _hole(step: SlotStep, state: SlotState) -> str:
     """Say which events a connector that starts now would leave out, empty if none."""
+    slot, stored, written = state.slot, state.stored, state.written
     if slot is None or step is not SlotStep.KEEP:
         return _hole_without_slot(stored, written)
-    if stored is not None and slot.confirmed is not None and slot.confirmed > stored:
+    if state.republishing or (stored is not None and stored.in_snapshot):
+        return "is there, but the rows of the table were being published, and what was left of them would not be."
+    if stored is not None and state.wal_end is not None and stored.lsn > state.wal_end:
         return (
-            f"is at {slot.confirmed}, ahead of Connect's offset {stored}: it was made again or moved by hand, "
+            f"is on a server whose log ends at {state.wal_end}, before Connect's offset {stored.lsn}: it is another "
+            "server, or a restored one, and what is written until then would be lost."
+        )
+    if stored is not None and slot.confirmed is not None and slot.confirmed > stored.lsn:
+        return (
+            f"is at {slot.confirmed}, ahead of Connect's offset {stored.lsn}: it was made again or moved by hand, "
             "and what was committed between the two would be lost."
         )
     # A connector that reads the slot was deployed on it, and what lies before was decided then; its first offset is
@@ -167,10 +259,10 @@ def _hole(step: SlotStep, slot: SlotFacts | None, stored: Lsn | None, written: W
     return ""
 
 
-def _hole_without_slot(stored: Lsn | None, written: WrittenFacts) -> str:
+def _hole_without_slot(stored: StoredOffset | None, written: WrittenFacts) -> str:
     if stored is not None:
         return (
-            f"while Connect's offset stands at {stored}: what was committed since then is lost with the slot, "
+            f"while Connect's offset stands at {stored.lsn}: what was committed since then is lost with the slot, "
             f"and the task would fail for good. The table still holds {_count(written.rows)}."
         )
     if written.rows:
@@ -197,6 +289,4 @@ def _count(rows: int) -> str:
 
 
 def _masked(option: str, value: str | None) -> str:
-    if value is not None and _SECRET.search(option) and not _REFERENCE.fullmatch(value):
-        return "********"
-    return str(value)
+    return "********" if value is not None and shows_secret(option, value) else str(value)

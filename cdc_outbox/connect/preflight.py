@@ -20,6 +20,9 @@ _TYPES = {
 }
 """What each column may be for StringConverter and for the EventRouter."""
 
+_PARTITIONED = "p"
+_TABLES = ("r", _PARTITIONED)
+
 
 def check_database(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
     """Return what is wrong with a database, in the order in which one would mend it."""
@@ -27,13 +30,43 @@ def check_database(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
         *_check_server(spec, facts),
         *_check_role(spec, facts),
         *_check_table(spec, facts.table),
-        *_check_publication(spec, facts.publication),
-        *_check_slot(spec, facts.slot),
+        *_check_publication(spec, facts.table, facts.publication),
+        *_check_slot(spec.database.slot, facts),
+    )
+
+
+def check_republish(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
+    """Return what keeps the rows of the table from being published again, beside :func:`check_database`."""
+    if facts.role is None or facts.role.can_select:
+        return ()
+    user, table = spec.database.user, spec.outbox.table
+    message = f"the role {user!r} may not read {table}, so its rows cannot be published again."
+    return (_error("DB203", user, message, f'grant select on {table.quoted} to "{user}"'),)
+
+
+def slot_in_use(spec: Spec, slot: SlotFacts) -> Finding:
+    """Return the finding for a slot that somebody else reads: two readers would each get a part of the events."""
+    return _error(
+        "DB503",
+        spec.database.slot,
+        f"another connector or tool reads the slot (process {slot.reader} of the server).",
+        "Choose another slot name, or stop what reads it.",
+    )
+
+
+def slot_older_than_publication(spec: Spec) -> Finding:
+    """Return the finding for a slot that PostgreSQL before 18 cannot decode: it looks for the publication back then."""
+    return _error(
+        "DB504",
+        spec.database.slot,
+        f"the slot is older than the publication {spec.database.publication}, and cannot be read.",
+        "Drop it with pg_drop_replication_slot, and run this again: it makes another one.",
     )
 
 
 def _check_server(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
-    if facts.database != spec.database.name:
+    # Where the worker resolves the name, that the connector reads the slot will tell.
+    if facts.database != spec.database.name and not spec.database.name.startswith("${"):
         yield _error(
             "DB101",
             facts.database,
@@ -80,6 +113,9 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
     if table is None:
         yield _error("DB301", name, "the outbox table does not exist.", "Run `cdc-outbox init`, or correct the spec.")
         return
+    if table.kind not in _TABLES:
+        yield _error("DB305", name, "it is a view or a foreign table.", "The outbox must be a table.")
+        return
     if table.persistence != "p":
         yield _error(
             "DB302",
@@ -96,17 +132,21 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             yield _error("DB304", place, f"its type is {found}.", f"It must be {' or '.join(types)}.")
 
 
-def _check_publication(spec: Spec, publication: PublicationFacts | None) -> Iterator[Finding]:
+def _check_publication(spec: Spec, table: TableFacts | None, publication: PublicationFacts | None) -> Iterator[Finding]:
     name = spec.database.publication
     if publication is None:
         yield _error("DB401", name, "the publication does not exist.", "Run `cdc-outbox init`.")
         return
     if not publication.covers_table:
+        # Without that setting a partitioned table's rows are published as those of its partitions.
+        partitioned = table is not None and table.kind == _PARTITIONED
         yield _error(
             "DB402",
             name,
-            f"the publication does not cover {spec.outbox.table}.",
-            "alter publication … add table …",
+            f"the publication does not cover {spec.outbox.table}{', which is partitioned' if partitioned else ''}.",
+            "alter publication … set (publish_via_partition_root = true)"
+            if partitioned
+            else "alter publication … add table …",
         )
     if not publication.publishes_inserts:
         yield _error(
@@ -115,15 +155,31 @@ def _check_publication(spec: Spec, publication: PublicationFacts | None) -> Iter
             "the publication publishes no inserts.",
             "alter publication … set (publish = 'insert')",
         )
+    if publication.row_filter:
+        yield _error(
+            "DB404",
+            name,
+            f"the publication has a row filter, and what does not meet {publication.row_filter} would never leave.",
+            "alter publication … set table …, without a where",
+        )
+    published = publication.columns if publication.columns is not None else spec.outbox.columns.names().values()
+    missing = [column for column in spec.outbox.columns.names().values() if column not in published]
+    if missing and publication.covers_table:
+        yield _error(
+            "DB405",
+            name,
+            f"the publication leaves out the column{'s' * (len(missing) > 1)} {', '.join(missing)}.",
+            "alter publication … set table …, without a column list",
+        )
 
 
-def _check_slot(spec: Spec, slot: SlotFacts | None) -> Iterator[Finding]:
-    name = spec.database.slot
+def _check_slot(name: str, facts: DatabaseFacts) -> Iterator[Finding]:
+    slot = facts.slot
     if slot is None:
         return
     if slot.plugin != "pgoutput":
         yield _error("DB501", name, f"the slot's plugin is {slot.plugin}.", "Choose another slot: pgoutput is needed.")
-    if slot.database != spec.database.name:
+    if slot.database != facts.database:
         yield _error("DB502", name, f"the slot belongs to the database {slot.database!r}.", "Choose another slot name.")
 
 

@@ -4,10 +4,14 @@ import re
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.spec import Latency, Spec
+from cdc_outbox.sql import load
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 HEARTBEAT_PREFIX = "cdc-outbox.heartbeat"
 """The prefix of the logical messages that keep the slot moving while the outbox is idle."""
+
+REPUBLISHING = "initial_only"
+"""The snapshot mode of a connector that publishes the rows of the table, and nothing behind them."""
 
 _STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 
@@ -22,16 +26,52 @@ _HEARTBEAT_INTERVAL_MS = 10_000
 """Short enough that an idle outbox holds back seconds of WAL, long enough that nobody notices the messages."""
 
 _PROMISES = {
+    "binary.handling.mode": "the columns would reach the router as another type",
+    "column.": "the router would miss a column, or find another value in it",
     "errors.tolerance": "what cannot be converted would be skipped without a word",
+    "event.processing.failure.handling.mode": "what cannot be processed would be skipped without a word",
+    "field.name.adjustment.mode": "the router would not find the columns",
+    "flush.lsn.source": "the slot would hold back WAL until the disk is full",
+    "header.converter": "consumers could not read the headers",
     "key.converter": "another key puts an aggregate into another partition, and its order is lost",
+    "lsn.flush.": "the slot would hold back WAL until the disk is full, or give it up too early",
+    "post.processors": "the spec decides what becomes of a row",
+    "predicates": "the spec decides what becomes of a row",
     "producer.override.acks": "an event could be lost with the broker that alone had it",
     "producer.override.enable.idempotence": "a retry could write an event twice, or out of order",
+    "producer.override.key.serializer": "another key puts an aggregate into another partition, and its order is lost",
     "producer.override.max.in.flight.requests.per.connection": "a retry could write events out of order",
-    "producer.override.partitioner.class": "an aggregate's events would not stay in one partition",
+    "producer.override.partitioner.": "an aggregate's events would not stay in one partition",
+    "producer.override.retries": "without retries Kafka gives up idempotence",
+    "producer.override.transactional.id": "the producer is Connect's to set up",
+    "producer.override.value.serializer": "consumers could not read the events",
     "provide.transaction.metadata": "events get lost at a restart with it (Debezium dbz#76)",
+    "schema.exclude.list": "the outbox could be left out",
+    "schema.include.list": "the outbox could be left out",
+    "schema.name.adjustment.mode": "the router would not find what it looks for",
+    "slot.drop.on.stop": "what is committed while the connector is stopped would be lost",
+    "slot.stream.params": "the spec decides what the slot sends",
+    "snapshot.include.collection.list": "the outbox could be left out when its events are published again",
+    "snapshot.mode": "the spec decides it",
+    "snapshot.query.mode": "events would be published again in another order",
+    "snapshot.select.statement.overrides": "events would be published again in another order",
+    "table.exclude.list": "the outbox could be left out",
     "tasks.max": "a slot has one reader",
+    "time.precision.mode": "the router would not understand the time of an event",
+    "topic.delimiter": "rows would pass the router by",
+    "topic.naming.strategy": "rows would pass the router by",
+    "transforms": "the spec decides what becomes of a row",
+    "value.converter": "consumers could not read the events",
 }
-"""Options that would break a promise, and the reason."""
+"""Options that would break a promise, and the reason; what follows one after a dot, or after its own, belongs to it."""
+
+_TUNABLE = {
+    "heartbeat.interval.ms": (100, 600_000, "0 would let an idle outbox hold back WAL until the disk is full"),
+    "poll.interval.ms": (1, 60_000, "0 would keep a core busy, and more than a minute looks like a standstill"),
+}
+"""What the spec chooses and a user may choose otherwise: from, to, and why no other value."""
+
+_CLEANUP_POLICY = re.compile(r"topic\.creation\..+\.cleanup\.policy")
 
 
 def render(spec: Spec) -> dict[str, str]:
@@ -44,6 +84,20 @@ def render(spec: Spec) -> dict[str, str]:
     for option in spec.overrides:
         _refuse_override(spec, option, rendered)
     return {**rendered, **spec.overrides}
+
+
+def render_republishing(spec: Spec) -> dict[str, str]:
+    """Return the configuration with which Debezium publishes the rows in the table, each aggregate's in order.
+
+    The snapshot alone, not the streaming behind it: streaming shall begin where the slot does.
+    """
+    table = str(spec.outbox.table)
+    statement = load("postgresql", "preflight")["snapshot"].render(spec.outbox.names())
+    return render(spec) | {
+        "snapshot.mode": REPUBLISHING,
+        "snapshot.select.statement.overrides": table,
+        f"snapshot.select.statement.overrides.{table}": statement,
+    }
 
 
 def raw_topic(spec: Spec) -> str:
@@ -113,18 +167,22 @@ def _exactly(name: str) -> str:
 
 
 def _refuse_override(spec: Spec, option: str, rendered: dict[str, str]) -> None:
-    place = spec.document.place(("overrides", option))
-    if option in _PROMISES:
-        reason = _PROMISES[option]
-    elif option in rendered and option not in _TUNABLE:
-        reason = "the spec decides it"
-    elif option.startswith(("transforms", "predicates")):
-        reason = "the spec decides what becomes of a row"
-    else:
-        return
-    finding = spec.document.error("SP106", ("overrides", option), f"cannot be overridden: {reason}.")
-    raise ConfigError(f"{place}: {option} cannot be overridden: {reason}", field=place.path, findings=(finding,))
+    reason = _reason_against(option, spec.overrides[option], rendered)
+    if reason:
+        place = spec.document.place(("overrides", option))
+        finding = spec.document.error("SP106", ("overrides", option), f"cannot be overridden: {reason}.")
+        raise ConfigError(f"{place}: {option} cannot be overridden: {reason}", field=place.path, findings=(finding,))
 
 
-_TUNABLE = frozenset({"heartbeat.interval.ms", "poll.interval.ms", "topic.creation.default.cleanup.policy"})
-"""What the spec chooses and a user may choose otherwise without breaking anything."""
+def _reason_against(option: str, value: str, rendered: dict[str, str]) -> str:
+    """Return why an option may not have this value, empty if it may."""
+    for promise, reason in _PROMISES.items():
+        if option == promise or option.startswith(f"{promise.removesuffix('.')}."):
+            return reason
+    if _CLEANUP_POLICY.fullmatch(option):
+        return "" if value == "delete" else "compaction keeps one event an aggregate and drops the rest"
+    if option in _TUNABLE:
+        least, most, reason = _TUNABLE[option]
+        fits = re.fullmatch(r"[0-9]{1,9}", value) and least <= int(value) <= most
+        return "" if fits else f"it must be a number from {least} to {most:,}; {reason}"
+    return "the spec decides it" if option in rendered else ""

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.errors import (
+    ConnectError,
     ConnectorFailedError,
     ConnectorNotFoundError,
     ConnectUnavailableError,
@@ -15,6 +16,9 @@ from cdc_outbox.errors import (
 _LOOK_SECONDS = 0.25
 _FAILED_SECONDS = 3.0
 """How long a failure must last to be believed: after a restart Connect shows the last generation's for a moment."""
+
+PASSING = (ConnectorNotFoundError, ConnectUnavailableError, RebalanceError)
+"""What a worker answers, or not, while it starts, is gone or makes room; it is asked again."""
 
 
 class Condition(StrEnum):
@@ -38,6 +42,49 @@ def condition_of(status: ConnectorStatus | None) -> Condition:
     return Condition.UP if status.tasks and set(states) == {"RUNNING"} else Condition.PENDING
 
 
+class Watch:
+    """A connector's condition over time; a worker that goes away is waited for.
+
+    Args:
+        timeout_seconds: How long it may go without being up, at first and each time it was.
+    """
+
+    def __init__(
+        self, client: ConnectClient, name: str, *, timeout_seconds: float, report: Callable[[str], None]
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._timeout_seconds = timeout_seconds
+        self._report = report
+        self._condition = Condition.PENDING
+        self._since = self._last_up = time.monotonic()
+
+    def look(self) -> float | None:
+        """Return for how many seconds it has been up, ``None`` if it is not.
+
+        Raises:
+            ConnectorFailedError: It failed, with the trace, or was not up for too long.
+        """
+        status = _look(self._client, self._name)
+        now, found = time.monotonic(), condition_of(status)
+        if found is not self._condition:
+            self._condition, self._since = found, now
+            self._report(describe(status))
+        lasted = now - self._since
+        if found is Condition.UP:
+            self._last_up = now
+            return lasted
+        if found is Condition.FAILED and lasted >= _FAILED_SECONDS:
+            raise ConnectorFailedError(f"{self._name}: {describe(status)}", trace=_trace(status))
+        if now - self._last_up >= self._timeout_seconds:
+            raise ConnectorFailedError(
+                f"{self._name} did not come up within {self._timeout_seconds:g} s: {describe(status)}",
+                trace=_trace(status),
+                hint="Look into the Connect worker's log.",
+            )
+        return None
+
+
 def wait_until_up(
     client: ConnectClient,
     name: str,
@@ -45,37 +92,25 @@ def wait_until_up(
     stable_seconds: float,
     timeout_seconds: float,
     report: Callable[[str], None],
-) -> ConnectorStatus:
+) -> None:
     """Wait until a connector and all its tasks run and have done so for ``stable_seconds``.
 
-    A worker that goes away meanwhile is waited for.
-
     Args:
-        timeout_seconds: For all of them to run at first; staying so has its own time.
+        timeout_seconds: For all of them to run; given anew if they ran and ceased to, but no more than twice in all.
 
     Raises:
         ConnectorFailedError: A task failed, with its trace, or the time is over.
     """
-    deadline = time.monotonic() + timeout_seconds
-    condition, since, status = Condition.PENDING, time.monotonic(), None
+    watch = Watch(client, name, timeout_seconds=timeout_seconds, report=report)
+    deadline = time.monotonic() + 2 * timeout_seconds + stable_seconds
     while True:
-        status = _look(client, name)
-        now, found = time.monotonic(), condition_of(status)
-        if found is not condition:
-            condition, since = found, now
-            report(describe(status))
-        lasted = now - since
-        if condition is Condition.UP and status is not None and lasted >= stable_seconds:
+        up_seconds = watch.look()
+        if up_seconds is not None and up_seconds >= stable_seconds:
             if stable_seconds:
                 report(f"stayed so for {stable_seconds:g} s")
-            return status
-        if condition is Condition.FAILED and status is not None and lasted >= _FAILED_SECONDS:
-            raise ConnectorFailedError(f"{name}: {describe(status)}", trace=_trace(status))
-        if condition is not Condition.UP and now >= deadline:
-            raise ConnectorFailedError(
-                f"{name} did not come up within {timeout_seconds:g} s: {describe(status)}",
-                hint="Look into the Connect worker's log.",
-            )
+            return
+        if up_seconds is None and time.monotonic() >= deadline:
+            raise ConnectorFailedError(f"{name} came up, but never for {stable_seconds:g} s on end")
         time.sleep(_LOOK_SECONDS)
 
 
@@ -92,16 +127,22 @@ def wait_until_known(client: ConnectClient, name: str, *, timeout_seconds: float
     return found[0]
 
 
-def wait_until(holds: Callable[[], bool], what: str, *, timeout_seconds: float) -> None:
-    """Wait until a condition holds.
+def wait_until(holds: Callable[[], bool], what: str, *, timeout_seconds: float, hint: str = "") -> None:
+    """Wait until a condition holds; while Connect does not answer, it does not.
 
     Raises:
         ConnectorFailedError: It did not within the time.
     """
     deadline = time.monotonic() + timeout_seconds
-    while not holds():
+    while True:
+        silence: ConnectError | None = None
+        try:
+            if holds():
+                return
+        except PASSING as error:
+            silence = error
         if time.monotonic() >= deadline:
-            raise ConnectorFailedError(f"waited {timeout_seconds:g} s in vain for {what}")
+            raise ConnectorFailedError(f"waited {timeout_seconds:g} s in vain for {what}", hint=hint) from silence
         time.sleep(_LOOK_SECONDS)
 
 
@@ -118,10 +159,12 @@ def describe(status: ConnectorStatus | None) -> str:
 def _look(client: ConnectClient, name: str) -> ConnectorStatus | None:
     try:
         return client.find_status(name)
-    except (ConnectorNotFoundError, ConnectUnavailableError, RebalanceError):
+    except PASSING:
         return None
 
 
-def _trace(status: ConnectorStatus) -> str:
+def _trace(status: ConnectorStatus | None) -> str:
+    if status is None:
+        return ""
     traces = [status.trace, *(task.trace for task in status.tasks if task.state == "FAILED")]
     return next(filter(None, traces), "")

@@ -2,7 +2,7 @@
 
 from cdc_outbox.consumer.consumer import Consumer
 from cdc_outbox.consumer.delivery import Handler, Outcome
-from cdc_outbox.consumer.inbox import Inbox, SqlInbox
+from cdc_outbox.consumer.inbox import Claims, Inbox, SqlInbox
 from cdc_outbox.consumer.ordering import Aggregate, Move, Verdict
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.event import Event, SequenceMode
@@ -11,6 +11,7 @@ from cdc_outbox.wire import HeaderNames, WireContract
 
 __all__ = [
     "Aggregate",
+    "Claims",
     "Consumer",
     "Event",
     "Handler",

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from cdc_outbox import kafka
 from cdc_outbox.consumer.delivery import Delivery, Handler, Outcome
 from cdc_outbox.consumer.inbox import SqlInbox
-from cdc_outbox.consumer.offsets import Offsets, rewind
+from cdc_outbox.consumer.offsets import Offsets, leave, rewind
 from cdc_outbox.drivers import find_transaction_driver, translate
 from cdc_outbox.errors import CdcOutboxError, ConfigError
 from cdc_outbox.message import Message
@@ -24,6 +24,8 @@ from cdc_outbox.wire import WireContract
 
 _log = logging.getLogger(__name__)
 
+_MAX_NAME_BYTES = 255
+"""It is part of every key in the inbox, and an index has only so much room."""
 _POLL_SECONDS = 0.5
 """How long an idle consumer may take to notice that it shall stop."""
 _REACH_SECONDS = 5.0
@@ -36,7 +38,7 @@ class Connection(Protocol):
     """What every driver's connection has in common."""
 
     def close(self) -> None:
-        """Give it back."""
+        """End it."""
 
 
 class Consumer:
@@ -53,10 +55,11 @@ class Consumer:
         consumer.run()
 
     Args:
-        name: The consumer group, and the name under which the inbox remembers. Another name starts from the first
-            event again.
+        name: The consumer group, and the name under which the inbox remembers; at most 255 bytes. Another name
+            starts from the first event again.
         contract: Topics, headers and sequence modes, from the same spec as the connector.
-        connect: Opens a connection to the database that holds the effects; called again after it broke.
+        connect: Opens a connection to the database that holds the effects; called again after it broke. It is the
+            consumer's own and is closed, so it is not one of a pool.
         inbox: Where ids and watermarks are kept; ``cdc-outbox init --inbox`` creates it.
         kafka_settings: librdkafka's settings, for security and timeouts. Those that would break a promise are refused.
         metrics: Told of each event after its commit, as ``cdc_outbox_consumer_events_total`` with ``outcome``.
@@ -75,6 +78,10 @@ class Consumer:
     ) -> None:
         if not name:
             raise ConfigError("a consumer has a name, under which it remembers", field="Consumer.name")
+        if len(name.encode()) > _MAX_NAME_BYTES or "\0" in name:
+            raise ConfigError(
+                f"a consumer's name has at most {_MAX_NAME_BYTES} bytes and no NUL", field="Consumer.name"
+            )
         self.name = name
         self.contract = contract
         self._connect = connect
@@ -89,9 +96,11 @@ class Consumer:
     def on(self, event_type: str) -> Callable[[Handler], Handler]:
         """Register the handler of an event type.
 
-        It is called with the event and the connection, inside the inbox transaction: it neither commits nor rolls
-        back, and what it does to the database is committed together with the claim. It may run more than once for
-        one event; its effects are committed once.
+        It is called with the event and the connection, inside the inbox transaction: what it does to the database is
+        committed together with the claim. It may run more than once for one event; its effects are committed once.
+
+        It neither commits, rolls back nor closes the connection. psycopg's methods refuse to; where SQL does it, the
+        consumer stops with a TransactionEndedError, and the event comes again.
         """
 
         def register(handler: Handler) -> Handler:
@@ -113,23 +122,26 @@ class Consumer:
 
         Raises:
             BrokerUnavailableError, DatabaseUnavailableError: One could not be reached at the start.
+            ConfigError: librdkafka refuses a setting.
             ConsumerError: A message, a handler or the order of events is wrong. The offset of that event is not
                 committed, those before it are; it comes again at the next start.
         """
         with contextlib.ExitStack() as stack:
+            # Cleared last of all and not at the start: a stop that comes before the run, or twice, is meant for it.
+            stack.callback(self._stopping.clear)
             session = _Session(self._connect, self._delivery)
             stack.callback(session.close)
             session.open()
             offsets = Offsets()
-            client = confluent_kafka.Consumer({**self._settings, "on_commit": offsets.answered}, logger=_log)
-            stack.callback(client.close)
+            client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _log)
+            stack.callback(leave, client)
             _reach(client)
             client.subscribe(list(self.contract.topics), on_revoke=offsets.revoke, on_lost=offsets.lose)
             stack.callback(offsets.finish, client)
             self._loop(client, offsets, session)
 
     def _loop(self, client: confluent_kafka.Consumer, offsets: Offsets, session: "_Session") -> None:
-        retry_seconds = _FIRST_RETRY_SECONDS
+        pauses = Pauses()
         while not self._stopping.is_set():
             record = client.poll(_POLL_SECONDS)
             offsets.commit(client)
@@ -139,20 +151,21 @@ class Consumer:
                 _pass_over(record)
                 continue
             message = kafka.message_of(record)
+            place = message.topic, message.partition
             try:
                 self._apply(message, session)
             except CdcOutboxError as error:
                 if not error.retryable:
                     raise
-                _log.warning("event will be tried again", extra={"reason": str(error), "seconds": retry_seconds})
+                seconds = pauses.next(place)
+                _log.warning("event will be tried again", extra={"reason": str(error), "seconds": seconds})
                 rewind(client, message)
                 session.close()
-                self._stopping.wait(retry_seconds)
-                retry_seconds = min(retry_seconds * 2, _LAST_RETRY_SECONDS)
+                self._stopping.wait(seconds)
             else:
                 # A crash before this line repeats the event, and its claim tells; after it, the event is done with.
                 offsets.done(message)
-                retry_seconds = _FIRST_RETRY_SECONDS
+                pauses.end(place)
 
     def _apply(self, message: Message, session: "_Session") -> None:
         event = self.contract.event_of(message)
@@ -164,6 +177,23 @@ class Consumer:
         driver = find_transaction_driver(connection)
         inbox = SqlInbox(table=self._inbox_table, consumer=self.name, driver=driver)
         return Delivery(inbox=inbox, driver=driver, handlers=self._handlers, mode_of=self.contract.mode_of)
+
+
+class Pauses:
+    """How long to wait before an event is tried again, for each partition: that others go on does not help it."""
+
+    def __init__(self) -> None:
+        self._next: dict[tuple[str, int | None], float] = {}
+
+    def next(self, place: tuple[str, int | None]) -> float:
+        """Return a pause in seconds, twice as long as the last one of this partition."""
+        seconds = self._next.get(place, _FIRST_RETRY_SECONDS)
+        self._next[place] = min(seconds * 2, _LAST_RETRY_SECONDS)
+        return seconds
+
+    def end(self, place: tuple[str, int | None]) -> None:
+        """Begin with a short pause again, for the event at hand is applied."""
+        self._next.pop(place, None)
 
 
 class _Session:

@@ -1,16 +1,24 @@
 """Which offsets may be committed: those whose effects are."""
 
 import logging
+import threading
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from cdc_outbox import kafka
 from cdc_outbox.message import Message
 
 _log = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS = 0.2
 """How far a commit may lag behind the effects; a crash repeats that much, and the inbox skips it."""
+
+_POLL_SECONDS = 0.05
+"""How often the last commit's answer is looked for."""
+_FINISH_SECONDS, _LEAVE_SECONDS = 5.0, 3.0
+"""How long the last commit and the farewell may take: together well within the 30 s that Kubernetes leaves before it
+kills."""
 
 _Place = tuple[str, int]
 
@@ -26,6 +34,7 @@ class Offsets:
         self._done: dict[_Place, int] = {}
         self._committed: dict[_Place, int] = {}
         self._sent_at = 0.0
+        self._finishing = False
 
     def done(self, message: Message) -> None:
         """Note that a message's effects are committed."""
@@ -49,14 +58,19 @@ class Offsets:
                 self._committed[partition.topic, partition.partition] = partition.offset
 
     def finish(self, client: Consumer) -> None:
-        """Send what is left; the request goes out before the one that leaves the group."""
+        """Send what is left and wait a few seconds for the answer; what is polled meanwhile is left for a successor."""
+        self._finishing = True
         self._sent_at = 0.0
-        self.commit(client)
+        deadline = time.monotonic() + _FINISH_SECONDS
+        while self._open() and time.monotonic() < deadline:
+            self.commit(client)
+            client.poll(_POLL_SECONDS)
 
     def revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         """Commit and wait, before the partitions go to another consumer."""
         offsets = self._open()
-        if offsets:
+        # At the end it was waited for already; where no broker answers, this would wait for the session's timeout.
+        if offsets and not self._finishing:
             try:
                 client.commit(offsets=offsets, asynchronous=False)
             except KafkaException as error:
@@ -77,11 +91,30 @@ class Offsets:
         ]
 
 
+def leave(client: Consumer) -> None:
+    """Leave the group and close the client.
+
+    Where no broker answers, librdkafka waits as long as a session lasts for the commits that it still has. That goes
+    on by itself then: it costs repeats at most, and to wait for it could cost the process its orderly end.
+    """
+    closing = threading.Thread(target=client.close, name="leave the consumer group", daemon=True)
+    closing.start()
+    closing.join(_LEAVE_SECONDS)
+    if closing.is_alive():
+        _log.warning("the brokers do not answer, so the group was not told that this consumer left")
+
+
 def rewind(client: Consumer, message: Message) -> None:
-    """Have a message delivered again, unless its partition belongs to another consumer by now."""
+    """Have a message delivered again, unless its partition belongs to another consumer by now.
+
+    Raises:
+        BrokerError: The partition is ours and was not rewound; to go on would pass the message over.
+    """
     try:
         client.seek(TopicPartition(*_place(message), message.offset or 0))
     except KafkaException as error:
+        if _place(message) in {(owned.topic, owned.partition) for owned in client.assignment()}:
+            raise kafka.translate(error.args[0]) from error
         _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
 
 

@@ -94,7 +94,7 @@ def judge(
 
 
 def moves_of(judgements: Sequence[Judgement]) -> list[Move]:
-    """Return how the watermarks move, one move an aggregate, sorted so that two consumers lock in one order."""
+    """Return how the watermarks move: one move an aggregate, sorted by it."""
     moves: dict[Aggregate, Move] = {}
     for judgement in judgements:
         if judgement.verdict is Verdict.NEXT and judgement.event.sequence is not None:

@@ -8,10 +8,13 @@ from cdc_outbox.table import InboxTable
 def inbox_component(table: InboxTable) -> Component:
     """Return an inbox: the claims, partitioned by range of the event's id, and the watermarks.
 
-    The id of our own events is a UUIDv7, whose text sorts by time, so that a partition is a span of time and the
-    key is still unique over all of them.
+    The id of our own events is a UUIDv7, whose text sorts by time: a partition can be a span of time, and the key is
+    unique over all of them. Here every id goes into the one partition that takes the rest. A later release makes
+    ranges, each before ids of its time come: PostgreSQL refuses a range of which the rest already holds an id.
     """
     create = load("postgresql", "inbox_schema")["create"].render(table.names())
     return Component(
-        kind="inbox", tables=(table.table, table.watermarks), migrations=(Migration(version=1, statements=(create,)),)
+        kind="inbox",
+        tables=(table.table, table.rest, table.watermarks),
+        migrations=(Migration(version=1, statements=(create,)),),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum, auto
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -26,6 +27,19 @@ _DRIVERS = {
 ENTRY_POINTS = "cdc_outbox.drivers"
 """The group under which other packages register a driver: the name of the package that a connection's class lives in,
 and a module with the functions ``find``, ``find_async`` and ``translate``, as the modules here have them."""
+
+
+class TransactionState(Enum):
+    """What became of the transaction that was begun on a connection, as far as the client knows."""
+
+    OPEN = auto()
+    """A transaction is open; whether it is still the same one, only the database can say."""
+    ABORTED = auto()
+    """A statement failed in it, so that nothing but a rollback can end it."""
+    ENDED = auto()
+    """None is open: it was committed or rolled back, or the connection was closed."""
+    LOST = auto()
+    """The connection broke, and the server undid it."""
 
 
 class Driver(Protocol):
@@ -53,15 +67,25 @@ class TransactionDriver(Driver, Protocol):
     """What a consumer asks beside that: it opens and ends transactions of its own."""
 
     def begin(self, connection: Any) -> None:  # noqa: ANN401
-        """Open a transaction; a connection that has one already is refused with an OutboxError."""
+        """Open a transaction as the connection is configured to; one that has a transaction is refused.
 
-    def is_aborted(self, connection: Any) -> bool:  # noqa: ANN401
-        """Tell whether a statement failed in the transaction, so that nothing but a rollback can end it."""
+        Until :meth:`commit` or :meth:`rollback` of the same object, the connection's own methods that would end it
+        are refused where the driver can do that.
+
+        Raises:
+            OutboxError: The connection has a transaction already.
+        """
+
+    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+        """Tell what became of the transaction, without asking the server."""
 
     def commit(self, connection: Any) -> None:  # noqa: ANN401
-        """Commit, and return only if the server said that it committed.
+        """Commit, and return only if the server committed.
 
-        PostgreSQL answers COMMIT with ROLLBACK when a statement failed before, and psycopg says nothing of it.
+        Raises:
+            TransactionAbortedError: A statement failed before: PostgreSQL answers COMMIT with ROLLBACK then, and
+                psycopg says nothing of it.
+            TransactionEndedError: There is nothing to commit any more.
         """
 
     def rollback(self, connection: Any) -> None:  # noqa: ANN401
@@ -154,12 +178,18 @@ def _module(connection: object) -> ModuleType:
 
 def _find_module(kind: type) -> ModuleType | None:
     for ancestor in kind.__mro__:
-        package = ancestor.__module__.partition(".")[0]
-        if package in _DRIVERS:
-            return import_module(f"cdc_outbox.drivers.{_DRIVERS[package]}")
-        if package in _registered():
-            return import_module(_registered()[package].value)
+        module = _load(ancestor.__module__.partition(".")[0])
+        if module is not None:
+            return module
     return None
+
+
+@cache
+def _load(package: str) -> ModuleType | None:
+    """Return the driver's module for a package, if there is one."""
+    if package in _DRIVERS:
+        return import_module(f"cdc_outbox.drivers.{_DRIVERS[package]}")
+    return import_module(_registered()[package].value) if package in _registered() else None
 
 
 @cache

@@ -1,13 +1,15 @@
 """psycopg 3, synchronous and asynchronous."""
 
-from contextlib import suppress
+import re
+from contextlib import AbstractContextManager, suppress
 from typing import Any, overload
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, sqlstate, translated, wrong_kind
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, sqlstate, translated, wrong_kind
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
@@ -15,6 +17,7 @@ from cdc_outbox.errors import (
     DatabaseUnavailableError,
     OutboxError,
     TransactionAbortedError,
+    TransactionEndedError,
 )
 from cdc_outbox.sql import PYFORMAT
 from cdc_outbox.table import Dialect
@@ -27,14 +30,34 @@ def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:  # noqa: ANN40
     """Open a connection in autocommit mode.
 
     Raises:
+        ConfigError: The DSN cannot be read, or not as it was meant.
         DatabaseUnavailableError: Nobody answers, within ten seconds unless the DSN says otherwise.
         DatabaseAccessError: The server refused the role, the password or the database.
     """
+    _refuse_misread(dsn)
     with translated():
-        try:
-            return psycopg.connect(dsn, autocommit=True, **({"connect_timeout": 10} | options))
-        except psycopg.ProgrammingError as error:
-            raise ConfigError(f"the DSN cannot be read: {_sentence(error)}", field="dsn") from error
+        return psycopg.connect(dsn, autocommit=True, **({"connect_timeout": 10} | options))
+
+
+def _refuse_misread(dsn: str) -> None:
+    """Refuse what libpq cannot read, and what it reads as host or port but is the rest of a password.
+
+    A password with a % or a space is an error of libpq's that quotes it; with an @ or a / in it, a part of it becomes
+    the host or the port, which the error of the attempt to connect would quote. So no such error is passed on, not
+    even as a cause.
+    """
+    try:
+        read = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        read = None
+    # In front, @ is an abstract socket. An empty port between commas is the default one.
+    if read is None or "@" in str(read.get("host", ""))[1:] or re.search(r"[^0-9, ]", str(read.get("port", ""))):
+        raise ConfigError(
+            "the DSN cannot be read",
+            field="dsn",
+            hint="In a postgresql:// URI write %25 for %, %40 for @, %2F for / and %20 for a space of the password; "
+            "in host=… dbname=… put it in single quotes.",
+        )
 
 
 def translate(error: BaseException) -> DatabaseError | None:
@@ -72,6 +95,9 @@ class _Psycopg:
 class Psycopg(_Psycopg):
     """The synchronous driver, for connections and cursors."""
 
+    def __init__(self) -> None:
+        self._block: AbstractContextManager[object] | None = None
+
     def joins_transaction(self, place: Place) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.drivers.Driver`."""
         connection = _connection(place)
@@ -80,33 +106,53 @@ class Psycopg(_Psycopg):
 
     def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
-        with translated(), psycopg.Cursor(_connection(place), row_factory=tuple_row) as cursor:
+        cursor = psycopg.Cursor(_connection(place), row_factory=tuple_row)
+        with translated():
             cursor.execute(sql, parameters)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if _returns_rows(cursor) else []
 
     def begin(self, connection: psycopg.Connection[Any]) -> None:
-        """Open a transaction by name, so that autocommit does not matter."""
+        """Enter psycopg's own block: in it ``commit()``, ``rollback()`` and ``with connection`` raise."""
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             raise OutboxError("the connection has a transaction already")
+        block = connection.transaction()
         with translated():
-            if connection.autocommit:
-                connection.execute("begin")
+            block.__enter__()
+        self._block = block
 
-    def is_aborted(self, connection: psycopg.Connection[Any]) -> bool:
+    def state(self, connection: psycopg.Connection[Any]) -> TransactionState:
         """Ask libpq, which knows from the server's last answer."""
-        return connection.info.transaction_status is TransactionStatus.INERROR
+        if connection.broken:
+            return TransactionState.LOST
+        match connection.info.transaction_status:
+            case TransactionStatus.INTRANS:
+                return TransactionState.OPEN
+            case TransactionStatus.INERROR:
+                return TransactionState.ABORTED
+            case _:
+                return TransactionState.ENDED
 
     def commit(self, connection: psycopg.Connection[Any]) -> None:
-        """Commit by statement: its command tag tells what ``Connection.commit`` keeps to itself."""
+        """Leave the block, after a look at what the server said last: the block keeps COMMIT's answer to itself."""
+        state = self.state(connection)
+        if state is TransactionState.ABORTED:
+            raise TransactionAbortedError("a statement failed, and the server would answer COMMIT with ROLLBACK")
+        if state is TransactionState.LOST:  # the block would end without a word
+            raise DatabaseUnavailableError("the connection broke before the commit")
+        if state is TransactionState.ENDED or self._block is None:
+            raise TransactionEndedError("there is no transaction to commit")
+        block, self._block = self._block, None
         with translated():
-            tag = connection.execute("commit").statusmessage
-        if tag != "COMMIT":
-            raise TransactionAbortedError(f"the server answered COMMIT with {tag}")
+            block.__exit__(None, None, None)
 
     def rollback(self, connection: psycopg.Connection[Any]) -> None:
         """Undo what is open, if anything is."""
-        if not connection.closed and connection.info.transaction_status is not TransactionStatus.IDLE:
-            with suppress(psycopg.OperationalError):  # the server is gone, and so is the transaction
+        block, self._block = self._block, None
+        with suppress(psycopg.Error):  # the server is gone, and so is the transaction
+            if block is not None:
+                block.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
+        with suppress(psycopg.Error):  # a block that somebody left open inside ours keeps psycopg from ending it
+            if self.state(connection) in {TransactionState.OPEN, TransactionState.ABORTED}:
                 connection.execute("rollback")
 
 
@@ -122,26 +168,28 @@ class AsyncPsycopg(_Psycopg):
     async def fetch(self, place: AsyncPlace, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own."""
         with translated():
-            async with psycopg.AsyncCursor(_connection(place), row_factory=tuple_row) as cursor:
-                await cursor.execute(sql, parameters)
-                return await cursor.fetchall() if cursor.description else []
+            cursor = psycopg.AsyncCursor(_connection(place), row_factory=tuple_row)
+            await cursor.execute(sql, parameters)
+            return await cursor.fetchall() if _returns_rows(cursor) else []
 
 
 def find(place: object) -> Driver:
     """Return the driver for a synchronous connection or cursor."""
     if isinstance(place, psycopg.Connection | psycopg.Cursor):
-        return _SYNC
+        return Psycopg()
     raise wrong_kind(place, asynchronous=False)
 
 
 def find_async(place: object) -> AsyncDriver:
     """Return the driver for an asynchronous connection or cursor."""
     if isinstance(place, psycopg.AsyncConnection | psycopg.AsyncCursor):
-        return _ASYNC
+        return AsyncPsycopg()
     raise wrong_kind(place, asynchronous=True)
 
 
-_SYNC, _ASYNC = Psycopg(), AsyncPsycopg()
+def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> bool:
+    # `description` describes every column before it tells the same.
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0
 
 
 @overload

@@ -10,6 +10,11 @@ from cdc_outbox.errors import (
 
 _KINDS: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("08", DatabaseUnavailableError),  # connection exception
+    ("25006", DatabaseUnavailableError),  # read-only: a primary that became a standby
+    ("25P03", DatabaseUnavailableError),  # it idled in a transaction for too long, and was cut
+    ("25P04", DatabaseUnavailableError),  # the transaction took too long, and was cut
+    ("53100", DatabaseUnavailableError),  # disk full
+    ("53200", DatabaseUnavailableError),  # out of memory
     ("53300", DatabaseUnavailableError),  # too many connections
     ("57P0", DatabaseUnavailableError),  # shutting down, crashed, starting up
     ("28", DatabaseAccessError),  # wrong password, unknown role
@@ -20,6 +25,7 @@ _KINDS: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("3F000", TableNotFoundError),  # a schema
     ("40001", TransactionConflictError),
     ("40P01", TransactionConflictError),
+    ("55P03", TransactionConflictError),  # a lock was not to be had within lock_timeout
 )
 
 

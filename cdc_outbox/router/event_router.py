@@ -1,7 +1,9 @@
 """The EventRouter itself, for payloads that pass through with StringConverter.
 
 Facts from Debezium 3.7's ``io.debezium.transforms.outbox.EventRouterDelegate``, held against the real one by the
-route parity test. Envelopes, JSON expansion and other converters are refused, not imitated.
+route parity tests. Envelopes, JSON expansion and other converters are refused, not imitated. What comes after the
+EventRouter is left to who sends: Connect's worker takes -1 for no timestamp and refuses an earlier one and a negative
+partition, the broker refuses most characters in a topic's name.
 """
 
 from collections.abc import Mapping
@@ -15,6 +17,8 @@ from cdc_outbox.router.values import ConnectType, ConnectValue, LogicalName
 _ROUTED = "${routedByValue}"
 _LINE_TERMINATORS = frozenset("\n\r\u0085\u2028\u2029")
 """What ``.`` does not match in Java, so that the default ``route.topic.regex`` fails on it."""
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
+"""What Java's ``String.trim`` takes away, other characters than Python's ``str.strip``."""
 _PER_MILLISECOND = {
     LogicalName.TIMESTAMP: 1,
     LogicalName.MICRO_TIMESTAMP: 1_000,
@@ -40,6 +44,14 @@ class Placement:
     column: str
     kind: PlacementKind = PlacementKind.HEADER
     alias: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.column, self.column if self.alias is None else self.alias):
+            if name != name.strip() or not name or set(name) & set(":,"):
+                raise ConfigError(
+                    f"{name!r} cannot be placed: it is empty, or holds a colon, a comma or a blank at an end",
+                    field="placements",
+                )
 
     @property
     def header(self) -> str:
@@ -99,71 +111,81 @@ class EventRouter:
 
         Raises:
             RoutingError: The real EventRouter would throw, and the task would fail.
+            ConfigError: The key or the payload is of bytes, which StringConverter makes rubbish of.
         """
-        event_id = self._column(row, self.id_column)
-        payload = self._payload(row)
+        # In the real one's order: where several columns are wrong, the first it looks at names the exception.
+        if self.payload_column not in row:
+            raise _connect_error(f"Unable to find payload field {self.payload_column} in event")
+        timestamp_ms = self._timestamp(row, connector_time_ms)
+        event_id, payload = _column(row, self.id_column), row[self.payload_column]
+        headers, partition = self._placed(row)
+        key = _column(row, self.key_column)
+        topic = self._topic(row)
+        for name, column in (("key", key), ("payload", payload)):
+            if column.type is ConnectType.BYTES:
+                raise ConfigError(f"a {name} of bytes does not pass StringConverter", field=name)
         return Message(
-            topic=self._topic(self._column(row, self.route_by_column)),
-            key=self._column(row, self.key_column).text(),
+            topic=topic,
+            key=key.text(),
             value=None if self._is_tombstone(payload) else payload.text(),
-            headers=(("id", event_id.text()), *self._headers(row)),
-            timestamp_ms=self._timestamp(row, connector_time_ms),
-            partition=self._partition(row),
+            headers=(("id", event_id.text()), *headers),
+            timestamp_ms=timestamp_ms,
+            partition=partition,
         )
 
-    def _payload(self, row: Mapping[str, ConnectValue]) -> ConnectValue:
-        if self.payload_column not in row:
-            raise RoutingError(
-                f"Unable to find payload field {self.payload_column} in event", exception="ConnectException"
-            )
-        payload = row[self.payload_column]
-        if payload.type is not ConnectType.STRING:
-            raise ConfigError(f"a {payload.type} payload does not pass StringConverter", field="payload")
-        return payload
-
     def _is_tombstone(self, payload: ConnectValue) -> bool:
-        blank = self.tombstone_on_empty_payload and not str(payload.value).strip()
-        return payload.value is None or blank
+        return self.tombstone_on_empty_payload and not (payload.text() or b"").decode().strip(_JAVA_BLANKS)
 
-    def _topic(self, routed_by: ConnectValue) -> str:
-        if not isinstance(routed_by.value, str):
-            kind = "NullPointerException" if routed_by.value is None else "DataException"
-            raise RoutingError(f"the column {self.route_by_column} is not a string", exception=kind)
-        if _LINE_TERMINATORS & set(routed_by.value):
-            return routed_by.value
-        return self.topic_replacement.replace(_ROUTED, routed_by.value)
+    def _topic(self, row: Mapping[str, ConnectValue]) -> str:
+        routed_by = _typed(row, self.route_by_column, ConnectType.STRING).value
+        if routed_by is None:
+            raise RoutingError(f"the column {self.route_by_column} is null", exception="NullPointerException")
+        if _LINE_TERMINATORS & set(str(routed_by)):
+            return str(routed_by)
+        return self.topic_replacement.replace(_ROUTED, str(routed_by))
 
-    def _headers(self, row: Mapping[str, ConnectValue]) -> list[tuple[str, bytes | None]]:
-        return [
-            (placement.header, self._column(row, placement.column).text())
-            for placement in self.placements
-            if placement.kind is PlacementKind.HEADER
-        ]
-
-    def _partition(self, row: Mapping[str, ConnectValue]) -> int | None:
+    def _placed(self, row: Mapping[str, ConnectValue]) -> tuple[list[tuple[str, bytes | None]], int | None]:
+        """Return the headers, and the partition; of several columns that place it, the last wins, also by a null."""
+        headers: list[tuple[str, bytes | None]] = []
+        partition: int | None = None
         for placement in self.placements:
-            if placement.kind is PlacementKind.PARTITION:
-                column = self._column(row, placement.column)
-                if column.type is not ConnectType.INT32:
-                    raise RoutingError(f"the column {placement.column} is not of type INT32", exception="DataException")
-                return None if column.value is None else int(column.value)
-        return None
+            if placement.kind is PlacementKind.HEADER:
+                headers.append((placement.header, _column(row, placement.column).text()))
+            else:
+                number = _typed(row, placement.column, ConnectType.INT32).value
+                partition = None if number is None else int(number)
+        return headers, partition
 
     def _timestamp(self, row: Mapping[str, ConnectValue], connector_time_ms: int) -> int:
         if self.timestamp_column is None:
             return connector_time_ms
-        column = self._column(row, self.timestamp_column)
-        if column.type is not ConnectType.INT64 or column.logical_name not in _PER_MILLISECOND:
-            raise RoutingError(
-                f"the column {self.timestamp_column} is not a timestamp without time zone",
-                exception="DataException",
-            )
+        if self.timestamp_column not in row:
+            raise _connect_error(f"Unable to find timestamp field {self.timestamp_column} in event")
+        column = _typed(row, self.timestamp_column, ConnectType.INT64)
         if column.value is None:
             return connector_time_ms
-        return int(column.value) // _PER_MILLISECOND[LogicalName(column.logical_name)]
+        if column.logical_name not in _PER_MILLISECOND:
+            raise _connect_error(f"Unsupported field type {column.logical_name or column.type} for event timestamp")
+        return _divided(int(column.value), _PER_MILLISECOND[LogicalName(column.logical_name)])
 
-    @staticmethod
-    def _column(row: Mapping[str, ConnectValue], column: str) -> ConnectValue:
-        if column not in row:
-            raise RoutingError(f"{column} is not a valid field name", exception="DataException")
-        return row[column]
+
+def _column(row: Mapping[str, ConnectValue], column: str) -> ConnectValue:
+    if column not in row:
+        raise RoutingError(f"{column} is not a valid field name", exception="DataException")
+    return row[column]
+
+
+def _typed(row: Mapping[str, ConnectValue], column: str, wanted: ConnectType) -> ConnectValue:
+    found = _column(row, column)
+    if found.type is not wanted:
+        raise RoutingError(f"Field '{column}' is not of type {wanted}", exception="DataException")
+    return found
+
+
+def _connect_error(message: str) -> RoutingError:
+    return RoutingError(message, exception="ConnectException")
+
+
+def _divided(number: int, by: int) -> int:
+    """Divide as Java does: towards zero."""
+    return number // by if number >= 0 else -(-number // by)

@@ -34,24 +34,34 @@ class ConnectValue:
     Args:
         value: ``None`` for SQL's null.
         logical_name: A :class:`LogicalName`, or any other name; ``None`` for a plain type.
+        default: The column's constant default, which Debezium keeps in the schema.
     """
 
     type: ConnectType
     value: str | int | bool | bytes | None
     logical_name: str | None = None
+    default: str | int | bool | bytes | None = None
+
+    @property
+    def filled(self) -> str | int | bool | bytes | None:
+        """The value, and the default in the place of a null: what Connect's ``Struct.get`` returns.
+
+        Its ``getString``, ``getInt32`` and ``getInt64`` return the null.
+        """
+        return self.default if self.value is None else self.value
 
     def text(self) -> bytes | None:
-        """Return what StringConverter and SimpleHeaderConverter put on the wire: UTF-8, ``None`` for null.
+        """Return what StringConverter and SimpleHeaderConverter make of ``filled``: UTF-8, ``None`` for null.
 
         Bytes become base64, which is what SimpleHeaderConverter makes of them; StringConverter makes rubbish,
-        so a router never asks this of a payload of bytes.
+        so a router refuses a key or a payload of bytes.
         """
-        match self.value:
+        match self.filled:
             case None:
                 return None
-            case bool():
-                return b"true" if self.value else b"false"
-            case bytes():
-                return base64.b64encode(self.value)
-            case _:
-                return str(self.value).encode()
+            case bool(truth):
+                return b"true" if truth else b"false"
+            case bytes(octets):
+                return base64.b64encode(octets)
+            case other:
+                return str(other).encode()

@@ -1,9 +1,20 @@
 """For users' tests and ours: the local stack, and what counts in memory."""
 
 from cdc_outbox.testing.broker import Broker
+from cdc_outbox.testing.mariadb import MariaDb, MariaDbDsn
 from cdc_outbox.testing.memory import MemoryInbox, MemoryMetrics
 from cdc_outbox.testing.postgres import Postgres
 from cdc_outbox.testing.stack import Stack, StackConfig
 from cdc_outbox.testing.worker import Worker
 
-__all__ = ["Broker", "MemoryInbox", "MemoryMetrics", "Postgres", "Stack", "StackConfig", "Worker"]
+__all__ = [
+    "Broker",
+    "MariaDb",
+    "MariaDbDsn",
+    "MemoryInbox",
+    "MemoryMetrics",
+    "Postgres",
+    "Stack",
+    "StackConfig",
+    "Worker",
+]

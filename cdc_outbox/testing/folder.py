@@ -11,11 +11,13 @@ import json
 import os
 import random
 import re
+import secrets
 import shutil
 import socket
+import stat
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -57,7 +59,11 @@ class StackFolder:
     @property
     def is_held(self) -> bool:
         """Whether somebody holds the stack."""
-        return self.path.exists() and not _is_free(self.path)
+        try:
+            with _lock(self.path) as lock:
+                return lock is None
+        except FileNotFoundError:
+            return False
 
     def occupy(self) -> None:
         """Clear away what crashed, make the folder, and hold it until :meth:`release` or the end of the process.
@@ -66,11 +72,12 @@ class StackFolder:
             StackError: A stack of this name is held.
         """
         for folder in self._all():
-            if _is_free(folder):
-                _clear(folder)
+            _clear_if_free(folder)
         new = Path(tempfile.mkdtemp(dir=self._root, prefix=f"{self._prefix}{self.name}."))
-        self._lock = (new / "lock").open("wb")
+        self._lock = (new / "lock.new").open("wb")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        # Nobody ever sees a lock that nobody holds yet.
+        (new / "lock.new").rename(new / "lock")
         ProcessRecord.of(os.getpid()).write(new / "owner.json")
         # As root, PostgreSQL's own user must reach its data; else nobody but us.
         new.chmod(0o755 if os.geteuid() == 0 else 0o700)
@@ -89,16 +96,15 @@ class StackFolder:
     def release(self) -> None:
         """End every process that was recorded, remove the folder and let go of it; once is enough."""
         if self._lock is not None:
-            _clear(self.path)
+            _end_parts(self.path)
+            with contextlib.suppress(FileNotFoundError):  # somebody else's clearing of the temporary folder
+                _remove(_set_aside(self.path))
             self._lock.close()
             self._lock = None
 
     def clear_left_over(self) -> bool:
         """Clear away what a crash left of this stack, and tell whether there was something."""
-        found = self.path.exists() and _is_free(self.path)
-        if found:
-            _clear(self.path)
-        return found
+        return _clear_if_free(self.path)
 
     def reserve_port(self) -> int:
         """Return a port that nobody listens on and that no stack of this user has reserved."""
@@ -144,28 +150,69 @@ class StackFolder:
 
     def _all(self) -> list[Path]:
         """Return this user's folders; somebody else's of the same name is not ours to look at."""
-        found = self._root.glob(f"{self._prefix}*")
-        return [
-            path for path in found if not path.is_symlink() and path.is_dir() and path.stat().st_uid == os.geteuid()
-        ]
+        return [path for path in self._root.glob(f"{self._prefix}*") if _is_ours(path)]
 
 
-def _is_free(folder: Path) -> bool:
-    """Tell whether nobody holds a folder, by taking its lock for a moment."""
-    try:
-        with (folder / "lock").open("rb") as file:
+def _is_ours(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):  # cleared away since it was listed
+        found = path.lstat()
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return False
+
+
+@contextlib.contextmanager
+def _lock(folder: Path) -> Iterator[IO[bytes] | None]:
+    """Hold a folder, and yield ``None`` where somebody else does.
+
+    Raises:
+        FileNotFoundError: It has no lock, or is gone.
+    """
+    with (folder / "lock").open("rb") as file:
+        try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        except BlockingIOError:
+            yield None
+            return
+        # What was opened may have been cleared away since, and what has the name now be another stack.
+        held = os.path.samestat(os.fstat(file.fileno()), (folder / "lock").stat())
+        yield file if held else None
+
+
+def _clear_if_free(folder: Path) -> bool:
+    """Clear away a folder that nobody holds, and tell whether it was one.
+
+    It is held meanwhile, and loses its name first: what comes up under that name is never what is removed.
+    """
+    try:
+        with _lock(folder) as lock:
+            if lock is None:
+                return False
+            aside = _set_aside(folder)
+            _end_parts(aside)
+            _remove(aside)
+            return True
     except FileNotFoundError:
-        with contextlib.suppress(FileNotFoundError):
-            return time.time() - folder.stat().st_mtime > _UNFINISHED_SECONDS
-        return False
-    return True
+        return _clear_if_unfinished(folder)
 
 
-def _clear(folder: Path) -> None:
+def _clear_if_unfinished(folder: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        if time.time() - folder.stat().st_mtime > _UNFINISHED_SECONDS:
+            _remove(_set_aside(folder))
+            return True
+    return False
+
+
+def _set_aside(folder: Path) -> Path:
+    """Give a folder a name that no stack has; whoever lists the folders still finds its lock, its parts and ports."""
+    return folder.rename(folder.with_name(f"{folder.name}.{secrets.token_hex(4)}"))
+
+
+def _end_parts(folder: Path) -> None:
     end(list(_records(folder).values()), seconds=_END_SECONDS)
+
+
+def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 

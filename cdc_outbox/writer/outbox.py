@@ -1,12 +1,13 @@
 """Add events inside the caller's own transaction."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Row, find_async_driver, find_driver
 from cdc_outbox.errors import NotInTransactionError
 from cdc_outbox.event import Event
+from cdc_outbox.schemas import EventSchemas
 from cdc_outbox.sql import ParameterStyle
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.wire import WireContract
@@ -19,6 +20,15 @@ MAX_MESSAGE_BYTES = 1_000_000
 task, and everything behind it waits. The rest is for the headers that every event has."""
 
 
+PublicationPolicy = Callable[[Event], bool]
+"""Decides whether an event is written."""
+
+
+def publish_everything(event: Event) -> bool:  # noqa: ARG001 - that is the policy
+    """Decide that every event is written."""
+    return True
+
+
 class _Outbox:
     """What both twins share: all but the waiting."""
 
@@ -28,10 +38,14 @@ class _Outbox:
         table: OutboxTable | None = None,
         contract: WireContract | None = None,
         max_message_bytes: int | None = MAX_MESSAGE_BYTES,
+        schemas: EventSchemas | None = None,
+        policy: PublicationPolicy = publish_everything,
     ) -> None:
         self.table = table or OutboxTable()
         self.contract = contract
         self.max_message_bytes = max_message_bytes
+        self.schemas = schemas
+        self.policy = policy
         self._statements: dict[tuple[Dialect, ParameterStyle], OutboxStatements] = {}
 
     def _statements_for(self, driver: Driver | AsyncDriver) -> OutboxStatements:
@@ -42,8 +56,8 @@ class _Outbox:
             )
         return self._statements[key]
 
-    def _draft(self, event: Event) -> Draft:
-        return draft(event, self.table, max_message_bytes=self.max_message_bytes)
+    def _draft(self, event: Event, driver: Driver | AsyncDriver) -> Draft:
+        return draft(event, self.table, driver.dialect, max_message_bytes=self.max_message_bytes, schemas=self.schemas)
 
 
 class Outbox(_Outbox):
@@ -56,6 +70,8 @@ class Outbox(_Outbox):
         contract: Which aggregate types there are and how they are numbered, from the spec. Without one, every
             type is taken and numbered gaplessly.
         max_message_bytes: Of one event's payload, key and own headers together; ``None`` means no limit.
+        schemas: What payloads are checked against, by event type and version.
+        policy: Decides which events are written; one that it declines comes back as it was, without an id.
     """
 
     def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
@@ -70,9 +86,11 @@ class Outbox(_Outbox):
             StaleSequenceError: The event brings its own sequence, and the aggregate is there already.
             TableNotFoundError: The table does not exist; the transaction is aborted, as after any failed statement.
         """
+        if not self.policy(event):
+            return event
         driver = find_driver(connection)
         statements = self._statements_for(driver)
-        insertion = statements.add(self._draft(event))
+        insertion = statements.add(self._draft(event, driver))
         _refuse_outside_transaction(driver, driver.joins_transaction(connection))
         [written] = statements.written(insertion, _execute(driver, connection, insertion))
         return written
@@ -90,15 +108,16 @@ class Outbox(_Outbox):
         """
         driver = find_driver(connection)
         statements = self._statements_for(driver)
-        drafts = [self._draft(event) for event in events]
-        insertions = statements.add_all(drafts)
+        given = list(events)
+        drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
+        insertions = statements.add_all(list(drafts.values()))
         _refuse_outside_transaction(driver, driver.joins_transaction(connection))
         written = [
             event
             for insertion in insertions
             for event in statements.written(insertion, _execute(driver, connection, insertion))
         ]
-        return _as_given(drafts, written)
+        return _as_given(given, drafts, written)
 
     @contextmanager
     def collect(self, connection: Any) -> Iterator[Collection]:  # noqa: ANN401
@@ -123,9 +142,11 @@ class AsyncOutbox(_Outbox):
 
     async def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
         """Write one event; everything that :meth:`Outbox.add` says holds here."""
+        if not self.policy(event):
+            return event
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
-        insertion = statements.add(self._draft(event))
+        insertion = statements.add(self._draft(event, driver))
         _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
         [written] = statements.written(insertion, await _await(driver, connection, insertion))
         return written
@@ -134,15 +155,16 @@ class AsyncOutbox(_Outbox):
         """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
-        drafts = [self._draft(event) for event in events]
-        insertions = statements.add_all(drafts)
+        given = list(events)
+        drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
+        insertions = statements.add_all(list(drafts.values()))
         _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
         written = [
             event
             for insertion in insertions
             for event in statements.written(insertion, await _await(driver, connection, insertion))
         ]
-        return _as_given(drafts, written)
+        return _as_given(given, drafts, written)
 
     @asynccontextmanager
     async def collect(self, connection: Any) -> AsyncIterator[Collection]:  # noqa: ANN401
@@ -169,9 +191,10 @@ async def _await(driver: AsyncDriver, connection: Any, insertion: Insertion) -> 
     return rows
 
 
-def _as_given(drafts: Sequence[Draft], written: Sequence[Event]) -> list[Event]:
+def _as_given(given: Sequence[Event], drafts: Mapping[int, Draft], written: Iterable[Event]) -> list[Event]:
+    """Return the written events in the places of those that were given; what was declined stays as it was."""
     by_id = {event.id: event for event in written}
-    return [by_id[draft.event.id] for draft in drafts]
+    return [by_id[drafts[place].id] if place in drafts else event for place, event in enumerate(given)]
 
 
 def _refuse_outside_transaction(driver: Driver | AsyncDriver, joins: bool) -> None:  # noqa: FBT001 - what it is about

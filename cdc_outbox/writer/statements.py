@@ -1,7 +1,8 @@
 """Events as SQL and parameters, and the events again from the rows that came back. Pure."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
@@ -29,12 +30,12 @@ class Insertion:
 
     Args:
         steps: Statements in order, each with all the parameters; the last rows that come back tell what was written.
-        events: As they were given, with their ids.
+        drafts: What it writes.
     """
 
     steps: tuple[str, ...]
     parameters: Mapping[str, Any]
-    events: tuple[Event, ...]
+    drafts: Sequence[Draft]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +57,7 @@ class OutboxStatements:
         Raises:
             EventError: The event cannot be written.
         """
-        event, mode = draft.event, self._mode(draft.event)
-        parameters = {**draft.parameters(), "sequence": event.sequence}
-        return self._insertion(f"add_{_SUFFIX[mode]}", parameters, [event])
+        return self._insertion(f"add_{_SUFFIX[self._mode(draft.event)]}", draft.parameters(), [draft])
 
     def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
         """Return what writes many events, in an order that keeps two writers from waiting for each other.
@@ -73,9 +72,7 @@ class OutboxStatements:
         if "add_all_gapless" not in self._statements:
             return [self.add(draft) for draft in in_order]
         return [
-            self._insertion(
-                f"add_all_{_SUFFIX[mode]}", _columns(group := list(drafts_of_mode)), [draft.event for draft in group]
-            )
+            self._insertion(f"add_all_{_SUFFIX[mode]}", _listed(group := list(drafts_of_mode)), group)
             for mode, drafts_of_mode in groupby(in_order, key=lambda draft: self._mode(draft.event))
         ]
 
@@ -85,11 +82,13 @@ class OutboxStatements:
         Raises:
             StaleSequenceError: The aggregate's last sequence is not below that of the event, which was not written.
         """
-        by_id = {event_id: added for event_id, *added in rows}
-        for event in insertion.events:
-            if event.id not in by_id:
-                raise StaleSequenceError(f"{event} was not written: its aggregate is at this sequence or above it")
-        return [_completed(event, *by_id[event.id]) for event in insertion.events]
+        by_id = {row[0]: row for row in rows}
+        for draft in insertion.drafts:
+            if draft.id not in by_id:
+                raise StaleSequenceError(
+                    f"{draft.event} was not written: its aggregate is at this sequence or above it"
+                )
+        return [_completed(draft, *by_id[draft.id]) for draft in insertion.drafts]
 
     @cached_property
     def _statements(self) -> Mapping[str, tuple[str, ...]]:
@@ -101,12 +100,12 @@ class OutboxStatements:
             if self.table.is_numbered or name.endswith(("unsequenced", "forget"))
         }
 
-    def _insertion(self, name: str, parameters: Mapping[str, Any], events: Sequence[Event]) -> Insertion:
-        forget = self._statements["forget"] if self.table.mode is OutboxMode.DELETE else ()
-        ids = [event.id for event in events]
-        return Insertion(
-            steps=(*self._statements[name], *forget), parameters={"ids": ids, **parameters}, events=tuple(events)
-        )
+    def _insertion(self, name: str, parameters: Mapping[str, Any], drafts: Sequence[Draft]) -> Insertion:
+        steps = self._statements[name]
+        if self.table.mode is OutboxMode.DELETE:
+            steps = (*steps, *self._statements["forget"])
+            parameters = {**parameters, "ids": [draft.id for draft in drafts]}
+        return Insertion(steps=steps, parameters=parameters, drafts=drafts)
 
     def _mode(self, event: Event) -> SequenceMode:
         """Return how the event is numbered, and refuse one that is numbered otherwise."""
@@ -144,18 +143,26 @@ def _aggregate(event: Event) -> tuple[str, str]:
     return event.aggregate_type, event.aggregate_id
 
 
-def _columns(drafts: Sequence[Draft]) -> dict[str, list[Any]]:
-    """Turn rows into the arrays that ``unnest`` takes."""
-    rows = [draft.parameters() for draft in drafts]
-    columns: dict[str, list[Any]] = {f"{name}s": [row[name] for row in rows] for name in rows[0] if name != "headers"}
-    columns["headers"] = [row["headers"] for row in rows]
-    columns["sequences"] = [draft.event.sequence for draft in drafts]
-    return columns
+def _listed(drafts: Sequence[Draft]) -> dict[str, str]:
+    """Return many events as one parameter: drivers take one text faster than arrays, and all take it alike."""
+    return {"events": json.dumps([draft.parameters() for draft in drafts], ensure_ascii=False, default=bytes.hex)}
 
 
-def _completed(event: Event, sequence: int | None, source: str | None, created_at: datetime | str | None) -> Event:
+def _completed(
+    draft: Draft, event_id: str, sequence: int | None, source: str | None, created_at: datetime | str | None
+) -> Event:
     # Times come as text where the database has no type for them, and where the user could choose what they come as.
     # They are UTC, mostly without saying so.
     moment = datetime.fromisoformat(created_at) if isinstance(created_at, str) else created_at
-    moment = moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
-    return replace(event, sequence=sequence, source=source, created_at=moment)
+    event = draft.event
+    return Event(  # `replace` takes four times as long
+        aggregate_type=event.aggregate_type,
+        aggregate_id=event.aggregate_id,
+        type=event.type,
+        payload=event.payload,
+        id=event_id,
+        sequence=sequence,
+        source=source,
+        created_at=moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment,
+        headers=event.headers,
+    )

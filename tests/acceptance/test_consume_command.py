@@ -19,35 +19,35 @@ import signal
 
 import psycopg
 
+import cdc_outbox.drivers.psycopg
 from cdc_outbox.consumer import Consumer, SequenceMode, WireContract
+from cdc_outbox.drivers.psycopg import Psycopg
 
 NAME = os.environ["NAME"]
 
 
-class Dying(psycopg.Connection):
-    """A connection that kills its process right before or after the server committed the n-th event."""
+class Dying(Psycopg):
+    """A driver that kills its process right before or after the server committed the n-th event."""
 
     commits = 0
 
-    def execute(self, query, *arguments, **options):
-        if query != "commit" or not os.environ.get("DIE"):
-            return super().execute(query, *arguments, **options)
-        when, number = os.environ["DIE"].split(":")
+    def commit(self, connection):
+        when, _, number = os.environ.get("DIE", "").partition(":")
         Dying.commits += 1
-        last = Dying.commits == int(number)
+        last = number == str(Dying.commits)
         if last and when == "before-commit":
             os.kill(os.getpid(), signal.SIGKILL)
-        done = super().execute(query, *arguments, **options)
+        super().commit(connection)
         if last and when == "after-commit":
             os.kill(os.getpid(), signal.SIGKILL)
-        return done
 
 
+cdc_outbox.drivers.psycopg.Psycopg = Dying
 consumer = Consumer(
     name=NAME,
     contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic=os.environ["TOPIC"]),
     bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
-    connect=lambda: Dying.connect(os.environ["CDC_OUTBOX_DSN"]),
+    connect=lambda: psycopg.connect(os.environ["CDC_OUTBOX_DSN"]),
     kafka_settings={"session.timeout.ms": 2000, "heartbeat.interval.ms": 500},
 )
 
@@ -213,6 +213,34 @@ def test_an_inbox_that_was_not_made_is_named_with_the_command_that_makes_it(shop
 def test_a_target_that_is_no_consumer_is_named(shop: Shop, service: Path, target: str, sentence: str) -> None:
     done = run_command_in(service, "consume", target, env=environment(shop))
     assert (done.returncode, f"error: {sentence}" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "error"),
+    [
+        ("broken", "import os\nos.nothing_of_that_name", "AttributeError: module 'os' has no attribute"),
+        ("orders_worker", "import orders_", "ModuleNotFoundError: No module named 'orders_'"),
+    ],
+)
+def test_a_module_that_fails_at_its_import_shows_its_own_error(
+    name: str, code: str, error: str, tmp_path: Path
+) -> None:
+    (tmp_path / f"{name}.py").write_text(code)
+    done = run_command_in(tmp_path, "consume", f"{name}:consumer", env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 1
+    assert error in done.stderr
+    assert f"{name}.py" in done.stderr
+    assert "there is no module" not in done.stderr
+    assert "error: the module" not in done.stderr
+
+
+@pytest.mark.parametrize("target", ["orders.nobody:consumer", "nobody.worker:consumer", "orders.a.b:consumer"])
+def test_a_module_that_is_missing_in_a_package_is_named(target: str, tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "a.py").touch()
+    done = run_command_in(tmp_path, "consume", target, env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 2
+    assert f"error: there is no module '{target.partition(':')[0]}' here" in done.stderr
 
 
 def test_help_shows_an_example() -> None:

@@ -1,11 +1,13 @@
 """`cdc-outbox deploy-connector` and its neighbours from the shell: what they print, and what they exit with."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.rig import Pipeline, run_command
+from tests.rig import Pipeline, eventually, run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,6 +70,33 @@ def test_what_would_be_lost_is_said_with_the_two_ways_on(pipeline: Pipeline, spe
     assert way_on.returncode == 0
 
 
+def test_a_halted_connector_is_a_difference(pipeline: Pipeline, spec: Path, env: dict[str, str]) -> None:
+    assert run_command("deploy-connector", str(spec), "--stable-seconds=0", env=env).returncode == 0
+    pipeline.client.stop(pipeline.name)
+    eventually(lambda: pipeline.client.find_status(pipeline.name).state == "STOPPED", "the connector to stop")
+    dry = run_command("deploy-connector", str(spec), "--dry-run", env=env)
+    assert dry.returncode == 3
+    assert dry.stdout == f"{pipeline.name}: would be changed: resume the connector, which was halted\n"
+    done = run_command("deploy-connector", str(spec), "--stable-seconds=0", env=env)
+    assert (done.returncode, done.stdout) == (0, f"{pipeline.name}: deployed\n")
+
+
+def test_a_deployment_that_is_told_to_end_takes_back_what_it_did(
+    pipeline: Pipeline, spec: Path, env: dict[str, str]
+) -> None:
+    command = [f"{sys.prefix}/bin/cdc-outbox", "deploy-connector", str(spec), "--stable-seconds=300"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            eventually(lambda: pipeline.client.find_config(pipeline.name), "the connector to be made")
+            process.terminate()
+            _, told = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130, told
+    assert f"undo       connector {pipeline.name} deleted again" in told
+    assert pipeline.client.find_config(pipeline.name) is None
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "sentence", "hint"),
     [
@@ -81,6 +110,7 @@ def test_what_would_be_lost_is_said_with_the_two_ways_on(pipeline: Pipeline, spe
         ({"CDC_OUTBOX_DSN": "{dsn} password=wrong"}, 1, "password authentication failed", "Check user and password"),
         ({"CDC_OUTBOX_DSN": "{dsn} dbname=nowhere"}, 1, 'database "nowhere" does not exist', "Check user and password"),
         ({"CDC_OUTBOX_DSN": "no dsn at all"}, 2, "the DSN cannot be read", ""),
+        ({"CDC_OUTBOX_CONNECT_URL": "http://[x"}, 2, "cannot be read", ""),
         ({"CDC_OUTBOX_CONNECT_URL": "ftp://x"}, 2, "is not an http:// or https:// URL", ""),
         ({"CDC_OUTBOX_CONNECT_URL": "http://user:hunter2@x"}, 2, "must not carry credentials", ""),
     ],

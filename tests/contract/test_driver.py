@@ -7,8 +7,20 @@ import psycopg
 import psycopg.rows
 import pytest
 
-from cdc_outbox.drivers import TransactionDriver, find_async_driver, find_driver, find_transaction_driver
-from cdc_outbox.errors import OutboxError, TableNotFoundError, TransactionAbortedError
+from cdc_outbox.drivers import (
+    TransactionDriver,
+    TransactionState,
+    find_async_driver,
+    find_driver,
+    find_transaction_driver,
+)
+from cdc_outbox.errors import (
+    DatabaseUnavailableError,
+    OutboxError,
+    TableNotFoundError,
+    TransactionAbortedError,
+    TransactionEndedError,
+)
 from cdc_outbox.testing import Stack
 
 
@@ -66,15 +78,79 @@ class DriverContract:
         driver.fetch(connection, "insert into t values (3)")
         with pytest.raises(TableNotFoundError):
             driver.fetch(connection, "select 1 from nowhere")
-        assert driver.is_aborted(connection)
-        with pytest.raises(TransactionAbortedError, match="answered COMMIT with ROLLBACK"):
+        assert driver.state(connection) is TransactionState.ABORTED
+        with pytest.raises(TransactionAbortedError, match="would answer COMMIT with ROLLBACK"):
+            driver.commit(connection)
+        driver.rollback(connection)
+        driver.begin(connection)
+        assert driver.fetch(connection, "select a from t where a = 3") == []
+        driver.rollback(connection)
+
+    def test_the_state_is_that_of_the_transaction(self, driver: TransactionDriver, connection: Any) -> None:
+        assert driver.state(connection) is TransactionState.ENDED
+        driver.begin(connection)
+        assert driver.state(connection) is TransactionState.OPEN
+        connection.close()
+        assert driver.state(connection) is TransactionState.ENDED
+
+    def test_a_commit_of_nothing_is_an_error(self, driver: TransactionDriver, connection: Any) -> None:
+        with pytest.raises(TransactionEndedError):
+            driver.commit(connection)
+        driver.begin(connection)
+        driver.fetch(connection, "rollback")
+        with pytest.raises(TransactionEndedError):
             driver.commit(connection)
 
-    def test_a_rollback_of_nothing_and_of_a_dead_connection_does_nothing(
+    def test_nobody_else_ends_the_transaction_by_the_connections_own_methods(
+        self, driver: TransactionDriver, connection: Any
+    ) -> None:
+        driver.begin(connection)
+        driver.fetch(connection, "insert into t values (4)")
+        for end in (connection.commit, connection.rollback, lambda: connection.__exit__(None, None, None)):
+            with pytest.raises(psycopg.ProgrammingError, match="forbidden"):
+                end()
+        driver.commit(connection)
+        driver.begin(connection)
+        assert driver.fetch(connection, "select a from t where a = 4 limit 1") == [(4,)]
+        driver.rollback(connection)
+
+    def test_a_block_that_was_left_open_inside_is_undone_too(self, driver: TransactionDriver, connection: Any) -> None:
+        driver.begin(connection)
+        driver.fetch(connection, "insert into t values (5)")
+        psycopg.Transaction(connection).__enter__()
+        driver.rollback(connection)
+        assert driver.state(connection) is TransactionState.ENDED
+
+    def test_a_transaction_begins_as_the_connection_is_set(self, driver: TransactionDriver, connection: Any) -> None:
+        connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+        connection.read_only = True
+        driver.begin(connection)
+        assert driver.fetch(connection, "show transaction_isolation") == [("serializable",)]
+        assert driver.fetch(connection, "show transaction_read_only") == [("on",)]
+        driver.rollback(connection)
+
+    def test_a_rollback_of_nothing_and_of_a_closed_connection_does_nothing(
         self, driver: TransactionDriver, connection: Any
     ) -> None:
         driver.rollback(connection)
+        driver.begin(connection)
         connection.close()
+        driver.rollback(connection)
+
+    @pytest.mark.parametrize("noticed", [False, True], ids=["unnoticed", "noticed"])
+    def test_a_connection_that_the_server_cut_is_lost(
+        self, driver: TransactionDriver, connection: Any, dsn: str, *, noticed: bool
+    ) -> None:
+        driver.begin(connection)
+        driver.fetch(connection, "insert into t values (6)")
+        with psycopg.connect(dsn, autocommit=True) as other:
+            other.execute("select pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,))
+        if noticed:
+            with pytest.raises(DatabaseUnavailableError):
+                driver.fetch(connection, "select 1")
+            assert driver.state(connection) is TransactionState.LOST
+        with pytest.raises(DatabaseUnavailableError):
+            driver.commit(connection)
         driver.rollback(connection)
 
     def test_parameters_go_by_name_and_rows_are_plain_tuples(self, driver: TransactionDriver, connection: Any) -> None:

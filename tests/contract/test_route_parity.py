@@ -1,13 +1,25 @@
-"""The same rows through the real EventRouter and through ours make the same messages, to the byte."""
+"""The same rows through the real EventRouter and through ours make the same messages, to the byte.
 
-from datetime import UTC, datetime
+Once as our pipelines write them, and once a table of edges: rows that nobody should write, in tables that nobody should
+make, with the exceptions that they raise. Left out is what the worker or the broker refuses behind the router (a time
+before 1970 by a millisecond or more, a negative partition), and keys and payloads of bytes, which our router refuses.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from cdc_outbox import Event, Outbox
+from cdc_outbox.connect.render import render
+from cdc_outbox.errors import RoutingError
 from cdc_outbox.message import Message
-from cdc_outbox.router import ConnectType, ConnectValue, LogicalName, java_partition
-from tests.rig import Pipeline, eventually
+from cdc_outbox.router import ConnectType, ConnectValue, EventRouter, LogicalName, Placement, java_partition
+from cdc_outbox.router.event_router import PlacementKind
+from tests.rig import Connection, Pipeline, eventually, one
 
 PAYLOADS: list[Any] = [
     {"plain": 1},
@@ -103,3 +115,273 @@ def test_our_event_router_and_debeziums_make_the_same_messages(deployed: Pipelin
             )
             assert dict(stated.headers) == dict(ours.headers)
             assert deployed.spec.contract.event_of(theirs).id == event.id
+
+
+CONNECTOR_TIME = -(2**40)
+"""Stands for the time at which the connector saw a row; no row has it."""
+
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the column has no time zone either
+MICROSECOND = timedelta(microseconds=1)
+
+SQL_TYPES: Mapping[str, tuple[ConnectType, str | None]] = {
+    "text": (ConnectType.STRING, None),
+    "smallint": (ConnectType.INT16, None),
+    "integer": (ConnectType.INT32, None),
+    "bigint": (ConnectType.INT64, None),
+    "boolean": (ConnectType.BOOLEAN, None),
+    "bytea": (ConnectType.BYTES, None),
+    "timestamp(3)": (ConnectType.INT64, LogicalName.TIMESTAMP),
+    "timestamp(6)": (ConnectType.INT64, LogicalName.MICRO_TIMESTAMP),
+    "timestamptz": (ConnectType.STRING, LogicalName.ZONED_TIMESTAMP),
+    "time(6)": (ConnectType.INT64, "io.debezium.time.MicroTime"),
+}
+"""SQL type → what Debezium makes of it."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A table, the options it is routed with, and its rows.
+
+    Args:
+        columns: Beside or instead of the usual ones: SQL type and, in a second text, the default; ``None`` for none.
+        rows: What differs from a row that every router takes.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    columns: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
+    router: EventRouter = field(default_factory=EventRouter)
+
+    @property
+    def table(self) -> dict[str, Sequence[str]]:
+        usual: dict[str, Sequence[str] | None] = {"id": ["integer"]}
+        usual |= {name: ["text"] for name in ("aggregatetype", "aggregateid", "payload")}
+        return {name: column for name, column in {**usual, **self.columns}.items() if column is not None}
+
+    def values(self, row: Mapping[str, Any], event_id: int) -> dict[str, Any]:
+        usual = {"id": event_id, "aggregatetype": "edge", "aggregateid": "1", "payload": "{}"}
+        return {name: row.get(name, usual.get(name)) for name in self.table}
+
+
+AT = EventRouter(timestamp_column="at")
+PARTITIONED = EventRouter(placements=(Placement("p", PlacementKind.PARTITION),))
+TWICE = EventRouter(placements=(*PARTITIONED.placements, Placement("q", PlacementKind.PARTITION)))
+PLACED = ("flag", "small", "whole", "large", "octets", "words")
+
+EDGES = [
+    # Payloads: what counts as empty, with the option and without.
+    *(
+        Edge(
+            [
+                {"payload": text}
+                for text in (None, "", " ", "\t\n\x0b\x0c\r\x1c\x1f", "\x01", "\x85", "\xa0", "\u2003", "null")
+            ],
+            router=EventRouter(tombstone_on_empty_payload=tombstones),
+        )
+        for tombstones in (False, True)
+    ),
+    Edge(
+        [{"payload": number} for number in (0, -(2**63), None)],
+        {"payload": ["bigint"]},
+        EventRouter(tombstone_on_empty_payload=True),
+    ),
+    Edge([{"payload": truth} for truth in (True, False)], {"payload": ["boolean"]}),
+    # Topics: Java's line terminators, and what Python takes for some.
+    Edge([{"aggregatetype": f"edge{separator}row"} for separator in "\n\r\x85\u2028\u2029\x0b\x0c\x1c\x1e $\\"]),
+    Edge([{"aggregatetype": text} for text in ("\nedge", "edge\n", "Edge", "edge")]),
+    # Keys and ids of other types.
+    Edge([{"aggregateid": key} for key in (None, "", "ä")]),
+    Edge([{"aggregateid": key} for key in (7, -7, None)], {"aggregateid": ["smallint"]}),
+    Edge([{"aggregateid": key} for key in (True, False)], {"aggregateid": ["boolean"]}),
+    # Headers of every type.
+    Edge(
+        [
+            dict(zip(PLACED, (True, -(2**15), 2**31 - 1, -(2**63), b"\x00\xff\xfe", " a\n"), strict=True)),
+            dict(zip(PLACED, (False, 0, 0, 0, b"", ""), strict=True)),
+            {},
+        ],
+        dict(zip(PLACED, (["boolean"], ["smallint"], ["integer"], ["bigint"], ["bytea"], ["text"]), strict=True)),
+        EventRouter(placements=tuple(Placement(column) for column in PLACED)),
+    ),
+    # A default takes the place of a null.
+    Edge(
+        [{"aggregateid": None, "payload": None}, {"words": "", "whole": 1, "flag": True, "p": 1}],
+        {
+            "aggregateid": ["text", "'key'"],
+            "payload": ["text", "'[]'"],
+            "words": ["text", "'none'"],
+            "whole": ["integer", "7"],
+            "flag": ["boolean", "false"],
+            "p": ["integer", "2"],
+            "at": ["timestamp(6)", "'2020-01-01 00:00:00'"],
+        },
+        EventRouter(
+            timestamp_column="at",
+            placements=(*map(Placement, ("words", "whole", "flag")), *PARTITIONED.placements),
+            tombstone_on_empty_payload=True,
+        ),
+    ),
+    Edge([{"aggregatetype": None}], {"aggregatetype": ["text", "'edge'"]}),
+    # Partitions.
+    Edge([{"p": number} for number in (0, 1, 2, None)], {"p": ["integer"]}, PARTITIONED),
+    Edge([{"p": 1, "q": 2}, {"p": 1}, {"q": 0}], {"p": ["integer"], "q": ["integer"]}, TWICE),
+    *(Edge([{"p": 1}, {}], {"p": [sql_type]}, PARTITIONED) for sql_type in ("smallint", "bigint", "text")),
+    # Timestamps.
+    Edge(
+        [{"at": EPOCH + micros * MICROSECOND} for micros in (1_999, -999, 0, 10**15 + 999)] + [{}],
+        {"at": ["timestamp(6)"]},
+        AT,
+    ),
+    Edge([{"at": EPOCH + timedelta(milliseconds=1_234)}, {}], {"at": ["timestamp(3)"]}, AT),
+    Edge([{"at": 1_000}, {}], {"at": ["bigint"]}, AT),
+    Edge([{"at": "12:00"}, {}], {"at": ["time(6)"]}, AT),
+    Edge([{"at": "2026-01-01 00:00+00"}, {}], {"at": ["timestamptz"]}, AT),
+    # What the task would fail on.
+    Edge([{}], {"payload": None, "id": None}, AT),
+    Edge([{}], {"id": None}, AT),
+    Edge([{}], {"id": None, "aggregateid": None}),
+    Edge([{}], {"aggregateid": None}),
+    Edge([{}], {"aggregatetype": None}),
+    Edge([{}], router=EventRouter(placements=(Placement("nowhere"),))),
+    Edge([{}], router=PARTITIONED),
+    Edge([{"aggregatetype": None}]),
+    Edge([{"aggregatetype": 1}, {"aggregatetype": None}], {"aggregatetype": ["integer"]}),
+]
+
+
+def edge_values(connection: Connection, edge: Edge, row: tuple[Any, ...]) -> dict[str, ConnectValue]:
+    """Return a row of an edge's table as Debezium hands it to the router."""
+    values = {}
+    for (name, (sql_type, *default)), value in zip(edge.table.items(), row, strict=True):
+        fallback = one(connection, f"select cast({default[0]} as {sql_type})") if default else None
+        kind, logical_name = SQL_TYPES[sql_type]
+        held, held_default = connect_value(value, sql_type), connect_value(fallback, sql_type)
+        values[name] = ConnectValue(kind, held, logical_name, held_default)
+    return values
+
+
+def connect_value(value: Any, sql_type: str) -> Any:
+    """Return a value of psycopg's as Connect holds it."""
+    if value is not None and sql_type.startswith("timestamp("):
+        return (value - EPOCH) // timedelta(**{"milliseconds" if sql_type == "timestamp(3)" else "microseconds": 1})
+    if value is not None and sql_type == "time(6)":
+        return (datetime.combine(EPOCH, value) - EPOCH) // MICROSECOND
+    return str(value) if isinstance(value, datetime) else value
+
+
+def allowed(topic: str) -> str:
+    """Return the topic with its last character that Kafka refuses replaced, as a second transform does it."""
+    return re.sub(r"(?s)^(.*)[^A-Za-z0-9._-](.*)$", r"\1_\2", topic)
+
+
+def edges_config(pipeline: Pipeline) -> dict[str, str]:
+    """Return one connector with a router a table, which skips and logs what makes a router throw."""
+    usual = render(pipeline.spec)
+    config = {option: value for option, value in usual.items() if not option.startswith(("transforms", "predicates"))}
+    names = [f"edge_{number}" for number in range(len(EDGES))]
+    config |= {
+        "table.include.list": ",".join(f"public\\.{name}" for name in names),
+        "publication.name": "edges",
+        "errors.tolerance": "all",
+        "errors.log.enable": "true",
+        "errors.log.include.messages": "true",
+        "predicates": ",".join(names),
+        "transforms": ",".join([*names, "allowed"]),
+        "transforms.allowed.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.allowed.regex": r"(?s)(.*)[^A-Za-z0-9._-](.*)",
+        "transforms.allowed.replacement": "$1_$2",
+    }
+    for name, edge in zip(names, EDGES, strict=True):
+        options = edge_router(pipeline, edge).options()
+        config |= {
+            f"predicates.{name}.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+            f"predicates.{name}.pattern": f"{pipeline.name}\\.public\\.{name}",
+            f"transforms.{name}.type": usual["transforms.outbox.type"],
+            f"transforms.{name}.predicate": name,
+            **{f"transforms.{name}.{option}": value for option, value in options.items()},
+        }
+    return config
+
+
+def edge_router(pipeline: Pipeline, edge: Edge) -> EventRouter:
+    """Return an edge's router with topics of the pipeline's own."""
+    return replace(edge.router, topic_replacement=f"{pipeline.name}.${{routedByValue}}")
+
+
+def thrown(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """Return table and exception of every row that made a router throw, in their order."""
+    log = pipeline.stack.workers[0].log.read_text()
+    error = rf"Error encountered in task {pipeline.name}-0\. Executing stage 'TRANSFORMATION' .*?"
+    topic = rf"topic='{pipeline.name}\.public\.(edge_\d+)'.*?"
+    return re.findall(rf"{error}{topic}\n(?:\w+\.)+(\w+)(?=[:\n])", log, re.DOTALL)
+
+
+def create_edges(connection: Connection, pipeline: Pipeline) -> None:
+    """Create a table an edge, and what the connector reads them by."""
+    names = [f"edge_{number}" for number in range(len(EDGES))]
+    for name, edge in zip(names, EDGES, strict=True):
+        columns = ", ".join(
+            f"{column} {sql_type} {' '.join(['default', *default] if default else [])}"
+            for column, (sql_type, *default) in edge.table.items()
+        )
+        connection.execute(f"create table {name} ({columns})".encode())
+    tables = ", ".join(names)
+    connection.execute(f"create publication edges for table {tables} with (publish = 'insert')".encode())
+    connection.execute(f"grant select on {tables} to connector".encode())
+    connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (pipeline.spec.database.slot,))
+
+
+def route_edges(connection: Connection, pipeline: Pipeline) -> tuple[list[Message], list[tuple[str, str]]]:
+    """Write every row, and return the messages that our router makes, and table and exception where it raises."""
+    messages: list[Message] = []
+    errors: list[tuple[str, str]] = []
+    for number, edge in enumerate(EDGES):
+        router = edge_router(pipeline, edge)
+        for place, row in enumerate(edge.rows):
+            values = edge.values(row, number * 100 + place)
+            marks = ", ".join(["%s"] * len(values))
+            insert = f"insert into edge_{number} ({', '.join(values)}) values ({marks}) returning *"  # noqa: S608
+            [written] = connection.execute(insert.encode(), list(values.values())).fetchall()
+            try:
+                columns = edge_values(connection, edge, written)
+                messages.append(router.route(columns, connector_time_ms=CONNECTOR_TIME))
+            except RoutingError as error:
+                errors.append((f"edge_{number}", error.exception))
+    return messages, errors
+
+
+def by_id(messages: Sequence[Message]) -> dict[bytes | None, Message]:
+    """Return the messages by their ids: the edge's number times a hundred, and the row's within it."""
+    return {dict(message.headers)["id"]: message for message in messages}
+
+
+def test_both_agree_at_the_edges(pipeline: Pipeline) -> None:
+    began_ms = int(time.time() * 1000)
+    with pipeline.connect() as connection:
+        create_edges(connection, pipeline)
+        messages, errors = route_edges(connection, pipeline)
+    pipeline.client.put_config(edges_config(pipeline))
+    topics = {allowed(message.topic) for message in messages}
+    broker = pipeline.stack.broker
+    # The last row makes the router throw, so when it has, all messages are on their way.
+    eventually(lambda: len(thrown(pipeline)) >= len(errors), "every exception", seconds=60)
+    assert thrown(pipeline) == errors
+    eventually(lambda: sum(sum(broker.ends(topic).values()) for topic in topics) >= len(messages), "every message")
+    expected, real = by_id(messages), by_id([message for topic in topics for message in broker.messages(topic)])
+
+    assert len(expected) == len(messages)
+    assert real.keys() == expected.keys()
+    for event_id, ours in expected.items():
+        theirs = real[event_id]
+        chosen = theirs.partition if ours.key is None else java_partition(ours.key, pipeline.spec.topics.partitions)
+        timestamp_ms = ours.timestamp_ms
+        if timestamp_ms == CONNECTOR_TIME:
+            timestamp_ms = theirs.timestamp_ms
+            assert timestamp_ms is not None
+            assert timestamp_ms >= began_ms
+        assert theirs == replace(
+            ours,
+            topic=allowed(ours.topic),
+            partition=chosen if ours.partition is None else ours.partition,
+            timestamp_ms=timestamp_ms,
+            offset=theirs.offset,
+        ), event_id

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from cdc_outbox import AsyncOutbox, NotInTransactionError, Outbox
+from cdc_outbox import AsyncOutbox, NotInTransactionError, Outbox, drivers
 from cdc_outbox.drivers import find_async_driver, find_driver
 from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError, TableNotFoundError
 from cdc_outbox.event import new_event_id
@@ -245,7 +245,8 @@ def test_a_session_that_cannot_connect_says_so_in_our_words(store: PostgresStore
 def test_a_driver_that_has_none_here_is_asked_through_sqlalchemy(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc_outbox.drivers._DRIVERS", {"sqlalchemy": "sqlalchemy"})
+    known = drivers._load
+    monkeypatch.setattr(drivers, "_load", lambda package: known(package) if package == "sqlalchemy" else None)
     with Session(engine) as session:
         assert Outbox().add(session, ORDER).sequence == 1
     with Session(engine.execution_options(**AUTOCOMMIT)) as session, pytest.raises(NotInTransactionError):

@@ -339,6 +339,8 @@ def test_mistakes_in_the_code_are_named_when_it_is_made(shop: Shop) -> None:
         consumer.on("OrderPlaced")(apply_effect)
     with pytest.raises(ConfigError, match="a consumer has a name"):
         shop.consumer(name="")
+    with pytest.raises(ConfigError, match="at most 255 bytes"):
+        shop.consumer(name="ü" * 128)
     with pytest.raises(ConfigError, match=r"enable.auto.commit cannot be set"):
         shop.consumer(kafka_settings={"enable.auto.commit": True})
 

@@ -6,8 +6,9 @@ import psycopg
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents, SlotStep
-from cdc_outbox.connect.render import HEARTBEAT_PREFIX, render
+from cdc_outbox.connect.render import HEARTBEAT_PREFIX, render, render_republishing
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import (
     ConnectorFailedError,
@@ -30,6 +31,10 @@ def sequences(pipeline: Pipeline) -> list[int]:
     """Return the numbers in the topic, repeated ones left out."""
     events = [pipeline.spec.contract.event_of(message) for message in pipeline.messages()]
     return list(dict.fromkeys(event.sequence or 0 for event in events))
+
+
+def codes(error: ConnectorInvalidError) -> list[str]:
+    return [finding.code for finding in error.findings]
 
 
 def slot_exists(pipeline: Pipeline) -> bool:
@@ -69,7 +74,8 @@ def test_the_first_deployment_makes_slot_and_connector_and_the_second_changes_no
 def test_a_dry_run_changes_nothing(pipeline: Pipeline) -> None:
     plan = pipeline.deploy(dry_run=True)
     assert plan.creates
-    assert plan.slot is None
+    assert plan.slot is not None
+    assert plan.slot.step is SlotStep.CREATE
     assert pipeline.client.find_config(pipeline.name) is None
     assert not slot_exists(pipeline)
 
@@ -222,16 +228,19 @@ def test_a_password_that_the_database_refuses_is_found_before_anything_is_made(p
     assert not slot_exists(pipeline)
 
 
-def break_transform(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def break_transform(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the connector rendered with a placement that `/validate` takes and the task does not."""
-    broken = render(pipeline.spec) | {"transforms.outbox.table.fields.additional.placement": "type"}
-    monkeypatch.setattr("cdc_outbox.connect.deploy.render", lambda _spec: broken)
+    monkeypatch.setattr("cdc_outbox.connect.deploy.render", lambda spec: broken(render(spec)))
+
+
+def broken(config: dict[str, str]) -> dict[str, str]:
+    return config | {"transforms.outbox.table.fields.additional.placement": "type"}
 
 
 def test_a_new_connector_whose_task_fails_is_reported_with_its_trace_and_taken_back(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    break_transform(pipeline, monkeypatch)
+    break_transform(monkeypatch)
     with pytest.raises(ConnectorFailedError, match="FAILED") as caught:
         pipeline.deploy()
     assert "ConfigException" in caught.value.trace
@@ -244,7 +253,7 @@ def test_a_change_that_does_not_come_up_gives_way_to_what_ran(
 ) -> None:
     before = deployed.client.find_config(deployed.name)
     with monkeypatch.context() as patch:
-        break_transform(deployed, patch)
+        break_transform(patch)
         with pytest.raises(ConnectorFailedError):
             deployed.deploy()
     assert "undo: the previous configuration is back" in deployed.reports
@@ -255,7 +264,7 @@ def test_a_change_that_does_not_come_up_gives_way_to_what_ran(
 
 
 def test_what_failed_may_be_left_to_look_at(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    break_transform(pipeline, monkeypatch)
+    break_transform(monkeypatch)
     with pytest.raises(ConnectorFailedError):
         pipeline.deploy(undoes=False)
     assert condition_of(pipeline.client.find_status(pipeline.name)) is Condition.FAILED
@@ -270,7 +279,8 @@ def test_a_connector_that_somebody_halted_runs_again(deployed: Pipeline, verb: s
         client._ask("PUT", f"/connectors/{deployed.name}/pause")
     state = {"stop": "STOPPED", "pause": "PAUSED"}[verb]
     eventually(lambda: client.find_status(deployed.name).state == state, "the connector to halt")
-    assert deployed.deploy().is_empty
+    assert str(deployed.deploy(dry_run=True)) == "resume the connector, which was halted"
+    assert not deployed.deploy().is_empty
     assert condition_of(client.find_status(deployed.name)) is Condition.UP
 
 
@@ -303,16 +313,14 @@ def test_somebody_who_writes_while_the_slot_is_made_stops_the_deployment(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look at the table and the slot there is a moment; what commits in it would be left out."""
-    from cdc_outbox.connect.facts import Database
-
     create_slot = Database.create_slot
 
-    def write_first(database: Database) -> object:
+    def write_first(database: Database, *, timeout_seconds: float) -> object:
         pipeline.write(1)
-        return create_slot(database)
+        return create_slot(database, timeout_seconds=timeout_seconds)
 
     monkeypatch.setattr(Database, "create_slot", write_first)
-    with pytest.raises(UnpublishedEventsError, match="the table holds 1 event already"):
+    with pytest.raises(UnpublishedEventsError, match="is younger than 1 event in the table"):
         pipeline.deploy()
     assert not slot_exists(pipeline)
     assert pipeline.client.find_config(pipeline.name) is None
@@ -321,3 +329,20 @@ def test_somebody_who_writes_while_the_slot_is_made_stops_the_deployment(
 def test_the_least_privileged_role_is_enough_and_superuser_is_not_needed(deployed: Pipeline) -> None:
     with psycopg.connect(deployed.dsn) as connection:
         assert not one(connection, "select rolsuper from pg_roles where rolname = 'connector'")
+
+
+def test_a_connector_that_stood_still_for_a_republish_is_not_started_without_it(
+    without_slot: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_outbox.connect.deploy.render_republishing", lambda spec: broken(render_republishing(spec)))
+    without_slot.client.create_stopped(render(without_slot.spec))
+    before = without_slot.client.find_config(without_slot.name)
+    without_slot.write(1)
+    with pytest.raises(ConnectorFailedError) as caught:
+        without_slot.deploy(earlier=EarlierEvents.REPUBLISH)
+    assert "ConfigException" in caught.value.trace
+    assert without_slot.client.find_config(without_slot.name) == before
+    assert without_slot.client.find_status(without_slot.name).state == "STOPPED"
+    assert without_slot.client.find_offsets(without_slot.name) == []
+    with pytest.raises(UnpublishedEventsError, match="is younger than 3 events"):
+        without_slot.deploy()

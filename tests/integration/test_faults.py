@@ -35,11 +35,12 @@ def test_a_killed_connect_worker_loses_nothing_and_repeats_have_no_effect(shop: 
         writing = pool.submit(write_from_four_threads, shop, 150)
         eventually(lambda: len(shop.effects()) > 50, "the stream to run")
         worker.pause()  # or a fast worker on a quiet machine may have nothing before it when it dies
-        eventually(lambda: len(committed(shop)) > len(shop.pipeline.messages()), "events on their way")
+        shop.pipeline.write(5, "e")
+        assert len(committed(shop)) > len(shop.pipeline.messages())
         worker.kill()
         worker.start()
         writing.result()
-        eventually(lambda: len(shop.effects()) == 600, "600 effects", seconds=60)
+        eventually(lambda: len(shop.effects()) == 605, "605 effects", seconds=60)
     assert_effects_once_and_in_order(shop)
     client = shop.pipeline.client
     eventually(lambda: condition_of(client.find_status(shop.pipeline.name)) is Condition.UP, "the connector to run")

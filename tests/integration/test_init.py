@@ -130,3 +130,17 @@ def test_a_role_that_may_not_create_is_told_and_leaves_nothing(outbox_stack: Sta
     assert "Traceback" not in done.stderr
     with psycopg.connect(dsn) as connection:
         assert one(connection, "select to_regclass('cdc_outbox_version') is null")
+
+
+def test_what_is_rolled_back_is_not_told_as_done(outbox_stack: Stack, spec: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("init_rolled_back")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create role init_rolled_back login password 'secret'")
+        connection.execute("grant create on schema public to init_rolled_back")
+    # It may create tables, and may not create a publication.
+    as_role = outbox_stack.postgres.dsn("init_rolled_back", user="init_rolled_back", password="secret")
+    done = run_command("init", str(spec), "--dsn", as_role)
+    assert done.returncode == 1
+    assert "now at version" not in done.stderr
+    with psycopg.connect(dsn) as connection:
+        assert one(connection, "select to_regclass('outbox') is null")

@@ -1,5 +1,6 @@
 """What a stack is made of, beside what its command shows."""
 
+import pwd
 import shutil
 import subprocess
 import sys
@@ -7,12 +8,14 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.jvm import find_jvm
+from cdc_outbox.testing.process import ServerCommand, run_to_end
 from tests.rig import one
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +43,27 @@ def test_the_database_is_postgresql_18_in_utf_8_with_logical_decoding(outbox_sta
 def test_the_database_asks_for_a_password(outbox_stack: Stack) -> None:
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(outbox_stack.postgres.dsn(password="wrong"))
+
+
+def test_the_superusers_password_is_in_no_file_that_others_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes = []
+
+    def note_modes(command: ServerCommand, folder: Path, what: str) -> None:
+        modes.append((folder / "password").stat().st_mode & 0o777)
+        run_to_end(command, folder, what)
+
+    monkeypatch.setattr("cdc_outbox.testing.postgres.run_to_end", note_modes)
+    with Stack(StackConfig(name="secret", kafka=False, root=open_to_all(tmp_path))) as stack:
+        assert modes == [0o600]
+        assert not (stack.postgres.folder / "password").exists()
+
+
+def test_the_database_runs_as_its_user_and_in_that_users_group(outbox_stack: Stack) -> None:
+    process = psutil.Process(outbox_stack.postgres.pid)
+    assert process.uids().effective != 0
+    assert process.gids().effective == pwd.getpwuid(process.uids().effective).pw_gid
 
 
 def test_the_systems_postgresql_is_taken_when_asked_and_missed_when_missing(tmp_path: Path) -> None:

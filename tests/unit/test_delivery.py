@@ -5,8 +5,17 @@ from typing import Any
 import pytest
 
 from cdc_outbox.consumer.delivery import Delivery, Handler, Outcome
-from cdc_outbox.drivers import Parameters, Row
-from cdc_outbox.errors import HandlerError, SequenceConflictError, SequenceGapError, TransactionAbortedError
+from cdc_outbox.drivers import Parameters, Row, TransactionState
+from cdc_outbox.errors import (
+    ConsumerError,
+    DatabaseUnavailableError,
+    EventError,
+    HandlerError,
+    SequenceConflictError,
+    SequenceGapError,
+    TransactionAbortedError,
+    TransactionEndedError,
+)
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.sql import PYFORMAT
 from cdc_outbox.table import Dialect
@@ -23,7 +32,8 @@ class SpyDriver:
 
     def __init__(self) -> None:
         self.steps: list[str] = []
-        self.aborted = False
+        self.now = TransactionState.OPEN
+        self.commit_error: Exception | None = None
 
     def joins_transaction(self, connection: Any) -> bool:
         return True
@@ -34,14 +44,20 @@ class SpyDriver:
     def begin(self, connection: Any) -> None:
         self.steps.append("begin")
 
-    def is_aborted(self, connection: Any) -> bool:
-        return self.aborted
+    def state(self, connection: Any) -> TransactionState:
+        return self.now
 
     def commit(self, connection: Any) -> None:
         self.steps.append("commit")
+        if self.commit_error:
+            raise self.commit_error
 
     def rollback(self, connection: Any) -> None:
         self.steps.append("rollback")
+
+
+UNDONE = ["rollback", "begin", "take back", "commit"]
+"""How a failure ends: with a look for claims that somebody committed by himself."""
 
 
 class SpyInbox(MemoryInbox):
@@ -57,9 +73,13 @@ class SpyInbox(MemoryInbox):
         self._steps.append("look")
         return super().find_watermarks(connection, aggregates)
 
-    def advance(self, connection: Any, moves: Any) -> None:
+    def advance(self, connection: Any, claims: Any, moves: Any) -> None:
         self._steps.append("advance")
-        super().advance(connection, moves)
+        super().advance(connection, claims, moves)
+
+    def take_back(self, connection: Any, claims: Any) -> bool:
+        self._steps.append("take back")
+        return super().take_back(connection, claims)
 
 
 def deliver(*events: Event, handler: Handler | None = None, driver: SpyDriver | None = None) -> list[Outcome]:
@@ -99,15 +119,14 @@ def test_a_gap_names_what_is_missing_and_commits_nothing() -> None:
     with pytest.raises(SequenceGapError) as caught:
         deliver(event(3), driver=driver)
     assert (caught.value.expected, caught.value.actual) == (1, 3)
-    assert driver.steps[-1] == "rollback"
-    assert "commit" not in driver.steps
+    assert driver.steps == ["begin", "claim", "look", *UNDONE]
 
 
 def test_a_conflict_commits_nothing() -> None:
     driver = SpyDriver()
     with pytest.raises(SequenceConflictError):
         deliver(event(1, event_id="a"), event(1, event_id="b"), driver=driver)
-    assert driver.steps[-1] == "rollback"
+    assert driver.steps == ["begin", "claim", "look", *UNDONE]
 
 
 def test_a_failing_handler_is_named_without_the_payload_and_commits_nothing() -> None:
@@ -122,19 +141,66 @@ def test_a_failing_handler_is_named_without_the_payload_and_commits_nothing() ->
         deliver(event(1), handler=fail, driver=driver)
     assert "hunter2" not in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
-    assert driver.steps[-1] == "rollback"
+    assert driver.steps == ["begin", "claim", "look", *UNDONE]
 
 
 def test_a_swallowed_sql_error_is_found_before_the_commit() -> None:
     driver = SpyDriver()
 
     def swallow(_event: Event, _connection: object) -> None:
-        driver.aborted = True
+        driver.now = TransactionState.ABORTED
 
     with pytest.raises(TransactionAbortedError, match="swallowed an SQL error"):
         deliver(event(1), handler=swallow, driver=driver)
-    assert driver.steps[-1] == "rollback"
-    assert "advance" not in driver.steps
+    assert driver.steps == ["begin", "claim", "look", *UNDONE]
+
+
+def test_a_handler_that_ends_its_transaction_is_named_whatever_it_raises() -> None:
+    def end(_event: Event, _connection: object) -> None:
+        driver.now = TransactionState.ENDED
+
+    def end_and_raise(event: Event, connection: object) -> None:
+        end(event, connection)
+        raise ValueError
+
+    for handler in (end, end_and_raise):
+        driver = SpyDriver()
+        with pytest.raises(TransactionEndedError, match=r"the handler of OrderPlaced order/1 #1 .* ended its"):
+            deliver(event(1), handler=handler, driver=driver)
+        assert driver.steps == ["begin", "claim", "look", *UNDONE]
+
+
+def test_a_connection_that_broke_in_the_handler_is_told_though_the_handler_swallowed_it() -> None:
+    driver = SpyDriver()
+
+    def swallow(_event: Event, _connection: object) -> None:
+        driver.now = TransactionState.LOST
+
+    with pytest.raises(DatabaseUnavailableError):
+        deliver(event(1), handler=swallow, driver=driver)
+    assert driver.steps == ["begin", "claim", "look", "rollback"]
+
+
+def test_one_of_our_errors_that_leaves_a_handler_is_retried_where_that_can_help() -> None:
+    def lose(_event: Event, _connection: object) -> None:
+        raise DatabaseUnavailableError("gone")
+
+    def mistake(_event: Event, _connection: object) -> None:
+        raise EventError("not JSON")
+
+    with pytest.raises(DatabaseUnavailableError, match="gone"):
+        deliver(event(1), handler=lose)
+    with pytest.raises(HandlerError, match="raised EventError"):
+        deliver(event(1), handler=mistake)
+
+
+def test_what_the_commit_refuses_is_told_with_the_event_and_without_the_detail() -> None:
+    driver = SpyDriver()
+    driver.commit_error = LookupError("Key (card)=(hunter2) is not present")
+    with pytest.raises(ConsumerError, match=r"OrderPlaced order/1 #1 \(new\) could not be applied: LookupError$"):
+        deliver(event(1), driver=driver)
+    # The claims are left alone: whether a commit that was not answered took place, nobody here knows.
+    assert driver.steps == ["begin", "claim", "look", "advance", "commit", "rollback"]
 
 
 def test_even_an_interrupt_undoes_the_transaction() -> None:

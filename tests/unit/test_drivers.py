@@ -78,11 +78,13 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         path.parent.mkdir(exist_ok=True)
         path.write_text(dedent(text))
     monkeypatch.syspath_prepend(tmp_path)
-    drivers._registered.cache_clear()
+    for found in (drivers._registered, drivers._load):
+        found.cache_clear()
     import acme_database  # type: ignore[import-not-found]
 
     yield acme_database
-    drivers._registered.cache_clear()
+    for found in (drivers._registered, drivers._load):
+        found.cache_clear()
 
 
 def test_another_package_may_bring_a_driver(acme: Any) -> None:

@@ -12,7 +12,7 @@ FLOORS = [
     {"finding"},
     {"errors"},
     {"document", "event", "lsn", "message", "metrics", "payload", "pgoutput", "sql", "table"},
-    {"migrations", "router", "wire"},
+    {"migrations", "router", "schemas", "wire"},
     {"spec"},
     {"drivers", "kafka"},
     {"connect", "consumer", "writer"},

@@ -1,9 +1,11 @@
+import logging
+
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError
 
 from cdc_outbox import ConfigError
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
-from cdc_outbox.kafka import consumer_settings, translate
+from cdc_outbox.kafka import consumer_settings, make_consumer, translate
 
 
 def test_offsets_follow_the_effects_whatever_the_user_sets() -> None:
@@ -16,11 +18,45 @@ def test_offsets_follow_the_effects_whatever_the_user_sets() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "group.id", "isolation.level"],
+    [
+        "allow.auto.create.topics",
+        "auto.commit.enable",
+        "auto.offset.reset",
+        "default.topic.config",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "group.id",
+        "isolation.level",
+        "metadata.broker.list",
+        "on_commit",
+    ],
 )
 def test_a_setting_that_breaks_a_promise_is_refused(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key} cannot be set"):
         consumer_settings(bootstrap_servers="b:1", group="g", extra={key: "x"})
+
+
+def made(**extra: object) -> Consumer:
+    settings = consumer_settings(bootstrap_servers="127.0.0.1:1", group="g", extra=extra)
+    return make_consumer(settings, logging.getLogger("silent"))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_both_group_protocols_can_be_chosen(protocol: str) -> None:
+    made(**{"group.protocol": protocol}).close()
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        ({"no.such.thing": 1}, 'No such configuration property: "no.such.thing"'),
+        ({"session.timeout.ms": "soon"}, "session.timeout.ms"),
+        ({"error_cb": "not a function"}, "wrong type"),
+    ],
+)
+def test_a_setting_that_librdkafka_refuses_is_named(extra: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        made(**extra)
 
 
 def test_errors_are_told_apart_by_their_code() -> None:

@@ -1,6 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_outbox.errors import DecodeError
 from cdc_outbox.pgoutput import inserted_values
 
 
@@ -17,3 +19,24 @@ def test_what_was_inserted_is_read_back(values: list[bytes | None]) -> None:
 @given(st.binary().filter(lambda message: not message.startswith(b"I")))
 def test_any_other_message_is_none(message: bytes) -> None:
     assert inserted_values(message) is None
+
+
+@given(st.lists(st.none() | st.binary()), st.data())
+def test_a_message_that_ends_early_is_refused(values: list[bytes | None], data: st.DataObject) -> None:
+    whole = insert(values)
+    with pytest.raises(DecodeError, match="ends before byte"):
+        inserted_values(whole[: data.draw(st.integers(1, len(whole) - 1))])
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (insert([b"1"]) + b"\0", "goes on for 1 bytes"),
+        (insert([b"1"]).replace(b"t", b"b"), "column 1 .* kind b'b'"),
+        (insert([b"1", None]).replace(b"n", b"u"), "column 2 .* kind b'u'"),
+        (insert([]).replace(b"N", b"O"), "unknown kind b'O'"),
+    ],
+)
+def test_what_is_not_null_or_text_is_refused(message: bytes, reason: str) -> None:
+    with pytest.raises(DecodeError, match=reason):
+        inserted_values(message)

@@ -4,16 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
 from cdc_outbox.connect.plan import (
     Change,
     EarlierEvents,
+    Found,
     SlotPlan,
+    SlotState,
     SlotStep,
+    StoredOffset,
     changes_between,
-    has_finished_snapshot,
+    make_plan,
     plan_slot,
-    stored_lsn,
+    stored_offset,
 )
 from cdc_outbox.errors import UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
@@ -24,7 +28,11 @@ PRUNED = WrittenFacts(rows=0, has_heads=True)
 
 
 def slot(confirmed: int = 100, *, wal_status: str = "reserved", active: bool = False) -> SlotFacts:
-    return SlotFacts("pgoutput", "orders", active=active, wal_status=wal_status, confirmed=Lsn(confirmed))
+    return SlotFacts("pgoutput", "orders", reader=7 if active else 0, wal_status=wal_status, confirmed=Lsn(confirmed))
+
+
+def at(lsn: int) -> StoredOffset:
+    return StoredOffset(Lsn(lsn))
 
 
 KEEP, CREATE, RECREATE = (SlotPlan(step) for step in (SlotStep.KEEP, SlotStep.CREATE, SlotStep.RECREATE))
@@ -36,16 +44,16 @@ KEEP, CREATE, RECREATE = (SlotPlan(step) for step in (SlotStep.KEEP, SlotStep.CR
         (None, None, NOTHING, CREATE),
         (slot(), None, NOTHING, KEEP),
         (slot(), None, ROWS, KEEP),
-        (slot(100), Lsn(100), ROWS, KEEP),
-        (slot(100), Lsn(200), ROWS, KEEP),
+        (slot(100), at(100), ROWS, KEEP),
+        (slot(100), at(200), ROWS, KEEP),
         (slot(wal_status="lost"), None, NOTHING, RECREATE),
         (slot(active=True), None, WrittenFacts(rows=7, rows_outside_slot=3), KEEP),
     ],
 )
 def test_what_fits_needs_no_decision(
-    found: SlotFacts | None, stored: Lsn | None, written: WrittenFacts, plan: SlotPlan
+    found: SlotFacts | None, stored: StoredOffset | None, written: WrittenFacts, plan: SlotPlan
 ) -> None:
-    assert plan_slot("s", found, stored, written, None) == plan
+    assert plan_slot("s", SlotState(slot=found, stored=stored, written=written), None) == plan
 
 
 @pytest.mark.parametrize(
@@ -53,52 +61,87 @@ def test_what_fits_needs_no_decision(
     [
         (None, None, ROWS, "does not exist, and the table holds 7 events already"),
         (None, None, PRUNED, "sequences were given out already"),
-        (None, Lsn(5), NOTHING, "Connect's offset stands at 0/5: what was committed since then is lost with the slot"),
+        (None, at(5), NOTHING, "Connect's offset stands at 0/5: what was committed since then is lost with the slot"),
         (slot(), None, WrittenFacts(rows=7, rows_outside_slot=3), "is younger than 3 events"),
-        (slot(100), Lsn(99), ROWS, "is at 0/64, ahead of Connect's offset 0/63"),
-        (slot(wal_status="lost"), Lsn(99), ROWS, "has lost its WAL, while Connect's offset stands at 0/63"),
+        (slot(100), at(99), ROWS, "is at 0/64, ahead of Connect's offset 0/63"),
+        (slot(wal_status="lost"), at(99), ROWS, "has lost its WAL, while Connect's offset stands at 0/63"),
         (None, None, WrittenFacts(rows=COUNTED_ROWS), "at least 100,000 events"),
     ],
 )
 def test_a_hole_stops_and_names_the_two_ways_on(
-    found: SlotFacts | None, stored: Lsn | None, written: WrittenFacts, said: str
+    found: SlotFacts | None, stored: StoredOffset | None, written: WrittenFacts, said: str
 ) -> None:
     with pytest.raises(UnpublishedEventsError) as caught:
-        plan_slot("orders_outbox", found, stored, written, None)
+        plan_slot("orders_outbox", SlotState(slot=found, stored=stored, written=written), None)
     assert "slot orders_outbox" in str(caught.value)
     assert said in str(caught.value)
     assert "--earlier-events republish" in caught.value.hint
     assert "--earlier-events skip" in caught.value.hint
 
 
+def test_an_interrupted_republish_is_a_hole_whether_its_offset_or_its_configuration_tells() -> None:
+    inside = StoredOffset(Lsn(200), in_snapshot=True)
+    for state in (
+        SlotState(slot=slot(100), stored=inside, written=ROWS),
+        SlotState(slot=slot(100), stored=at(200), written=ROWS, republishing=True),
+        SlotState(slot=slot(100), written=ROWS, republishing=True),
+    ):
+        with pytest.raises(UnpublishedEventsError, match="rows of the table were being published"):
+            plan_slot("s", state, None)
+        for earlier in EarlierEvents:
+            # A connector that still republishes stores an offset when it is stopped.
+            plan = plan_slot("s", state, earlier)
+            assert plan.resets_offsets
+            assert plan.republishes == (earlier is EarlierEvents.REPUBLISH)
+
+
+def test_an_offset_beyond_the_servers_log_is_of_another_server() -> None:
+    state = SlotState(slot=slot(100), stored=at(5 << 32), wal_end=Lsn(200))
+    with pytest.raises(UnpublishedEventsError, match="log ends at 0/C8, before Connect's offset 5/0"):
+        plan_slot("s", state, None)
+    assert plan_slot("s", state, EarlierEvents.SKIP) == SlotPlan(SlotStep.KEEP, resets_offsets=True)
+    assert plan_slot("s", SlotState(slot=slot(100), stored=at(200), wal_end=Lsn(200)), None) == KEEP
+
+
 slots = st.none() | st.builds(slot, st.integers(1, 9), wal_status=st.sampled_from(["reserved", "lost"]))
 writtens = st.builds(WrittenFacts, rows=st.integers(0, 2), rows_outside_slot=st.integers(0, 2), has_heads=st.booleans())
+states = st.builds(
+    SlotState,
+    slot=slots,
+    stored=st.none() | st.builds(StoredOffset, st.integers(1, 9).map(Lsn), in_snapshot=st.booleans()),
+    wal_end=st.none() | st.integers(1, 9).map(Lsn),
+    written=writtens,
+    republishing=st.booleans(),
+)
 
 
-@given(slots, st.none() | st.integers(1, 9).map(Lsn), writtens, st.sampled_from(EarlierEvents))
-def test_a_decision_always_leads_on_and_to_a_slot_that_fits(
-    found: SlotFacts | None, stored: Lsn | None, written: WrittenFacts, earlier: EarlierEvents
-) -> None:
-    plan = plan_slot("s", found, stored, written, earlier)
+@given(states, st.sampled_from(EarlierEvents))
+def test_a_decision_always_leads_on_and_to_a_slot_that_fits(state: SlotState, earlier: EarlierEvents) -> None:
+    plan = plan_slot("s", state, earlier)
+    found, stored = state.slot, state.stored
     usable = found is not None and found.wal_status != "lost"
     assert (plan.step is SlotStep.KEEP) == usable
-    # Offsets of another slot never survive, or the task would fail for good.
-    assert plan.resets_offsets == (
-        stored is not None and not (usable and found is not None and found.confirmed and found.confirmed <= stored)
-    )
+    # Offsets of another slot, of another server or of half a snapshot never survive.
+    fits = usable and found is not None and found.confirmed and stored and found.confirmed <= stored.lsn
+    beyond = stored is not None and state.wal_end is not None and stored.lsn > state.wal_end
+    unfinished = state.republishing or (stored is not None and stored.in_snapshot)
+    if stored is not None and (not fits or beyond or unfinished):
+        assert plan.resets_offsets
+    if stored is None and not state.republishing:
+        assert not plan.resets_offsets
     assert not plan.republishes or earlier is EarlierEvents.REPUBLISH
 
 
-@given(slots, st.none() | st.integers(1, 9).map(Lsn), writtens)
-def test_without_a_decision_no_offset_and_no_row_is_given_up(
-    found: SlotFacts | None, stored: Lsn | None, written: WrittenFacts
-) -> None:
+@given(states)
+def test_without_a_decision_no_offset_and_no_row_is_given_up(state: SlotState) -> None:
     try:
-        plan = plan_slot("s", found, stored, written, None)
+        plan = plan_slot("s", state, None)
     except UnpublishedEventsError:
         return
     assert not plan.resets_offsets
+    written, stored = state.written, state.stored
     assert plan.step is SlotStep.KEEP or not (written.rows or written.has_heads or stored)
+    assert plan.step is not SlotStep.KEEP or not (state.republishing or (stored and stored.in_snapshot))
 
 
 def test_offsets_are_read_by_the_topic_prefix() -> None:
@@ -106,18 +149,76 @@ def test_offsets_are_read_by_the_topic_prefix() -> None:
         {"partition": {"server": "other"}, "offset": {"lsn": 1}},
         {"partition": {"server": "orders"}, "offset": {"lsn": 24323008, "lsn_proc": 1}},
     ]
-    assert stored_lsn(offsets, topic_prefix="orders") == Lsn(24323008)
-    assert stored_lsn(offsets, topic_prefix="nobody") is None
-    assert stored_lsn([{"partition": {"server": "orders"}, "offset": None}], topic_prefix="orders") is None
+    assert stored_offset(offsets, topic_prefix="orders") == at(24323008)
+    assert stored_offset(offsets, topic_prefix="nobody") is None
+    assert stored_offset([{"partition": {"server": "orders"}, "offset": None}], topic_prefix="orders") is None
 
 
 def test_a_snapshot_is_finished_when_the_offset_no_longer_speaks_of_it() -> None:
-    def offsets(**offset: object) -> list[dict[str, object]]:
-        return [{"partition": {"server": "orders"}, "offset": offset}]
+    def inside(**offset: object) -> bool:
+        stored = stored_offset([{"partition": {"server": "orders"}, "offset": offset}], topic_prefix="orders")
+        assert stored
+        return stored.in_snapshot
 
-    assert not has_finished_snapshot([], topic_prefix="orders")
-    assert not has_finished_snapshot(offsets(lsn=1, snapshot="INITIAL"), topic_prefix="orders")
-    assert has_finished_snapshot(offsets(lsn=1), topic_prefix="orders")
+    assert inside(lsn=1, snapshot="INITIAL")
+    assert inside(lsn=1, snapshot=True, last_snapshot_record=False)
+    assert not inside(lsn=1)
+
+
+WANTED = {"slot.name": "s", "snapshot.mode": "no_data"}
+
+
+def found(state: str, *tasks: str, config: dict[str, str] | None = None) -> Found:
+    status = ConnectorStatus(state, tuple(TaskStatus(number, task) for number, task in enumerate(tasks)))
+    return Found(config or WANTED, status)
+
+
+@pytest.mark.parametrize(
+    ("state", "resumes", "fails", "text"),
+    [
+        (found("RUNNING", "RUNNING"), False, False, "nothing to change"),
+        (found("RUNNING"), False, False, "nothing to change"),
+        (found("STOPPED"), True, False, "resume the connector, which was halted"),
+        (found("PAUSED", "PAUSED"), True, False, "resume the connector, which was halted"),
+        (found("RUNNING", "FAILED"), False, True, "restart what failed"),
+        (found("PAUSED", "FAILED"), True, True, "resume the connector, which was halted, restart what failed"),
+    ],
+)
+def test_what_does_not_run_is_part_of_the_plan(state: Found, *, resumes: bool, fails: bool, text: str) -> None:
+    plan = make_plan(state, WANTED, KEEP)
+    assert (plan.resumes, plan.failed, str(plan)) == (resumes, fails, text)
+    assert plan.is_empty == (not resumes and not fails)
+    # Only what ran already, and is not touched, need not show that it stays up.
+    assert plan.is_settled == (state == found("RUNNING", "RUNNING"))
+
+
+def test_a_new_connector_and_one_that_is_stopped_for_its_slot_are_resumed() -> None:
+    assert make_plan(None, WANTED, CREATE).resumes
+    assert make_plan(found("RUNNING", "RUNNING"), WANTED, RECREATE).resumes
+    assert not make_plan(found("RUNNING", "RUNNING"), WANTED | {"x": "1"}, KEEP).is_empty
+    text = "change 1 option, recreate the slot, reset the offsets, publish the rows of the table again"
+    slot_plan = SlotPlan(SlotStep.RECREATE, resets_offsets=True, republishes=True)
+    assert str(make_plan(found("RUNNING", "RUNNING"), WANTED | {"x": "1"}, slot_plan)) == text
+
+
+@pytest.mark.parametrize(
+    ("state", "reads"),
+    [
+        (found("RUNNING", "RUNNING"), True),
+        (found("RUNNING"), True),
+        (found("PAUSED", "PAUSED"), True),
+        (found("RUNNING", "FAILED"), False),
+        (found("STOPPED"), False),
+        (found("RUNNING", "RUNNING", config={"slot.name": "another"}), False),
+    ],
+)
+def test_only_a_connector_that_runs_on_this_slot_may_be_the_one_who_reads_it(state: Found, *, reads: bool) -> None:
+    assert state.may_read("s") == reads
+
+
+def test_a_connector_that_republishes_is_known_by_its_snapshot_mode() -> None:
+    assert found("RUNNING", "RUNNING", config={"snapshot.mode": "initial_only"}).is_republishing
+    assert not found("RUNNING", "RUNNING").is_republishing
 
 
 def test_changes_are_by_option_and_empty_for_the_same() -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.connect.facts import DatabaseFacts, PublicationFacts, RoleFacts, SlotFacts, TableFacts, WrittenFacts
-from cdc_outbox.connect.preflight import check_database
+from cdc_outbox.connect.preflight import check_database, check_republish
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.spec import parse_spec
 from tests.unit.test_spec import MINIMAL
@@ -23,6 +23,7 @@ COLUMNS = {
     "created_at": "timestamp without time zone",
 }
 
+PUBLICATION = PublicationFacts(publishes_inserts=True, covers_table=True)
 GOOD = DatabaseFacts(
     version=180_006,
     wal_level="logical",
@@ -30,11 +31,11 @@ GOOD = DatabaseFacts(
     free_slots=1,
     role=RoleFacts(can_login=True, can_replicate=True),
     table=TableFacts("r", "p", COLUMNS),
-    publication=PublicationFacts(publishes_inserts=True, covers_table=True),
+    publication=PUBLICATION,
     slot=None,
     written=WrittenFacts(),
 )
-SLOT = SlotFacts("pgoutput", "orders", active=False, wal_status="reserved", confirmed=Lsn(1))
+SLOT = SlotFacts("pgoutput", "orders", reader=0, wal_status="reserved", confirmed=Lsn(1))
 
 
 def table(**columns: str) -> TableFacts:
@@ -61,7 +62,11 @@ def test_a_database_that_is_ready_has_no_findings() -> None:
         (replace(GOOD, table=TableFacts("r", "p", COLUMNS | {"x": "text"})), "", ""),
         (replace(GOOD, table=table(created_at="timestamp with time zone")), "DB304", "public.outbox.created_at"),
         (replace(GOOD, table=table(payload="bytea")), "DB304", "public.outbox.payload"),
+        (replace(GOOD, table=TableFacts("v", "p", COLUMNS)), "DB305", "public.outbox"),
         (replace(GOOD, publication=None), "DB401", "orders_outbox"),
+        (replace(GOOD, publication=replace(PUBLICATION, row_filter="(a > 1)")), "DB404", "orders_outbox"),
+        (replace(GOOD, publication=replace(PUBLICATION, columns=("id", "payload"))), "DB405", "orders_outbox"),
+        (replace(GOOD, publication=replace(PUBLICATION, columns=(*COLUMNS, "x"))), "", ""),
         (
             replace(GOOD, publication=PublicationFacts(publishes_inserts=True, covers_table=False)),
             "DB402",
@@ -91,3 +96,24 @@ def test_a_missing_column_is_named() -> None:
 def test_a_role_that_the_worker_resolves_is_not_looked_for() -> None:
     spec = parse_spec(MINIMAL.replace("user: orders_connector", "user: ${env:USER}"))
     assert check_database(spec, replace(GOOD, role=None)) == ()
+
+
+def test_a_database_that_the_worker_resolves_is_not_compared() -> None:
+    spec = parse_spec(MINIMAL.replace("name: orders\n  user", "name: ${env:DB}\n  user"))
+    assert spec.database.name == "${env:DB}"
+    assert check_database(spec, replace(GOOD, slot=SLOT)) == ()
+
+
+def test_the_remedy_for_a_partitioned_table_is_one_that_helps() -> None:
+    partitioned = replace(GOOD, table=TableFacts("p", "p", COLUMNS))
+    assert check_database(SPEC, partitioned) == ()
+    [finding] = check_database(SPEC, replace(partitioned, publication=replace(PUBLICATION, covers_table=False)))
+    assert finding.code == "DB402"
+    assert "publish_via_partition_root" in finding.remedy
+
+
+def test_only_publishing_again_needs_to_read_the_table() -> None:
+    blind = replace(GOOD, role=RoleFacts(can_login=True, can_replicate=True, can_select=False))
+    assert check_database(SPEC, blind) == ()
+    assert [finding.code for finding in check_republish(SPEC, blind)] == ["DB203"]
+    assert check_republish(SPEC, GOOD) == check_republish(SPEC, replace(GOOD, role=None)) == ()

@@ -66,6 +66,23 @@ def test_an_override_is_taken() -> None:
         "transforms.outbox.route.by.field",
         "predicates.isOutbox.pattern",
         "tasks.max",
+        "slot.drop.on.stop",
+        "event.processing.failure.handling.mode",
+        "topic.delimiter",
+        "topic.naming.strategy",
+        "schema.exclude.list",
+        "column.exclude.list",
+        "column.mask.with.8.chars",
+        "header.converter",
+        "value.converter.converter.encoding",
+        "time.precision.mode",
+        "lsn.flush.mode",
+        "snapshot.mode.custom.name",
+        "snapshot.select.statement.overrides.public.outbox",
+        "producer.override.partitioner.ignore.keys",
+        "topic.creation.default.cleanup.policy",
+        "topic.creation.default.partitions",
+        "heartbeat.interval.ms",
     ],
 )
 def test_an_override_that_breaks_a_promise_is_refused_with_its_line(option: str) -> None:
@@ -74,3 +91,36 @@ def test_an_override_that_breaks_a_promise_is_refused_with_its_line(option: str)
         render(spec)
     [finding] = caught.value.findings
     assert (finding.code, finding.place.line, finding.place.document) == ("SP106", 12, "x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("heartbeat.interval.ms", "0"),
+        ("heartbeat.interval.ms", "600001"),
+        ("poll.interval.ms", "0"),
+        ("poll.interval.ms", "-1"),
+        ("topic.creation.default.cleanup.policy", "compact"),
+        ("topic.creation.orders.cleanup.policy", '"compact,delete"'),
+    ],
+)
+def test_a_value_that_breaks_a_promise_is_refused(option: str, value: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be overridden"):
+        render(parse_spec(f"{MINIMAL}overrides:\n  {option}: {value}\n"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("heartbeat.interval.ms", "500"),
+        ("poll.interval.ms", "1"),
+        ("topic.creation.default.cleanup.policy", "delete"),
+        ("topic.creation.default.retention.ms", "1000"),
+        ("snapshot.fetch.size", "10"),
+        ("slot.max.retries", "3"),
+        ("producer.override.compression.type", "zstd"),
+        ("retriable.restart.connector.wait.ms", "1000"),
+    ],
+)
+def test_what_only_tunes_is_taken(option: str, value: str) -> None:
+    assert render(parse_spec(f"{MINIMAL}overrides:\n  {option}: {value}\n"))[option] == value

@@ -8,6 +8,7 @@ from cdc_outbox.router import ConnectType, ConnectValue, EventRouter, LogicalNam
 from cdc_outbox.router.event_router import PlacementKind
 
 STRING, INT32, INT64 = ConnectType.STRING, ConnectType.INT32, ConnectType.INT64
+ZONED = LogicalName.ZONED_TIMESTAMP
 
 
 def row(**columns: ConnectValue) -> dict[str, ConnectValue]:
@@ -49,6 +50,9 @@ def test_fails_on_a_missing_payload() -> None:
         (14222264625338, LogicalName.TIMESTAMP, 14222264625338),
         (1553460779000123, LogicalName.MICRO_TIMESTAMP, 1553460779000),
         (1553460779000123456, LogicalName.NANO_TIMESTAMP, 1553460779000),
+        (-1_500, LogicalName.MICRO_TIMESTAMP, -1),
+        (-999, LogicalName.MICRO_TIMESTAMP, 0),
+        (-2_000, LogicalName.MICRO_TIMESTAMP, -2),
         (None, LogicalName.MICRO_TIMESTAMP, 5),
     ],
 )
@@ -60,12 +64,24 @@ def test_can_set_timestamp_by_user_defined_configuration(
 
 
 @pytest.mark.parametrize(
-    "column",
-    [ConnectValue(STRING, "2026-01-01T00:00:00Z", LogicalName.ZONED_TIMESTAMP), ConnectValue(INT64, 1, None)],
+    ("columns", "exception"),
+    [
+        ({}, "ConnectException"),
+        ({"created_at": ConnectValue(STRING, "2026-01-01T00:00:00Z", ZONED)}, "DataException"),
+        ({"created_at": ConnectValue(STRING, None, ZONED)}, "DataException"),
+        ({"created_at": ConnectValue(INT64, 1)}, "ConnectException"),
+        ({"created_at": ConnectValue(INT64, 1, "io.debezium.time.MicroTime")}, "ConnectException"),
+    ],
 )
-def test_a_timestamp_with_time_zone_kills_the_task(column: ConnectValue) -> None:
-    with pytest.raises(RoutingError):
-        EventRouter(timestamp_column="created_at").route(row(created_at=column), connector_time_ms=0)
+def test_a_timestamp_of_another_type_kills_the_task(columns: dict[str, ConnectValue], exception: str) -> None:
+    with pytest.raises(RoutingError) as caught:
+        EventRouter(timestamp_column="created_at").route(row(**columns), connector_time_ms=0)
+    assert caught.value.exception == exception
+
+
+def test_a_null_timestamp_is_the_connectors_whatever_its_logical_name() -> None:
+    event = row(created_at=ConnectValue(INT64, None))
+    assert EventRouter(timestamp_column="created_at").route(event, connector_time_ms=5).timestamp_ms == 5
 
 
 def test_headers_follow_the_id_in_the_order_of_the_placements() -> None:
@@ -94,6 +110,40 @@ def test_header_values_are_rendered_as_simple_header_converter_does(
     assert ConnectValue(STRING, value).text() == text
 
 
+@pytest.mark.parametrize("name", ["", "a:b", "a,b", " a"])
+def test_a_name_that_the_placement_option_cannot_hold_is_refused(name: str) -> None:
+    for column, alias in ((name, "header"), ("column", name)):
+        with pytest.raises(ConfigError, match="cannot be placed"):
+            Placement(column, alias=alias)
+
+
+def test_a_default_takes_the_place_of_a_null_except_where_a_type_is_asked_for() -> None:
+    router = EventRouter(timestamp_column="at", placements=(Placement("type"), Placement("p", PlacementKind.PARTITION)))
+    message = router.route(
+        row(
+            type=ConnectValue(STRING, None, default="Unknown"),
+            aggregateid=ConnectValue(INT64, None, default=3),
+            payload=ConnectValue(STRING, None, default="[]"),
+            at=ConnectValue(INT64, None, LogicalName.TIMESTAMP, default=1),
+            p=ConnectValue(INT32, None, default=2),
+        ),
+        connector_time_ms=5,
+    )
+    assert (message.headers[1], message.key, message.value) == (("type", b"Unknown"), b"3", b"[]")
+    assert (message.timestamp_ms, message.partition) == (5, None)
+    with pytest.raises(RoutingError) as caught:
+        EventRouter().route(row(aggregatetype=ConnectValue(STRING, None, default="User")), connector_time_ms=0)
+    assert caught.value.exception == "NullPointerException"
+
+
+def test_the_last_of_two_partitions_wins_also_by_a_null() -> None:
+    partition = PlacementKind.PARTITION
+    router = EventRouter(placements=(Placement("p", partition), Placement("q", partition)))
+    for first, second in ((1, 2), (1, None), (None, 2)):
+        columns = row(p=ConnectValue(INT32, first), q=ConnectValue(INT32, second))
+        assert router.route(columns, connector_time_ms=0).partition == second
+
+
 def test_can_set_partition_with_additional_fields() -> None:
     router = EventRouter(placements=(Placement("p", PlacementKind.PARTITION),))
     assert router.route(row(p=ConnectValue(INT32, 123)), connector_time_ms=0).partition == 123
@@ -104,7 +154,16 @@ def test_can_set_partition_with_additional_fields() -> None:
 
 @pytest.mark.parametrize(
     ("payload", "tombstones", "value"),
-    [(None, False, None), (None, True, None), ("", False, b""), (" \n", True, None), ("null", True, b"null")],
+    [
+        (None, False, None),
+        (None, True, None),
+        ("", False, b""),
+        (" \n", True, None),
+        ("\x00\x01\x1f ", True, None),
+        ("\x85", True, b"\xc2\x85"),
+        ("\xa0", True, b"\xc2\xa0"),
+        ("null", True, b"null"),
+    ],
 )
 def test_null_and_empty_payloads(payload: str | None, tombstones: bool, value: bytes | None) -> None:  # noqa: FBT001
     router = EventRouter(tombstone_on_empty_payload=tombstones)
@@ -115,10 +174,18 @@ def test_a_line_break_in_the_aggregate_type_escapes_the_regex() -> None:
     assert EventRouter().route(row(aggregatetype=ConnectValue(STRING, "a\nb")), connector_time_ms=0).topic == "a\nb"
 
 
-def test_a_null_aggregate_type_kills_the_task() -> None:
+@pytest.mark.parametrize(
+    ("column", "exception"),
+    [
+        (ConnectValue(STRING, None), "NullPointerException"),
+        (ConnectValue(INT32, 1), "DataException"),
+        (ConnectValue(INT32, None), "DataException"),
+    ],
+)
+def test_an_aggregate_type_that_is_no_string_kills_the_task(column: ConnectValue, exception: str) -> None:
     with pytest.raises(RoutingError) as caught:
-        EventRouter().route(row(aggregatetype=ConnectValue(STRING, None)), connector_time_ms=0)
-    assert caught.value.exception == "NullPointerException"
+        EventRouter().route(row(aggregatetype=column), connector_time_ms=0)
+    assert caught.value.exception == exception
 
 
 def test_what_is_not_imitated_is_refused() -> None:
@@ -126,6 +193,18 @@ def test_what_is_not_imitated_is_refused() -> None:
         EventRouter(topic_replacement="a.${other}")
     with pytest.raises(ConfigError):
         EventRouter().route(row(payload=ConnectValue(ConnectType.BYTES, b"")), connector_time_ms=0)
+    with pytest.raises(ConfigError):
+        EventRouter().route(row(aggregateid=ConnectValue(ConnectType.BYTES, b"")), connector_time_ms=0)
+
+
+def test_numbers_and_booleans_pass_as_java_writes_them() -> None:
+    columns = row(aggregateid=ConnectValue(INT64, -7), payload=ConnectValue(ConnectType.BOOLEAN, True))
+    message = EventRouter(tombstone_on_empty_payload=True).route(columns, connector_time_ms=0)
+    assert (message.key, message.value) == (b"-7", b"true")
+    message = EventRouter(tombstone_on_empty_payload=True).route(
+        row(payload=ConnectValue(INT32, 0)), connector_time_ms=0
+    )
+    assert message.value == b"0"
 
 
 def test_options_are_those_of_the_smt() -> None:

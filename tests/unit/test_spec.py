@@ -103,6 +103,63 @@ def test_a_secret_in_clear_text_is_refused_and_not_repeated() -> None:
     assert "hunter2" not in finding
 
 
+@pytest.mark.parametrize("provider", ["env", "file:/run/secrets", "aws-secrets", "vault2"])
+def test_a_reference_to_any_provider_is_taken(provider: str) -> None:
+    reference = f"${{{provider}:key}}"
+    assert parse_spec(MINIMAL.replace("${env:PASSWORD}", reference)).database.password == reference
+
+
+@pytest.mark.parametrize("password", ['"${env:X}hunter2}"', '"${hunter2}"', '"${env:X}\\n"'])
+def test_what_only_looks_like_a_reference_is_a_secret(password: str) -> None:
+    [finding] = findings(MINIMAL.replace("${env:PASSWORD}", password))
+    assert "SP105" in finding
+    assert "hunter2" not in finding
+
+
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="{}";'
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("database.sslpassword", "hunter2"),
+        ("producer.override.ssl.keystore.password", "hunter2"),
+        ("producer.override.sasl.jaas.config", PLAIN.format("hunter2")),
+        ("producer.override.sasl.jaas.config", PLAIN.format("${env:X}hunter2")),
+    ],
+)
+def test_a_secret_among_the_overrides_is_refused_and_not_repeated(option: str, value: str) -> None:
+    [finding] = findings(f"{MINIMAL}overrides:\n  {option}: '{value}'\n")
+    assert finding.startswith(f"x.yaml:12 overrides.{option}: error SP105: ")
+    assert "hunter2" not in finding
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("database.sslpassword", "${file:/run/secrets:key}"),
+        ("producer.override.sasl.jaas.config", PLAIN.format("${env:X}")),
+        ("producer.override.sasl.jaas.config", 'com.sun.security.auth.module.Krb5LoginModule required keyTab="/k";'),
+        ("producer.override.sasl.oauthbearer.token.endpoint.url", "https://login.example.org"),
+    ],
+)
+def test_a_reference_among_the_overrides_is_taken(option: str, value: str) -> None:
+    assert parse_spec(f"{MINIMAL}overrides:\n  {option}: '{value}'\n").overrides == {option: value}
+
+
+def test_a_whole_number_with_a_point_is_that_number() -> None:
+    spec = parse_spec(f"{MINIMAL.replace('host:', 'port: 5432.0' + chr(10) + '  host:')}topics: {{partitions: 3.0}}\n")
+    assert (spec.database.port, str(spec.topics.partitions)) == ("5432", "3")
+
+
+def test_no_replica_at_all_is_refused() -> None:
+    assert "topics.replication_factor must not be 0." in findings(f"{MINIMAL}topics: {{replication_factor: 0}}\n")[0]
+
+
+def test_a_name_that_ends_in_a_newline_is_refused() -> None:
+    assert "SP104" in findings(MINIMAL.replace("name: orders\ndatabase", 'name: "orders\\n"\ndatabase'))[0]
+
+
 @pytest.mark.parametrize("name", ["t" * 64, "ü" * 32])
 def test_a_table_name_that_postgresql_would_cut_is_refused(name: str) -> None:
     assert any("longer than 63 bytes" in finding for finding in findings(f"{MINIMAL}outbox:\n  table: {name}\n"))

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, OutboxTable
 from cdc_outbox.sql import PYFORMAT, Statement, load
-from cdc_outbox.table import InboxTable, TableName, derived_name, literal, quote
+from cdc_outbox.table import InboxTable, OutboxColumns, TableName, derived_name, literal, quote
 
 names = (
     st.text(min_size=1)
@@ -70,3 +70,18 @@ def test_every_file_of_statements_can_be_read(file: str) -> None:
     statements = load("postgresql", file)
     assert statements
     assert all(statement.text for statement in statements.values())
+
+
+@pytest.mark.parametrize("table", [OutboxTable, InboxTable])
+@pytest.mark.parametrize(("schema", "name"), [("public", ""), ("", "t"), ("public", "x" * 64)])
+def test_a_table_with_a_bad_name_is_never_made(table: type[OutboxTable | InboxTable], schema: str, name: str) -> None:
+    with pytest.raises(ConfigError):
+        table(schema=schema, name=name)
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"), [({"id": ""}, "cannot be the name"), ({"type": "id"}, "cannot hold both id and type")]
+)
+def test_columns_with_bad_names_are_never_made(columns: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        OutboxColumns(**columns)

@@ -1,7 +1,12 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from cdc_outbox.connect import wait
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
-from cdc_outbox.connect.wait import Condition, condition_of, describe
+from cdc_outbox.connect.wait import Condition, condition_of, describe, wait_until, wait_until_up
+from cdc_outbox.errors import ConnectorFailedError, ConnectUnavailableError
 
 
 def status(state: str, *tasks: str) -> ConnectorStatus:
@@ -33,3 +38,81 @@ def test_a_status_is_one_line() -> None:
     )
     assert describe(status("STOPPED")) == "connector STOPPED, no task yet"
     assert describe(None) == "not known to Connect yet"
+
+
+class Clock:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(wait, "time", made)
+    return made
+
+
+UP, GONE = status("RUNNING", "RUNNING"), None
+FAILED = ConnectorStatus("RUNNING", (TaskStatus(0, "FAILED", "java.lang.Boom"),))
+
+
+class Worker:
+    """A client whose answers depend on the time; ``None`` is no answer at all."""
+
+    def __init__(self, clock: Clock, answer: Callable[[float], ConnectorStatus | None]) -> None:
+        self._clock = clock
+        self._answer = answer
+
+    def find_status(self, _name: str) -> ConnectorStatus:
+        found = self._answer(self._clock.now)
+        if found is None:
+            raise ConnectUnavailableError("nobody answers")
+        return found
+
+
+def wait_for(clock: Clock, answer: Callable[[float], ConnectorStatus | None]) -> None:
+    worker: Any = Worker(clock, answer)
+    wait_until_up(worker, "orders", stable_seconds=10, timeout_seconds=60, report=lambda _text: None)
+
+
+def test_a_worker_that_goes_away_during_the_stable_time_is_waited_for(clock: Clock) -> None:
+    """It came up late, and the one look that fails lies behind the deadline for coming up."""
+    wait_for(clock, lambda now: GONE if now < 55 or 61 <= now < 61.5 else UP)
+    assert clock.now == pytest.approx(71.5, abs=0.5)
+
+
+def test_a_failure_at_the_deadline_keeps_its_trace(clock: Clock) -> None:
+    with pytest.raises(ConnectorFailedError) as caught:
+        wait_for(clock, lambda now: GONE if now < 58.5 else FAILED)
+    assert caught.value.trace == "java.lang.Boom"
+
+
+def test_what_comes_and_goes_is_not_waited_for_for_ever(clock: Clock) -> None:
+    with pytest.raises(ConnectorFailedError, match="never for 10 s on end"):
+        wait_for(clock, lambda now: UP if now % 10 < 5 else GONE)
+    assert clock.now < 140
+
+
+def test_what_never_comes_up_fails_in_time(clock: Clock) -> None:
+    with pytest.raises(ConnectorFailedError, match="did not come up within 60 s"):
+        wait_for(clock, lambda _now: GONE)
+    assert clock.now == pytest.approx(60, abs=0.5)
+
+
+def test_a_condition_is_looked_at_again_after_an_answer_that_did_not_come(clock: Clock) -> None:
+    def holds() -> bool:
+        if clock.now < 1:
+            raise ConnectUnavailableError("nobody answers")
+        return True
+
+    wait_until(holds, "something", timeout_seconds=2)
+    with pytest.raises(ConnectorFailedError, match="in vain for something"):
+        wait_until(lambda: False, "something", timeout_seconds=2)

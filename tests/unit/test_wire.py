@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox import ConfigError, Event, SequenceMode, WireContract
+from cdc_outbox import ConfigError, Event, HeaderNames, SequenceMode, WireContract
 from cdc_outbox.errors import MessageError
 from cdc_outbox.message import Message
 
@@ -14,7 +14,8 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 moments = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001
     lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 )
-json_objects = st.dictionaries(texts, st.integers() | texts | st.booleans() | st.none())
+storable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+json_objects = st.dictionaries(storable, st.integers() | storable | st.booleans() | st.none())
 
 
 @st.composite
@@ -99,6 +100,19 @@ def test_a_repeated_header_must_repeat_itself() -> None:
         CONTRACT.event_of(other)
 
 
+def test_headers_that_nobody_asked_for_may_be_anything() -> None:
+    foreign = (("b3", b"\xff\x01"), ("baggage", b"a=1"), ("baggage", b"b=2"), ("baggage", b"\xff"))
+    event = CONTRACT.event_of(Message(topic="t", key=b"1", value=b"{}", headers=(*message().headers, *foreign)))
+    assert event.headers == {"baggage": "a=1"}
+
+
+@pytest.mark.parametrize("name", ["id", "eventType", "aggregateType", "sequence", "source"])
+def test_headers_of_the_contract_are_text(name: str) -> None:
+    broken = tuple((known, value) for known, value in message().headers if known != name)
+    with pytest.raises(MessageError, match=f"the header '{name}' is not UTF-8"):
+        CONTRACT.event_of(Message(topic="t", key=b"1", value=b"{}", headers=(*broken, (name, b"\xff"))))
+
+
 def test_headers_of_debezium_are_not_the_events() -> None:
     foreign = Message(
         topic="t", key=b"1", value=b"{}", headers=(*message().headers, ("__debezium.context.taskId", b"0"))
@@ -130,3 +144,34 @@ def test_an_aggregate_type_that_kafka_refuses_as_a_topic_is_refused(aggregate_ty
 def test_a_contract_speaks_of_something() -> None:
     with pytest.raises(ConfigError):
         WireContract(aggregates={})
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        ({"type": "id"}, "already carries the event's id"),
+        ({"type": "kind", "source": "kind"}, "already carries the type"),
+        ({"type": ""}, "is empty"),
+        ({"source": "a:b"}, "colon"),
+        ({"source": "a,b"}, "comma"),
+        ({"source": " a"}, "blank"),
+        ({"sequence": "__debezium.sequence"}, "Debezium's own"),
+    ],
+)
+def test_headers_that_could_not_be_told_apart_or_rendered_are_refused(names: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        HeaderNames(**names)
+
+
+@pytest.mark.parametrize(
+    ("moment", "milliseconds"),
+    [
+        (datetime(1969, 12, 31, 23, 59, 59, 998_500, tzinfo=UTC), -1),
+        (datetime(1969, 12, 31, 23, 59, 59, 999_001, tzinfo=UTC), 0),
+        (datetime(1970, 1, 1, 0, 0, 0, 1_999, tzinfo=UTC), 1),
+        (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), 253_402_300_799_999),
+    ],
+)
+def test_a_time_is_cut_towards_1970_as_debezium_cuts_it(moment: datetime, milliseconds: int) -> None:
+    event = Event(aggregate_type="metric", aggregate_id="1", type="Seen", payload={}, id="1", created_at=moment)
+    assert CONTRACT.message_of(event).timestamp_ms == milliseconds

@@ -4,6 +4,13 @@ select :consumer, wanted.event_id
 from unnest(cast(:event_ids as text[])) as wanted (event_id)
 order by wanted.event_id
 on conflict (consumer, event_id) do nothing
+returning event_id, cast(pg_current_xact_id() as text)
+
+-- name: take_back
+delete from {inbox}
+where consumer = :consumer
+    and event_id = any(cast(:event_ids as text[]))
+    and xmin = cast(cast(:transaction as xid8) as xid)
 returning event_id
 
 -- name: find_watermarks
@@ -45,4 +52,6 @@ advanced as (
         and mark.last = moved.before
     returning mark.last
 )
-select (select count(*) from started) + (select count(*) from advanced)
+select
+    (select count(*) from started) + (select count(*) from advanced),
+    cast(pg_current_xact_id_if_assigned() as text)

@@ -46,11 +46,12 @@ returning cast({id} as text), {returned}
 
 -- name: add_all_gapless
 with given as (
-    select id, aggregate_type, aggregate_id, type, payload, cast(headers as json) as headers, position
-    from unnest(
-        cast(cast(:ids as text[]) as uuid[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
-        cast(:types as text[]), cast(:payloads as {payload_input}[]), cast(:headers as text[])
-    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, position)
+    select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
+    from rows from (
+        json_to_recordset(cast(cast(:events as text) as json)) as (
+            id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
+        )
+    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ),
 head as (
     insert into {heads} as head (aggregatetype, aggregateid, last)
@@ -66,7 +67,7 @@ insert into {outbox} (
     {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
 )
 select
-    given.id, given.aggregate_type, given.aggregate_id, given.type, cast(given.payload as {payload_type}),
+    given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload,
     -- The last number is the last event's; the others count back from it.
     head.last + 1 - row_number() over (
         partition by given.aggregate_type, given.aggregate_id order by given.position desc
@@ -80,11 +81,11 @@ returning cast({id} as text), {returned}
 
 -- name: add_all_increasing
 with given as (
-    select id, aggregate_type, aggregate_id, type, payload, cast(headers as json) as headers, sequence, position
-    from unnest(
-        cast(cast(:ids as text[]) as uuid[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
-        cast(:types as text[]), cast(:payloads as {payload_input}[]), cast(:headers as text[]),
-        cast(:sequences as bigint[])
+    select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
+    from rows from (
+        json_to_recordset(cast(cast(:events as text) as json)) as (
+            id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
+        )
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ),
 head as (
@@ -105,7 +106,7 @@ insert into {outbox} (
     {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
 )
 select
-    given.id, given.aggregate_type, given.aggregate_id, given.type, cast(given.payload as {payload_type}),
+    given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload,
     given.sequence, head.source
     {header_values}
 from given
@@ -116,14 +117,15 @@ returning cast({id} as text), {returned}
 -- name: add_all_unsequenced
 insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
 select
-    given.id, given.aggregate_type, given.aggregate_id, given.type, cast(given.payload as {payload_type})
+    given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload
     {header_values}
 from (
-    select id, aggregate_type, aggregate_id, type, payload, cast(headers as json) as headers, position
-    from unnest(
-        cast(cast(:ids as text[]) as uuid[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
-        cast(:types as text[]), cast(:payloads as {payload_input}[]), cast(:headers as text[])
-    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, position)
+    select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
+    from rows from (
+        json_to_recordset(cast(cast(:events as text) as json)) as (
+            id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
+        )
+    ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ) as given
 order by given.position
 returning cast({id} as text), {returned}

@@ -1,0 +1,137 @@
+"""Whole transactions (business row, event, commit, fsync on): hand-written SQL against `Outbox`, per driver.
+
+The hand-written side also makes an id and encodes the payload, and numbers nothing. The sides of a driver take turns in
+short rounds of one run, so that what else the machine does meets all of them. `infra/bench writer` runs it; it exits 1
+if a ratio is worse than its bound.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import psycopg
+
+from benchmarks.writers import LIST, WRITERS, PsycopgWriter
+from cdc_outbox import Outbox, SequenceMode, WireContract
+from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.migrations import upgrade
+from cdc_outbox.table import OutboxTable
+from cdc_outbox.testing import Stack, StackConfig
+from cdc_outbox.testing.postgres import Postgres
+from cdc_outbox.writer.schema import outbox_component
+
+NUMBERED = Outbox(contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}))
+UNNUMBERED = Outbox(contract=WireContract(aggregates={"order": SequenceMode.NONE}))
+
+
+@dataclass
+class Side:
+    """One way of writing, its bound in times of the hand-written side, and what its rounds took."""
+
+    name: str
+    write: Callable[[int], None]
+    bound: float | None = None
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+
+    def run(self, first: int, count: int) -> None:
+        """Time one round of so many transactions."""
+        clock, cpu = time.perf_counter(), time.process_time()
+        for number in range(first, first + count):
+            self.write(number)
+        self.seconds.append((time.perf_counter() - clock) / count)
+        self.cpu_seconds.append((time.process_time() - cpu) / count)
+
+    def ratio(self, base: "Side") -> float:
+        """Return the median over the rounds of this side's time in times of the other's in the same round."""
+        return statistics.median(ours / theirs for ours, theirs in zip(self.seconds, base.seconds, strict=True))
+
+    def row(self, base: "Side") -> str:
+        """Return a line of the table."""
+        wall, cpu = (statistics.median(times) * 1e6 for times in (self.seconds, self.cpu_seconds))
+        bound = "" if self.bound is None else f"{self.bound:>8.2f}"
+        return f"  {self.name:<34}{wall:>12.0f}{cpu:>12.0f}{self.ratio(base):>9.2f}{bound}"
+
+
+def main() -> int:
+    """Measure every driver and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--transactions", type=int, default=50, help="of one round")
+    parser.add_argument("--driver", choices=sorted(WRITERS), action="append")
+    options = parser.parse_args()
+    good = True
+    with Stack(StackConfig(name="bench", kafka=False, workers=0)) as stack:
+        for driver in options.driver or sorted(WRITERS):
+            for title, sides in measure(stack.postgres, driver, options.rounds, options.transactions):
+                print(report(title, sides), flush=True)
+                good &= all(side.bound is None or side.ratio(sides[0]) <= side.bound for side in sides)
+    return 0 if good else 1
+
+
+def measure(postgres: Postgres, driver: str, rounds: int, transactions: int) -> list[tuple[str, list[Side]]]:
+    """Run the sides of a driver in turns; return each table's title and sides, the hand-written one first."""
+    dsn = make_database(postgres, f"bench_{driver}")
+    writer = WRITERS[driver](dsn)
+    try:
+        tables = [
+            (
+                f"{driver}: one order and one event a transaction",
+                [
+                    Side("by hand, unsequenced", writer.by_hand),
+                    Side("Outbox.add, unsequenced", lambda n: writer.by_outbox(UNNUMBERED, n), 1.1),
+                    Side("Outbox.add, sequenced", lambda n: writer.by_outbox(NUMBERED, n), 1.25),
+                ],
+            )
+        ]
+        if isinstance(writer, PsycopgWriter):
+            tables.append(
+                (
+                    f"{driver}: {LIST} events a transaction",
+                    [
+                        Side("insert … select from unnest, by hand", writer.list_by_hand),
+                        Side("Outbox.add_all, sequenced", lambda n: writer.list_by_outbox(NUMBERED, n), 1 / 0.8),
+                    ],
+                )
+            )
+        for _, sides in tables:
+            take_turns(sides, rounds, transactions)
+    finally:
+        writer.close()
+    return tables
+
+
+def take_turns(sides: list[Side], rounds: int, transactions: int) -> None:
+    """Run every side once a round, each time beginning with another; the first round warms up and does not count."""
+    for number in range(rounds + 1):
+        for index in range(len(sides)):
+            sides[(number + index) % len(sides)].run(number * transactions, transactions)
+    for side in sides:
+        del side.seconds[0], side.cpu_seconds[0]
+
+
+def report(title: str, sides: list[Side]) -> str:
+    """Return a table."""
+    heading = f"  {'microseconds a transaction, median':<34}{'wall':>12}{'client CPU':>12}{'ratio':>9}{'bound':>8}"
+    return "\n".join([title, heading, *(side.row(sides[0]) for side in sides), ""])
+
+
+def make_database(postgres: Postgres, name: str) -> str:
+    """Create the orders table and the outbox, with everything as durable as by default."""
+    dsn = postgres.create_database(name)
+    with psycopg.connect(dsn) as connection:
+        [(fsync, commit)] = connection.execute(
+            "select current_setting('fsync'), current_setting('synchronous_commit')"
+        ).fetchall()
+        if (fsync, commit) != ("on", "on"):
+            raise RuntimeError(f"fsync is {fsync} and synchronous_commit {commit}: nothing of it would be true")
+        upgrade(lambda sql: Psycopg().fetch(connection, sql), outbox_component(OutboxTable(), first_source="bench.1"))
+        connection.execute("create table orders (id bigserial primary key, customer int, total_cents bigint)")
+    return dsn
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""The connector as the one who reads its slot: found, started, stopped and waited for."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.facts import Database, SlotFacts
+from cdc_outbox.connect.plan import Found, Plan, stored_offset
+from cdc_outbox.connect.wait import PASSING, Watch, wait_until, wait_until_known, wait_until_up
+from cdc_outbox.errors import ConnectorFailedError
+
+Report = Callable[[str, str], None]
+"""Told of each step as it is done: its name, and what came of it."""
+
+_LINGER_SECONDS = 10.0
+"""How long the server may hold a slot for a reader that is gone."""
+_SNAPSHOT_SECONDS = 3600.0
+"""For rows that are published again; a million take about a minute."""
+_LOOK_SECONDS = 0.25
+
+
+class Reader:
+    """One connector on one Connect cluster, and the slot it reads.
+
+    Args:
+        timeout_seconds: How long each step may take.
+    """
+
+    def __init__(
+        self, name: str, client: ConnectClient, database: Database, *, timeout_seconds: float, report: Report
+    ) -> None:
+        self._name = name
+        self._client = client
+        self._database = database
+        self._timeout_seconds = timeout_seconds
+        self._report = report
+
+    def find(self) -> Found | None:
+        """Return the connector as it is, ``None`` if there is none."""
+        config = self._client.find_config(self._name)
+        if config is None:
+            return None
+        return Found(config, wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds))
+
+    def start(self, plan: Plan) -> None:
+        """Make it run, as far as it does not by itself."""
+        if plan.resumes:
+            self._client.resume(self._name)
+        if plan.failed:
+            self._client.restart_failed(self._name)
+
+    def stop(self) -> None:
+        """Stop it, and wait until it let go of the slot."""
+        self._client.stop(self._name)
+        wait_until(
+            lambda: self._client.find_status(self._name).state == "STOPPED" and not self._is_slot_active(),
+            f"{self._name} to stop",
+            timeout_seconds=self._timeout_seconds,
+        )
+
+    def wait_until_reading(self, *, stable_seconds: float) -> None:
+        """Wait until it runs and has done so for a while, and reads the slot that was planned for.
+
+        Raises:
+            ConnectorFailedError: It does not.
+        """
+        wait_until_up(
+            self._client,
+            self._name,
+            stable_seconds=stable_seconds,
+            timeout_seconds=self._timeout_seconds,
+            report=self._tell,
+        )
+        # Debezium makes a slot where it finds none: on another server it would run on one that begins now.
+        wait_until(
+            self._is_slot_active,
+            f"{self._name} to read its slot, though it runs",
+            timeout_seconds=self._timeout_seconds,
+            hint="Do the DSN and the spec's host lead to the same server? If not, drop the slot that was made there.",
+        )
+
+    def find_slot_without_strangers(self) -> SlotFacts | None:
+        """Return the slot once nobody reads it, or as it is if that lasts."""
+        with suppress(ConnectorFailedError):
+            wait_until(lambda: not self._is_slot_active(), "the slot to be free", timeout_seconds=_LINGER_SECONDS)
+        return self._database.find_slot()
+
+    def publish_rows(self, republishing: dict[str, str], config: dict[str, str]) -> None:
+        """Publish every row of the table, and leave the connector stopped, without offsets and with ``config``.
+
+        What was committed between slot and snapshot is published twice, and nothing is left out. Whoever dies on
+        the way leaves a configuration or an offset that tells of it.
+
+        Raises:
+            ConnectorFailedError: Its task failed, with the trace, or it took too long.
+        """
+        self.stop()
+        # With an offset Debezium would take no snapshot and call it finished.
+        self._client.reset_offsets(self._name)
+        self._client.put_config(republishing)
+        self._client.resume(self._name)
+        self._wait_until_published(republishing["topic.prefix"])
+        self._report("republish", "every row of the table was published")
+        self.stop()
+        self._client.reset_offsets(self._name)
+        self._client.put_config(config)
+
+    def _wait_until_published(self, topic_prefix: str) -> None:
+        watch = Watch(self._client, self._name, timeout_seconds=self._timeout_seconds, report=self._tell)
+        deadline = time.monotonic() + _SNAPSHOT_SECONDS
+        while not self._is_published(topic_prefix):
+            watch.look()
+            if time.monotonic() >= deadline:
+                raise ConnectorFailedError(f"the rows were not published within {_SNAPSHOT_SECONDS:g} s")
+            time.sleep(_LOOK_SECONDS)
+
+    def _is_published(self, topic_prefix: str) -> bool:
+        try:
+            stored = stored_offset(self._client.find_offsets(self._name), topic_prefix=topic_prefix)
+        except PASSING:
+            return False
+        return stored is not None and not stored.in_snapshot
+
+    def _is_slot_active(self) -> bool:
+        slot = self._database.find_slot()
+        return slot is not None and slot.active
+
+    def _tell(self, text: str) -> None:
+        self._report("wait", text)

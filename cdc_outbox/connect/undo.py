@@ -1,0 +1,67 @@
+"""What a deployment did so far, and the way back."""
+
+from dataclasses import dataclass
+
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.plan import Found
+from cdc_outbox.connect.reader import Reader, Report
+from cdc_outbox.errors import CdcOutboxError
+
+
+@dataclass(kw_only=True)
+class Undo:
+    """Take back what this deployment did, and only that. A slot stays: it holds what was written since.
+
+    Args:
+        before: The connector as it was, ``None`` if there was none.
+        created: This deployment made the connector; what somebody else made is not ours to delete.
+        changed: This deployment gave it another configuration.
+        owes_rows: Rows that shall be published again are not, or not all of them.
+    """
+
+    name: str
+    client: ConnectClient
+    reader: Reader
+    report: Report
+    before: Found | None
+    created: bool = False
+    changed: bool = False
+    owes_rows: bool = False
+
+    def take_back(self) -> None:
+        """Do it; an error is reported and not raised, for the first one says more."""
+        try:
+            if self.owes_rows:
+                self._forget_snapshot()
+            if self.created:
+                self.client.delete(self.name)
+                self.report("undo", f"connector {self.name} deleted again")
+            if self.before is not None:
+                self._restore(self.before)
+        except CdcOutboxError as error:
+            self.report("undo", f"could not be undone: {error}")
+
+    def _forget_snapshot(self) -> None:
+        # The offset of a snapshot that was cut off would let the next connector of this name begin behind it.
+        self.reader.stop()
+        self.client.reset_offsets(self.name)
+        self.report("undo", "offsets reset, because not every row was published")
+
+    def _restore(self, before: Found) -> None:
+        if self.changed:
+            self.client.put_config(dict(before.config))
+            self.report("undo", "the previous configuration is back")
+        if self.owes_rows:
+            # Running it would leave the rows out, and nobody would ever know.
+            self.report("undo", f"connector {self.name} stays stopped: deploy it again")
+            return
+        now, then = self.client.find_status(self.name).state, before.status.state
+        if then == "STOPPED" and now != then:
+            self.client.stop(self.name)
+            self.report("undo", f"connector {self.name} stopped again")
+        elif then == "PAUSED" and now != then:
+            self.client.pause(self.name)
+            self.report("undo", f"connector {self.name} paused again")
+        elif now == "STOPPED" and now != then:
+            self.client.resume(self.name)
+            self.report("undo", f"connector {self.name} resumed")

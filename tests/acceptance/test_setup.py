@@ -1,0 +1,83 @@
+"""infra/setup on a machine where something is missing: it says what, or installs it; and the demo asks for less."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+FOR_ALL = "openjdk-17-jre-headless maven"
+FOR_TESTS = f"{FOR_ALL} gcc pkg-config libmariadb-dev"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """The PATH of a machine with a Python and little else."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("bash", "dirname"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    # It is new enough, and its header files are there.
+    stub(programs, "python3", "exit 0")
+    return programs
+
+
+def stub(programs: Path, name: str, does: str) -> None:
+    (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+    (programs / name).chmod(0o755)
+
+
+def setup(machine: Path, *purpose: str) -> "subprocess.CompletedProcess[str]":
+    copy = machine.parent / "infra" / "setup"
+    copy.parent.mkdir(exist_ok=True)
+    # A copy, so that whatever it does is done to another .venv.
+    shutil.copy(ROOT / "infra" / "setup", copy)
+    return subprocess.run(
+        [copy, *purpose], env={"PATH": str(machine)}, capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("purpose", "packages", "reason"),
+    [((), FOR_ALL, "Python 3.11, Java 17 and Maven are needed"), (("tests",), FOR_TESTS, "MariaDB")],
+)
+def test_who_is_not_root_is_told_in_one_sentence(
+    purpose: tuple[str, ...], packages: str, reason: str, machine: Path
+) -> None:
+    stub(machine, "id", "echo 1000")
+    stub(machine, "mariadbd", "")
+    done = setup(machine, *purpose)
+    assert done.returncode == 1
+    [sentence] = done.stderr.splitlines()
+    assert sentence.startswith(f"setup: please install {packages} (")
+    assert reason in sentence
+    assert sentence.endswith("or run this as root")
+
+
+@pytest.mark.parametrize(("purpose", "packages"), [((), FOR_ALL), (("tests",), FOR_TESTS)])
+def test_for_root_it_is_installed(purpose: tuple[str, ...], packages: str, machine: Path) -> None:
+    stub(machine, "id", "echo 0")
+    stub(machine, "mariadbd", "")
+    # Nothing after it is wanted here.
+    stub(machine, "apt-get", 'echo "apt-get $*" >&2; [ "$2" != install ]')
+    done = setup(machine, *purpose)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"setup: installing {packages}",
+        "apt-get -q update",
+        f"apt-get -q install -y --no-install-recommends {packages}",
+    ]
+
+
+def test_the_header_files_of_the_very_python_are_asked_for(machine: Path) -> None:
+    stub(machine, "id", "echo 1000")
+    stub(machine, "python3", 'case "$2" in *Python.h*) echo python3.42-dev ;; esac')
+    assert " python3.42-dev (" in setup(machine, "tests").stderr
+    assert "python3.42-dev" not in setup(machine).stderr
+
+
+def test_another_purpose_is_refused(machine: Path) -> None:
+    done = setup(machine, "demo")
+    assert (done.returncode, done.stderr) == (2, "usage: infra/setup [tests]\n")

@@ -1,0 +1,247 @@
+"""The inbox transaction on a real database: whatever a handler does to it, no event is lost and none has half its
+effects."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from cdc_outbox.consumer import Event, InboxTable, Outcome, SequenceMode, SqlInbox, inbox_component
+from cdc_outbox.consumer.delivery import Delivery, Handler
+from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    ConsumerError,
+    DatabaseUnavailableError,
+    HandlerError,
+    TransactionConflictError,
+    TransactionEndedError,
+)
+from cdc_outbox.testing import Stack
+from tests.rig import Connection, apply_effect, run_upgrade
+
+GAPLESS, NONE = SequenceMode.GAPLESS, SequenceMode.NONE
+
+
+@pytest.fixture(scope="module")
+def dsn(outbox_stack: Stack) -> str:
+    dsn = outbox_stack.postgres.create_database("delivery")
+    with psycopg.connect(dsn) as connection:
+        run_upgrade(connection, inbox_component(InboxTable()))
+        connection.execute("create table effects (aggregate text, sequence bigint, event_id text)")
+        connection.execute("create table cards (id int primary key)")
+        connection.execute(
+            "create table payments (card int references cards deferrable initially deferred, event_id text)"
+        )
+    return dsn
+
+
+@pytest.fixture(params=[False, True], ids=["transactional", "autocommit"])
+def autocommit(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def new_event(mode: SequenceMode = GAPLESS) -> Event:
+    return Event(
+        aggregate_type="order",
+        aggregate_id=str(uuid4()),
+        type="OrderPlaced",
+        payload={},
+        id=str(uuid4()),
+        sequence=1 if mode is GAPLESS else None,
+        source="orders.1",
+    )
+
+
+def deliver(
+    connection: Connection, event: Event, handler: Handler = apply_effect, mode: SequenceMode = GAPLESS
+) -> Outcome:
+    driver = Psycopg()
+    inbox = SqlInbox(table=InboxTable(), consumer="shop", driver=driver)
+    delivery = Delivery(inbox=inbox, driver=driver, handlers={"OrderPlaced": handler}, mode_of=lambda _: mode)
+    [outcome] = delivery.apply([event], connection)
+    return outcome
+
+
+def traces(dsn: str, event: Event) -> tuple[int, int, int]:
+    """Return how many claims, watermarks and effects an event has left."""
+    query = """
+        select (select count(*) from inbox where event_id = %(id)s),
+            (select count(*) from inbox_watermarks where aggregateid = %(aggregate)s),
+            (select count(*) from effects where event_id = %(id)s)
+    """
+    with psycopg.connect(dsn) as connection:
+        [row] = connection.execute(query, {"id": event.id, "aggregate": event.aggregate_id}).fetchall()
+    return row
+
+
+def after_an_error(connection: Connection) -> None:
+    try:
+        connection.execute("select 1 from nowhere")
+    except psycopg.Error:
+        connection.rollback()
+
+
+def enter_and_leave(connection: Connection) -> None:
+    with connection:
+        pass
+
+
+def end_and_begin(statement: str) -> Callable[[Connection], None]:
+    def end(connection: Connection) -> None:
+        connection.execute(statement.encode())
+        connection.execute("select 1")
+
+    return end
+
+
+ENDINGS: dict[str, tuple[Callable[[Connection], object], type[CdcOutboxError], int]] = {
+    "commit()": (psycopg.Connection.commit, HandlerError, 0),
+    "rollback()": (psycopg.Connection.rollback, HandlerError, 0),
+    "rollback() after an error": (after_an_error, HandlerError, 0),
+    "with connection": (enter_and_leave, HandlerError, 0),
+    "close()": (psycopg.Connection.close, TransactionEndedError, 0),
+    "commit": (end_and_begin("commit"), TransactionEndedError, 1),
+    "rollback": (end_and_begin("rollback"), TransactionEndedError, 0),
+    "commit and chain": (end_and_begin("commit and chain"), TransactionEndedError, 1),
+    "rollback and chain": (end_and_begin("rollback and chain"), TransactionEndedError, 0),
+}
+"""How a handler may end its transaction → what is raised, and how many effects it has committed by itself."""
+
+
+@pytest.mark.parametrize("mode", [GAPLESS, NONE])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_handler_that_ends_its_transaction_is_told_so_and_its_event_comes_again(
+    dsn: str, ending: str, mode: SequenceMode, *, autocommit: bool
+) -> None:
+    end, error, committed = ENDINGS[ending]
+    event = new_event(mode)
+
+    def handler(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        end(connection)
+
+    with psycopg.connect(dsn, autocommit=autocommit) as connection, pytest.raises(error):
+        deliver(connection, event, handler, mode)
+    assert traces(dsn, event) == (0, 0, committed)
+    with psycopg.connect(dsn, autocommit=autocommit) as connection:
+        assert deliver(connection, event, mode=mode) is Outcome.APPLIED
+    assert traces(dsn, event) == (1, 1 if mode is GAPLESS else 0, committed + 1)
+
+
+@pytest.mark.parametrize("mode", [GAPLESS, NONE])
+def test_a_handler_that_commits_and_then_fails_gets_its_event_again(
+    dsn: str, mode: SequenceMode, *, autocommit: bool
+) -> None:
+    event = new_event(mode)
+
+    def handler(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        connection.execute("commit")
+        connection.execute("select 1")
+        raise LookupError
+
+    with psycopg.connect(dsn, autocommit=autocommit) as connection, pytest.raises(TransactionEndedError) as caught:
+        deliver(connection, event, handler, mode)
+    assert event.id
+    assert event.id in str(caught.value)
+    assert traces(dsn, event)[:2] == (0, 0)
+    with psycopg.connect(dsn) as connection:
+        assert deliver(connection, event, mode=mode) is Outcome.APPLIED
+
+
+def test_a_refused_commit_that_the_handler_swallows_does_no_harm(dsn: str, *, autocommit: bool) -> None:
+    event = new_event()
+
+    def handler(event: Event, connection: Connection) -> None:
+        for end in (connection.commit, connection.rollback):
+            with pytest.raises(psycopg.ProgrammingError):
+                end()
+        apply_effect(event, connection)
+
+    with psycopg.connect(dsn, autocommit=autocommit) as connection:
+        assert deliver(connection, event, handler) is Outcome.APPLIED
+        assert deliver(connection, event, handler) is Outcome.DUPLICATE
+    assert traces(dsn, event) == (1, 1, 1)
+
+
+def cut(dsn: str, connection: Connection) -> None:
+    with psycopg.connect(dsn, autocommit=True) as other:
+        other.execute("select pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,))
+
+
+def test_a_connection_that_is_cut_under_the_outbox_in_a_handler_is_worth_a_retry(dsn: str) -> None:
+    from cdc_outbox import Outbox
+
+    def handler(event: Event, connection: Connection) -> None:
+        cut(dsn, connection)
+        Outbox().add(connection, event)
+
+    event = new_event(NONE)
+    with psycopg.connect(dsn) as connection, pytest.raises(DatabaseUnavailableError):
+        deliver(connection, event, handler, NONE)
+    assert traces(dsn, event) == (0, 0, 0)
+
+
+def test_a_transaction_that_idled_too_long_is_worth_a_retry(dsn: str) -> None:
+    def handler(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        connection.execute("set idle_in_transaction_session_timeout = 1")
+        with psycopg.connect(dsn, autocommit=True) as watcher:
+            query = "select count(*) from pg_stat_activity where pid = %s"
+            while watcher.execute(query, (connection.info.backend_pid,)).fetchall() != [(0,)]:
+                pass
+
+    event = new_event()
+    with psycopg.connect(dsn) as connection, pytest.raises(DatabaseUnavailableError) as caught:
+        deliver(connection, event, handler)
+    assert caught.value.retryable
+    assert traces(dsn, event) == (0, 0, 0)
+
+
+def test_a_claim_that_waits_too_long_for_another_is_worth_a_retry(dsn: str) -> None:
+    event = new_event()
+    with psycopg.connect(dsn) as zombie, psycopg.connect(dsn, options="-c lock_timeout=50ms") as connection:
+        zombie.execute("insert into inbox (consumer, event_id) values ('shop', %s)", (event.id,))
+        with pytest.raises(TransactionConflictError) as caught:
+            deliver(connection, event)
+        assert caught.value.retryable
+        zombie.rollback()
+        assert deliver(connection, event) is Outcome.APPLIED
+
+
+def test_a_database_that_takes_no_writes_is_waited_for(dsn: str) -> None:
+    options = "-c default_transaction_read_only=on"
+    with psycopg.connect(dsn, options=options) as connection, pytest.raises(DatabaseUnavailableError) as caught:
+        deliver(connection, new_event())
+    assert caught.value.retryable
+
+
+def test_effects_that_the_commit_refuses_are_told_with_the_event_and_without_the_row(
+    dsn: str, *, autocommit: bool
+) -> None:
+    def handler(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        connection.execute("insert into payments values (4711, %s)", (event.id,))
+
+    event = new_event()
+    with psycopg.connect(dsn, autocommit=autocommit) as connection:
+        with pytest.raises(ConsumerError, match=rf"{event.id}\) could not be applied: ForeignKeyViolation$") as caught:
+            deliver(connection, event, handler)
+        assert "4711" not in str(caught.value)
+        assert traces(dsn, event) == (0, 0, 0)
+        assert deliver(connection, event) is Outcome.APPLIED
+
+
+def test_the_handlers_transaction_is_isolated_as_the_connection_says(dsn: str, *, autocommit: bool) -> None:
+    seen: list[Any] = []
+
+    def handler(_event: Event, connection: Connection) -> None:
+        seen.extend(connection.execute("show transaction_isolation").fetchall())
+
+    with psycopg.connect(dsn, autocommit=autocommit) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+        deliver(connection, new_event(), handler)
+    assert seen == [("serializable",)]

@@ -1,0 +1,116 @@
+"""Publishing the rows of the table again, all of them or none that anybody takes for all."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.plan import EarlierEvents, stored_offset
+from cdc_outbox.connect.reader import Reader
+from cdc_outbox.connect.undo import Undo
+from cdc_outbox.errors import (
+    ConnectorInvalidError,
+    UnpublishedEventsError,
+)
+from cdc_outbox.testing import Stack
+from tests.integration.test_deploy import codes, sequences
+from tests.rig import Pipeline, eventually
+
+SLOW = "overrides: {max.batch.size: 10, max.queue.size: 20}\n"
+MANY = 20_000
+
+
+@pytest.fixture
+def full(outbox_stack: Stack) -> Iterator[Pipeline]:
+    """A pipeline with so many rows before its slot that publishing them takes a while."""
+    pipeline = Pipeline.make(outbox_stack, extra=SLOW)
+    with pipeline.connect() as connection:
+        connection.execute(
+            "insert into outbox (id, aggregatetype, aggregateid, type, payload, sequence)"
+            " select gen_random_uuid(), 'order', '1', 'OrderPlaced', '{}', n from generate_series(1, %s) as n",
+            (MANY,),
+        )
+    yield pipeline
+    pipeline.close()
+
+
+def interrupt_republishing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deploy, and be interrupted as soon as the first rows were published."""
+
+    def is_published(_reader: Reader, _topic_prefix: str) -> bool:
+        if pipeline.stack.broker.ends(pipeline.topic):
+            raise KeyboardInterrupt
+        return False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reader, "_is_published", is_published)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.deploy(earlier=EarlierEvents.REPUBLISH)
+
+
+def assert_refused_until_republished(pipeline: Pipeline) -> None:
+    with pytest.raises(UnpublishedEventsError):
+        pipeline.deploy(dry_run=pipeline.client.find_config(pipeline.name) is not None)
+    with pytest.raises(UnpublishedEventsError):
+        pipeline.deploy()
+    pipeline.deploy(earlier=EarlierEvents.REPUBLISH)
+    assert pipeline.deploy().is_empty
+    published = {dict(message.headers)["id"] for message in pipeline.messages()}
+    with pipeline.connect() as connection:
+        written = {str(event_id).encode() for (event_id,) in connection.execute("select id from outbox")}
+    assert len(written) == MANY
+    assert written <= published
+
+
+def test_a_republish_that_was_interrupted_leaves_nothing_that_looks_finished(
+    full: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_republishing(full, monkeypatch)
+    assert "undo: offsets reset, because not every row was published" in full.reports
+    assert full.client.find_config(full.name) is None
+    assert_refused_until_republished(full)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_republish_that_was_killed_is_not_taken_for_a_finished_one(
+    full: Pipeline, monkeypatch: pytest.MonkeyPatch, *, deleted: bool
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Undo, "take_back", lambda _undo: None)  # nobody undoes anything after a kill -9
+        interrupt_republishing(full, monkeypatch)
+    if deleted:
+        # All that is left is the offset that Connect stored when the connector was stopped.
+        full.client.stop(full.name)
+        eventually(lambda: full.client.find_offsets(full.name), "Connect to store an offset")
+        stored = stored_offset(full.client.find_offsets(full.name), topic_prefix=full.name)
+        assert stored
+        assert stored.in_snapshot
+        full.client.delete(full.name)
+    assert_refused_until_republished(full)
+
+
+def test_who_may_not_read_the_table_cannot_publish_it_again(pipeline: Pipeline) -> None:
+    pipeline.write(1)
+    with pipeline.connect() as connection:
+        connection.execute("revoke select on outbox from connector")
+    for dry_run in (True, False):
+        with pytest.raises(ConnectorInvalidError) as caught:
+            pipeline.deploy(dry_run=dry_run, earlier=EarlierEvents.REPUBLISH)
+        assert codes(caught.value) == ["DB203"]
+    assert pipeline.client.find_config(pipeline.name) is None
+
+
+def test_what_is_written_while_the_slot_is_made_is_republished_where_that_is_wanted(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_slot = Database.create_slot
+
+    def write_first(database: Database, *, timeout_seconds: float) -> object:
+        pipeline.write(1)
+        return create_slot(database, timeout_seconds=timeout_seconds)
+
+    monkeypatch.setattr(Database, "create_slot", write_first)
+    plan = pipeline.deploy(earlier=EarlierEvents.REPUBLISH)
+    assert plan.slot
+    assert plan.slot.republishes
+    eventually(lambda: sequences(pipeline) == [1], "the event before the slot")

@@ -1,0 +1,73 @@
+"""Who a stack's folder belongs to, when several look at it at once."""
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_outbox.errors import StackError
+from cdc_outbox.testing import folder as folder_module
+from cdc_outbox.testing.folder import StackFolder
+from cdc_outbox.testing.process import ProcessRecord
+
+
+@pytest.fixture
+def left_over(tmp_path: Path) -> StackFolder:
+    """What a crash left of the stack `try`."""
+    folder = StackFolder("try", tmp_path)
+    (folder.path / "postgres").mkdir(parents=True)
+    (folder.path / "lock").touch()
+    ProcessRecord(os.getpid(), 0).write(folder.path / "postgres" / "process.json")
+    return folder
+
+
+def before(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, act: Callable[[], None]) -> None:
+    """Do something once, right before a function is called for the first time."""
+    function, acts = getattr(module, name), [act]
+
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        if acts:
+            acts.pop()()
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(module, name, wrapped)
+
+
+@pytest.mark.parametrize(("module", "step"), [(fcntl, "flock"), (folder_module, "end")])
+def test_a_stack_that_comes_up_while_another_clears_its_name_is_not_cleared_away(
+    left_over: StackFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, step: str
+) -> None:
+    quicker = StackFolder("try", tmp_path)
+    before(monkeypatch, module, step, quicker.occupy)
+    with pytest.raises(StackError, match="a stack named 'try' is running"):
+        left_over.occupy()
+    assert quicker.is_held
+    assert quicker.owner == ProcessRecord.of(os.getpid())
+    assert quicker.find_states() == {}
+    quicker.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["flock", "end"])
+def test_down_does_not_clear_away_a_stack_that_comes_up_meanwhile(
+    left_over: StackFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    quicker = StackFolder("try", tmp_path)
+    before(monkeypatch, fcntl if step == "flock" else folder_module, step, quicker.occupy)
+    left_over.clear_left_over()
+    assert quicker.is_held
+    quicker.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_never_seen_with_a_lock_that_nobody_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, other = StackFolder("try", tmp_path), StackFolder("other", tmp_path)
+    before(monkeypatch, fcntl, "flock", other.occupy)
+    folder.occupy()
+    assert folder.is_held
+    assert other.is_held
+    folder.release()
+    other.release()

@@ -1,0 +1,185 @@
+"""What is committed and when, with a client that writes down what it is asked."""
+
+import threading
+import time
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc_outbox.consumer import offsets
+from cdc_outbox.consumer.consumer import Pauses
+from cdc_outbox.consumer.offsets import Offsets, leave, rewind
+from cdc_outbox.errors import BrokerError
+from cdc_outbox.message import Message
+
+Committed = list[tuple[str, int, int]]
+
+
+class SpyClient:
+    """A client of a broker that answers at the next poll, or never."""
+
+    def __init__(self, answers: Offsets | None = None) -> None:
+        self.answers = answers
+        self.sent: list[tuple[bool, Committed]] = []
+        self.error: KafkaException | None = None
+        self.owned = [TopicPartition("t", 0)]
+        self.sought: Committed = []
+        self._asked: list[TopicPartition] = []
+
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        self.sent.append((asynchronous, places(offsets)))
+        if self.error:
+            raise self.error
+        self._asked = offsets
+
+    def poll(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+        if self.answers and self._asked:
+            self.answers.answered(None, self._asked)
+
+    def seek(self, place: TopicPartition) -> None:
+        if self.error:
+            raise self.error
+        self.sought += places([place])
+
+    def assignment(self) -> list[TopicPartition]:
+        return self.owned
+
+
+def places(partitions: list[TopicPartition]) -> Committed:
+    return [(place.topic, place.partition, place.offset) for place in partitions]
+
+
+def message(offset: int, partition: int = 0) -> Message:
+    return Message(topic="t", key=None, value=None, partition=partition, offset=offset)
+
+
+def consumer(spy: SpyClient) -> Consumer:
+    return cast("Consumer", spy)
+
+
+def done(*messages: Message) -> Offsets:
+    made = Offsets()
+    for one in messages:
+        made.done(one)
+    return made
+
+
+def failed(code: int = KafkaError._STATE) -> KafkaException:
+    return KafkaException(KafkaError(code))
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"_INTERVAL_SECONDS": 0.0, "_FINISH_SECONDS": 0.3, "_LEAVE_SECONDS": 0.3}.items():
+        monkeypatch.setattr(offsets, name, seconds)
+
+
+def test_the_offset_behind_the_last_message_is_sent_until_it_is_answered() -> None:
+    open_offsets, client = done(message(3), message(4), message(9, partition=1)), SpyClient()
+    open_offsets.commit(consumer(client))
+    expected = (True, [("t", 0, 5), ("t", 1, 10)])
+    assert client.sent == [expected]
+    open_offsets.answered(KafkaError(KafkaError.REBALANCE_IN_PROGRESS), [])
+    open_offsets.commit(consumer(client))
+    assert client.sent == [expected, expected]
+    open_offsets.answered(None, [TopicPartition("t", 0, 5), TopicPartition("t", 1, 10)])
+    open_offsets.commit(consumer(client))
+    assert len(client.sent) == 2
+
+
+def test_an_answer_to_an_older_commit_leaves_the_newer_open() -> None:
+    open_offsets, client = done(message(4)), SpyClient()
+    open_offsets.answered(None, [TopicPartition("t", 0, 4)])
+    open_offsets.commit(consumer(client))
+    assert client.sent == [(True, [("t", 0, 5)])]
+
+
+def test_commits_keep_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "_INTERVAL_SECONDS", 3600.0)
+    open_offsets, client = done(message(4)), SpyClient()
+    for _ in range(3):
+        open_offsets.commit(consumer(client))
+    assert len(client.sent) <= 1
+
+
+@pytest.mark.parametrize("error", [None, failed()])
+def test_partitions_that_are_taken_are_committed_first_and_then_forgotten(error: KafkaException | None) -> None:
+    open_offsets, client = done(message(4), message(7, partition=1)), SpyClient()
+    client.error = error
+    open_offsets.revoke(consumer(client), [TopicPartition("t", 0)])
+    assert client.sent == [(False, [("t", 0, 5), ("t", 1, 8)])]
+    client.error = None
+    open_offsets.commit(consumer(client))
+    assert client.sent[1:] == [(True, [("t", 1, 8)])]
+
+
+def test_partitions_that_are_lost_are_forgotten_without_a_commit() -> None:
+    open_offsets, client = done(message(4)), SpyClient()
+    open_offsets.lose(consumer(client), [TopicPartition("t", 0)])
+    open_offsets.commit(consumer(client))
+    assert client.sent == []
+
+
+def test_a_partition_that_comes_back_is_committed_afresh() -> None:
+    open_offsets, client = done(message(4)), SpyClient()
+    open_offsets.answered(None, [TopicPartition("t", 0, 5)])
+    open_offsets.lose(consumer(client), [TopicPartition("t", 0)])
+    open_offsets.done(message(4))
+    open_offsets.commit(consumer(client))
+    assert client.sent == [(True, [("t", 0, 5)])]
+
+
+def test_the_end_waits_for_the_answer_and_no_longer() -> None:
+    open_offsets = done(message(4))
+    client = SpyClient(answers=open_offsets)
+    open_offsets.finish(consumer(client))
+    assert client.sent == [(True, [("t", 0, 5)])]
+
+
+def test_the_end_does_not_wait_for_brokers_that_are_gone() -> None:
+    open_offsets, client = done(message(4)), SpyClient()
+    before = time.monotonic()
+    open_offsets.finish(consumer(client))
+    assert 0.3 <= time.monotonic() - before < 3
+    open_offsets.revoke(consumer(client), [TopicPartition("t", 0)])
+    assert all(asynchronous for asynchronous, _ in client.sent)
+
+
+def test_leaving_does_not_wait_for_brokers_that_are_gone(caplog: pytest.LogCaptureFixture) -> None:
+    answered = threading.Event()
+
+    class Hanging:
+        def close(self) -> None:
+            answered.wait(30)
+
+    leave(cast("Consumer", Hanging()))
+    assert "the group was not told" in caplog.text
+    answered.set()
+
+
+def test_pauses_grow_in_a_partition_whatever_happens_in_another() -> None:
+    pauses, contended, other = Pauses(), ("t", 0), ("t", 1)
+    seconds = []
+    for _ in range(8):
+        seconds.append(pauses.next(contended))
+        pauses.end(other)
+    assert seconds == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    pauses.end(contended)
+    assert pauses.next(contended) == 0.1
+
+
+def test_a_message_that_is_tried_again_is_sought() -> None:
+    client = SpyClient()
+    rewind(consumer(client), message(4))
+    assert client.sought == [("t", 0, 4)]
+
+
+def test_a_partition_of_ours_that_cannot_be_rewound_is_an_error_and_anothers_is_not() -> None:
+    client: Any = SpyClient()
+    client.error = failed()
+    with pytest.raises(BrokerError, match="_STATE"):
+        rewind(client, message(4))
+    client.owned = [TopicPartition("t", 1)]
+    rewind(client, message(4))

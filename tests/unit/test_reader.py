@@ -1,0 +1,74 @@
+"""A connector that runs is not yet the one who reads our slot."""
+
+from typing import Any
+
+import pytest
+
+from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
+from cdc_outbox.connect.facts import SlotFacts
+from cdc_outbox.connect.reader import Reader
+from cdc_outbox.errors import ConnectorFailedError, ConnectUnavailableError
+from cdc_outbox.lsn import Lsn
+
+UP = ConnectorStatus("RUNNING", (TaskStatus(0, "RUNNING"),))
+FAILED = ConnectorStatus("RUNNING", (TaskStatus(0, "FAILED", "java.lang.Boom"),))
+SILENCE = ConnectUnavailableError("nobody answers")
+
+
+class Connect:
+    """A client that says of the connector what it is told to."""
+
+    def __init__(self, status: ConnectorStatus, *offsets: list[dict[str, Any]] | Exception) -> None:
+        self._status = status
+        self._offsets = list(offsets)
+        self.asked: list[str] = []
+
+    def find_status(self, _name: str) -> ConnectorStatus:
+        return ConnectorStatus("STOPPED", ()) if self.asked[-1:] == ["stop"] else self._status
+
+    def find_offsets(self, _name: str) -> list[dict[str, Any]]:
+        found = self._offsets.pop(0) if self._offsets else []
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def __getattr__(self, verb: str) -> Any:
+        return lambda _subject: self.asked.append(verb)
+
+
+class Server:
+    """A database whose slot somebody reads, or nobody."""
+
+    def __init__(self, reader: int) -> None:
+        self._slot = SlotFacts("pgoutput", "orders", reader, "reserved", Lsn(1))
+
+    def find_slot(self) -> SlotFacts:
+        return self._slot
+
+
+def reader(client: Any, server: Any, *, timeout_seconds: float = 0.3) -> Reader:
+    return Reader("orders", client, server, timeout_seconds=timeout_seconds, report=lambda _step, _text: None)
+
+
+def offset(**values: object) -> list[dict[str, Any]]:
+    return [{"partition": {"server": "orders"}, "offset": values}]
+
+
+def test_a_connector_that_runs_on_another_servers_slot_is_not_up() -> None:
+    """The DSN led to staging, the spec's host to production, and Debezium made itself a slot there."""
+    with pytest.raises(ConnectorFailedError, match="to read its slot, though it runs") as caught:
+        reader(Connect(UP), Server(reader=0)).wait_until_reading(stable_seconds=0)
+    assert "same server" in caught.value.hint
+    reader(Connect(UP), Server(reader=7)).wait_until_reading(stable_seconds=0)
+
+
+def test_a_worker_that_does_not_answer_once_does_not_end_a_republish() -> None:
+    client = Connect(UP, SILENCE, offset(lsn=1, snapshot="INITIAL"), SILENCE, offset(lsn=2))
+    reader(client, Server(reader=0), timeout_seconds=5).publish_rows({"topic.prefix": "orders"}, {})
+    assert client.asked == ["stop", "reset_offsets", "put_config", "resume", "stop", "reset_offsets", "put_config"]
+
+
+def test_a_republish_whose_task_fails_ends_with_its_trace() -> None:
+    with pytest.raises(ConnectorFailedError) as caught:
+        reader(Connect(FAILED), Server(reader=0), timeout_seconds=30).publish_rows({"topic.prefix": "orders"}, {})
+    assert caught.value.trace == "java.lang.Boom"

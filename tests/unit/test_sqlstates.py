@@ -1,0 +1,33 @@
+"""Which of the database's errors are worth a retry, by their code."""
+
+import psycopg
+import pytest
+
+from cdc_outbox.drivers.psycopg import translate
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, TransactionConflictError
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "kind"),
+    [
+        ("25006", DatabaseUnavailableError),
+        ("25P03", DatabaseUnavailableError),
+        ("25P04", DatabaseUnavailableError),
+        ("53100", DatabaseUnavailableError),
+        ("53200", DatabaseUnavailableError),
+        ("57P01", DatabaseUnavailableError),
+        ("40001", TransactionConflictError),
+        ("55P03", TransactionConflictError),
+    ],
+)
+def test_what_passes_is_worth_a_retry(sqlstate: str, kind: type[DatabaseError]) -> None:
+    error = type("Refused", (psycopg.OperationalError,), {"sqlstate": sqlstate})("refused")
+    ours = translate(error)
+    assert type(ours) is kind
+    assert ours.retryable
+    assert ours.sqlstate == sqlstate
+
+
+@pytest.mark.parametrize("sqlstate", ["23505", "54000", "57014"])
+def test_what_comes_again_is_the_callers(sqlstate: str) -> None:
+    assert translate(type("Refused", (psycopg.OperationalError,), {"sqlstate": sqlstate})("refused")) is None
