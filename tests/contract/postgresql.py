@@ -13,7 +13,7 @@ from psycopg.types.string import TextLoader
 from cdc_outbox import NotInTransactionError
 from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
 from cdc_outbox.event import new_event_id
-from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox.table import Dialect, OutboxTable, PayloadType
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
 from tests.contract.writer_contract import ORDER, Client, Store, WriterContract
@@ -95,6 +95,16 @@ class PostgresWriterContract(WriterContract):
             again()
         assert not isinstance(caught.value, CdcOutboxError)
         client.rollback()
+
+    def test_bytes_arrive_as_they_are(self, client: Client, store: PostgresStore) -> None:
+        table = OutboxTable(name="outbox_of_bytes", payload_type=PayloadType.BYTES)
+        store.make_tables(table)
+        store.query("delete from outbox_of_bytes")
+        event = replace(ORDER, payload=b"\0\xff%s:x\\")
+        client.add(event, table=table)
+        client.add_all([event], table=table)
+        client.commit()
+        assert store.query("select payload from outbox_of_bytes") == [(event.payload,)] * 2
 
     def test_a_server_that_went_away_is_our_error(self, client: Client, store: PostgresStore) -> None:
         client.execute("select 1")
