@@ -88,7 +88,7 @@ class OutboxError(CdcOutboxError):
 class NotInTransactionError(OutboxError):
     """The connection is not in a transaction, so the event would not share the fate of the business data."""
 
-    hint = "Open a transaction first, with psycopg `with connection.transaction():`, and add the event inside it."
+    hint = "Open a transaction first, and add the event inside it."
 
 
 class StaleSequenceError(OutboxError):

@@ -209,17 +209,28 @@ class OutboxTable:
             "header_columns": "".join(f", {column}" for column, _ in headers),
             "header_values": "".join(f", {value}" for _, value in headers),
             "header_definitions": "".join(f",\n    {column} text" for column, _ in headers),
-            "returned": ", ".join(columns.get(role, "null") for role in ("sequence", "source", "created_at")),
+            "returned": ", ".join(
+                _returned(dialect, role, columns.get(role, "null")) for role in ("sequence", "source", "created_at")
+            ),
             "payload_type": _PAYLOAD_TYPES[self.payload_type][0],
-            "payload_decoded": _PAYLOAD_TYPES[self.payload_type][1],
+            "payload_input": _PAYLOAD_TYPES[self.payload_type][1],
+            "payload_decoded": _PAYLOAD_TYPES[self.payload_type][2],
         } | columns
 
 
 _PAYLOAD_TYPES = {
-    PayloadType.JSON: ("json", "cast(payload as json)"),
-    PayloadType.BYTES: ("bytea", "decode(payload, 'hex')"),
+    PayloadType.JSON: ("json", "text", "cast(payload as json)"),
+    PayloadType.BYTES: ("bytea", "bytea", "decode(payload, 'hex')"),
 }
-"""PostgreSQL's type of the payload column, and how it is made from the text that stands in a list of events."""
+"""PostgreSQL's type of the payload column, of one payload on its way there, and how it is made from the text that
+stands in a list of events."""
+
+
+def _returned(dialect: Dialect, role: str, column: str) -> str:
+    """Return a column as it comes back: a time in ISO 8601, whatever the session's DateStyle is."""
+    if dialect is Dialect.POSTGRESQL and role == "created_at" and column != "null":
+        return f"to_char({column}, 'YYYY-MM-DD\"T\"HH24:MI:SS.USTZH:TZM')"
+    return column
 
 
 def _header_value(dialect: Dialect, column: str) -> str:

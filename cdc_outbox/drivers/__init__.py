@@ -1,6 +1,7 @@
 """The seam to database drivers: one thin file each, found by the type of the connection it is given."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, auto
 from functools import cache
 from importlib import import_module
@@ -8,7 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from cdc_outbox.errors import DatabaseError, OutboxError
+from cdc_outbox.errors import DatabaseError, OutboxError, TransactionConflictError
 from cdc_outbox.sql import ParameterStyle
 from cdc_outbox.table import Dialect
 
@@ -16,7 +17,10 @@ Parameters = Mapping[str, Any] | None
 Row = tuple[Any, ...]
 
 _DRIVERS = {
+    "asyncpg": "asyncpg",
     "psycopg": "psycopg",
+    "psycopg2": "psycopg2",
+    "sqlalchemy": "sqlalchemy",
 }
 """The package that a connection's class lives in → our module that knows it. Subclasses are found by their bases."""
 
@@ -48,6 +52,8 @@ class Driver(Protocol):
 
     dialect: Dialect
     style: ParameterStyle
+    transaction_hint: str
+    """One sentence for who is not in a transaction: how to open one."""
 
     def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401 - the driver knows its own type
         """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
@@ -91,6 +97,7 @@ class AsyncDriver(Protocol):
 
     dialect: Dialect
     style: ParameterStyle
+    transaction_hint: str
 
     async def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401
         """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
@@ -136,6 +143,18 @@ def translate(error: BaseException) -> DatabaseError | None:
     module = _find_module(type(error))
     translated: DatabaseError | None = module.translate(error) if module else None
     return translated
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn a driver's errors into ours, but for conflicts, which the caller's own retry looks for."""
+    try:
+        yield
+    except Exception as error:
+        ours = translate(error)
+        if ours is None or isinstance(ours, TransactionConflictError):
+            raise
+        raise ours from error
 
 
 def wrong_kind(connection: object, *, asynchronous: bool) -> OutboxError:

@@ -1,8 +1,7 @@
 """psycopg 3, synchronous and asynchronous."""
 
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, overload
 
 import psycopg
@@ -10,16 +9,14 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, wrong_kind
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, sqlstate, translated, wrong_kind
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
     OutboxError,
-    TableNotFoundError,
     TransactionAbortedError,
-    TransactionConflictError,
     TransactionEndedError,
 )
 from cdc_outbox.sql import PYFORMAT
@@ -27,26 +24,6 @@ from cdc_outbox.table import Dialect
 
 Place = psycopg.Connection[Any] | psycopg.Cursor[Any]
 AsyncPlace = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
-
-_BY_SQLSTATE: tuple[tuple[str, type[DatabaseError]], ...] = (
-    ("08", DatabaseUnavailableError),  # connection exception
-    ("25006", DatabaseUnavailableError),  # read-only: a primary that became a standby
-    ("25P03", DatabaseUnavailableError),  # it idled in a transaction for too long, and was cut
-    ("25P04", DatabaseUnavailableError),  # the transaction took too long, and was cut
-    ("53100", DatabaseUnavailableError),  # disk full
-    ("53200", DatabaseUnavailableError),  # out of memory
-    ("53300", DatabaseUnavailableError),  # too many connections
-    ("57P0", DatabaseUnavailableError),  # shutting down, crashed, starting up
-    ("28", DatabaseAccessError),  # wrong password, unknown role
-    ("3D000", DatabaseAccessError),  # the database does not exist
-    ("42501", DatabaseAccessError),  # insufficient privilege
-    ("42P01", TableNotFoundError),
-    ("42703", TableNotFoundError),  # a column
-    ("3F000", TableNotFoundError),  # a schema
-    ("40001", TransactionConflictError),
-    ("40P01", TransactionConflictError),
-    ("55P03", TransactionConflictError),  # a lock was not to be had within lock_timeout
-)
 
 
 def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:  # noqa: ANN401 - libpq's own
@@ -83,18 +60,6 @@ def _refuse_misread(dsn: str) -> None:
         )
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn psycopg's errors into ours, but for conflicts, which the caller's own retry looks for."""
-    try:
-        yield
-    except psycopg.Error as error:
-        ours = translate(error)
-        if ours is None or isinstance(ours, TransactionConflictError):
-            raise
-        raise ours from error
-
-
 def translate(error: BaseException) -> DatabaseError | None:
     """Return our error for one of psycopg's, ``None`` where an operator can do nothing about it."""
     if not isinstance(error, psycopg.Error):
@@ -102,10 +67,7 @@ def translate(error: BaseException) -> DatabaseError | None:
     state = error.sqlstate
     if state is None:
         return _without_sqlstate(error) if isinstance(error, psycopg.OperationalError) else None
-    for prefix, kind in _BY_SQLSTATE:
-        if state.startswith(prefix):
-            return kind(_sentence(error), sqlstate=state)
-    return None
+    return sqlstate.translate(state, _sentence(error))
 
 
 def _without_sqlstate(error: psycopg.OperationalError) -> DatabaseError:
@@ -125,6 +87,9 @@ def _sentence(error: psycopg.Error) -> str:
 class _Psycopg:
     dialect = Dialect.POSTGRESQL
     style = PYFORMAT
+    transaction_hint = (
+        "Open a transaction first, with psycopg `with connection.transaction():`, and add the event inside it."
+    )
 
 
 class Psycopg(_Psycopg):

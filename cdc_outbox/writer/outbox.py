@@ -93,7 +93,7 @@ class Outbox(_Outbox):
         driver = find_driver(connection)
         statements = self._statements_for(driver)
         insertion = statements.add(self._draft(event, driver))
-        _refuse_outside_transaction(driver.joins_transaction(connection))
+        _refuse_outside_transaction(driver, driver.joins_transaction(connection))
         [written] = statements.written(insertion, _execute(driver, connection, insertion))
         return written
 
@@ -113,7 +113,7 @@ class Outbox(_Outbox):
         given = list(events)
         drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
         insertions = statements.add_all(list(drafts.values()))
-        _refuse_outside_transaction(driver.joins_transaction(connection))
+        _refuse_outside_transaction(driver, driver.joins_transaction(connection))
         written = [
             event
             for insertion in insertions
@@ -132,7 +132,8 @@ class Outbox(_Outbox):
             NotInTransactionError: As :meth:`add`, at the start and at the end.
             EventError: As :meth:`add_all`, at the end.
         """
-        _refuse_outside_transaction(find_driver(connection).joins_transaction(connection))
+        driver = find_driver(connection)
+        _refuse_outside_transaction(driver, driver.joins_transaction(connection))
         collection = Collection()
         yield collection
         collection.written = self.add_all(connection, collection.events)
@@ -148,7 +149,7 @@ class AsyncOutbox(_Outbox):
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
         insertion = statements.add(self._draft(event, driver))
-        _refuse_outside_transaction(await driver.joins_transaction(connection))
+        _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
         [written] = statements.written(insertion, await _await(driver, connection, insertion))
         return written
 
@@ -159,7 +160,7 @@ class AsyncOutbox(_Outbox):
         given = list(events)
         drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
         insertions = statements.add_all(list(drafts.values()))
-        _refuse_outside_transaction(await driver.joins_transaction(connection))
+        _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
         written = [
             event
             for insertion in insertions
@@ -170,7 +171,8 @@ class AsyncOutbox(_Outbox):
     @asynccontextmanager
     async def collect(self, connection: Any) -> AsyncIterator[Collection]:  # noqa: ANN401
         """Gather a transaction's events; everything that :meth:`Outbox.collect` says holds here."""
-        _refuse_outside_transaction(await find_async_driver(connection).joins_transaction(connection))
+        driver = find_async_driver(connection)
+        _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
         collection = Collection()
         yield collection
         collection.written = await self.add_all(connection, collection.events)
@@ -197,6 +199,8 @@ def _as_given(given: Sequence[Event], drafts: Mapping[int, Draft], written: Iter
     return [by_id[drafts[place].id] if place in drafts else event for place, event in enumerate(given)]
 
 
-def _refuse_outside_transaction(joins: bool) -> None:  # noqa: FBT001 - the one thing that it is about
+def _refuse_outside_transaction(driver: Driver | AsyncDriver, joins: bool) -> None:  # noqa: FBT001 - what it is about
     if not joins:
-        raise NotInTransactionError("the connection is not in a transaction, so the event was not written")
+        raise NotInTransactionError(
+            "the connection is not in a transaction, so the event was not written", hint=driver.transaction_hint
+        )

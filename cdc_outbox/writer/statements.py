@@ -151,7 +151,8 @@ def _listed(drafts: Sequence[Draft]) -> dict[str, str]:
 def _completed(
     draft: Draft, event_id: str, sequence: int | None, source: str | None, created_at: datetime | str | None
 ) -> Event:
-    # SQLite has no type for times and returns text. Everywhere they are UTC without saying so.
+    # Times come as text where the database has no type for them, and where the user could choose what they come as.
+    # They are UTC, mostly without saying so.
     moment = datetime.fromisoformat(created_at) if isinstance(created_at, str) else created_at
     event = draft.event
     return Event(  # `replace` takes four times as long

@@ -11,7 +11,7 @@ create role orders_writer login password :'writer_password';
 grant insert on orders to orders_writer;
 grant select (id) on orders to orders_writer;
 grant insert on outbox to orders_writer;
-grant select (sequence, source, created_at) on outbox to orders_writer; -- what the writer returns
+grant select (id, sequence, source, created_at) on outbox to orders_writer; -- what the writer returns
 grant select, insert, update on outbox_heads to orders_writer;
 
 -- The connector: it reads the log, and the table's rows only if they have to be published again.

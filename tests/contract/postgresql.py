@@ -1,14 +1,22 @@
-"""PostgreSQL as the writer's contract needs it."""
+"""PostgreSQL as the writer's contract needs it, and what every driver for it must do beside that."""
 
-from typing import Any
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
 
 import psycopg
+import pytest
 from psycopg.types.string import TextLoader
 
-from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox import NotInTransactionError
+from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
+from cdc_outbox.event import new_event_id
+from cdc_outbox.table import Dialect, OutboxTable, PayloadType
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
-from tests.contract.writer_contract import Store
+from tests.contract.writer_contract import ORDER, Client, Store, WriterContract
 from tests.rig import run_upgrade
 
 
@@ -41,3 +49,73 @@ class PostgresStore(Store):
     def count_sessions(self) -> int:
         [(count,)] = self.query("select count(*) from pg_stat_activity where datname = current_database()")
         return int(count)
+
+    def end_other_sessions(self) -> None:
+        self.query(
+            "select pg_terminate_backend(pid, 10000) from pg_stat_activity "
+            "where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
+        )
+
+
+class PostgresWriterContract(WriterContract):
+    """Subclasses say what the hint of a refusal calls their driver."""
+
+    conflicts_when_repeatable = True
+    library: ClassVar[str]
+
+    def test_a_refusal_says_how_this_driver_opens_a_transaction(self, store: PostgresStore) -> None:
+        with closing(self.open(store, autocommit=True)) as client:
+            with pytest.raises(NotInTransactionError) as caught:
+                client.add()
+            assert self.library in caught.value.hint.split()
+
+    @pytest.mark.parametrize("many", [False, True], ids=["add", "add_all"])
+    def test_what_an_operator_can_mend_is_our_error(self, client: Client, *, many: bool) -> None:
+        def add(**options: Any) -> object:
+            return client.add_all([ORDER], **options) if many else client.add(**options)
+
+        with pytest.raises(TableNotFoundError) as missing:
+            add(table=OutboxTable(name="nowhere"))
+        assert missing.value.sqlstate == "42P01"
+        assert str(missing.value) == 'relation "public.nowhere_heads" does not exist'
+        assert missing.value.__cause__ is not None
+        client.rollback()
+        client.execute("set local role pg_monitor")
+        with pytest.raises(DatabaseAccessError, match="permission denied"):
+            add()
+        client.rollback()
+        assert client.add().sequence == 1
+
+    @pytest.mark.parametrize("many", [False, True], ids=["add", "add_all"])
+    def test_what_a_caller_can_mend_leaves_as_the_drivers_own(self, client: Client, *, many: bool) -> None:
+        event = replace(ORDER, id=new_event_id())
+        client.add(event)
+        again: Callable[[], object] = (lambda: client.add_all([event])) if many else (lambda: client.add(event))
+        with pytest.raises(Exception, match="duplicate key") as caught:
+            again()
+        assert not isinstance(caught.value, CdcOutboxError)
+        client.rollback()
+
+    def test_bytes_arrive_as_they_are(self, client: Client, store: PostgresStore) -> None:
+        table = OutboxTable(name="outbox_of_bytes", payload_type=PayloadType.BYTES)
+        store.make_tables(table)
+        store.query("delete from outbox_of_bytes")
+        event = replace(ORDER, payload=b"\0\xff%s:x\\")
+        client.add(event, table=table)
+        client.add_all([event], table=table)
+        client.commit()
+        assert store.query("select payload from outbox_of_bytes") == [(event.payload,)] * 2
+
+    def test_a_server_that_went_away_is_our_error(self, client: Client, store: PostgresStore) -> None:
+        client.execute("select 1")
+        store.end_other_sessions()
+        with pytest.raises(DatabaseUnavailableError):
+            client.add()
+
+    def test_a_time_is_utc_however_the_session_shows_times(self, client: Client) -> None:
+        client.execute("set datestyle = 'German, DMY'")
+        client.execute("set timezone = 'Asia/Tokyo'")
+        for event in (client.add(), *client.add_all([ORDER])):
+            assert event.created_at is not None
+            assert event.created_at.tzinfo is UTC
+            assert abs(event.created_at - datetime.now(UTC)) < timedelta(minutes=1)

@@ -6,10 +6,11 @@ from contextlib import closing
 import psycopg
 import psycopg.rows
 import pytest
+from psycopg.types.string import TextLoader
 
 from cdc_outbox.testing import Stack
-from tests.contract.postgresql import PostgresStore
-from tests.contract.writer_contract import AsyncClient, Client, WriterContract
+from tests.contract.postgresql import PostgresStore, PostgresWriterContract
+from tests.contract.writer_contract import AsyncClient, Client, PlaceContract
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +24,7 @@ class PsycopgClient(Client):
         # What users may have set on their connections must not reach our statements and rows.
         self.connection = psycopg.connect(dsn, autocommit=autocommit, row_factory=psycopg.rows.dict_row)
         self.connection.cursor_factory = psycopg.RawCursor
+        self.connection.adapters.register_loader("timestamp", TextLoader)
         self.place = self.connection
 
     def execute(self, sql: str) -> object:
@@ -76,14 +78,14 @@ class AsyncPsycopgCursorClient(AsyncPsycopgClient):
         self.place = self.connection.cursor()
 
 
-class TestPsycopg(WriterContract):
-    conflicts_when_repeatable = True
+class TestPsycopg(PostgresWriterContract):
+    library = "psycopg"
 
     def open(self, store: PostgresStore, *, autocommit: bool = False) -> Client:
         return PsycopgClient(store.dsn, autocommit=autocommit)
 
 
-class TestPsycopgCursor(TestPsycopg):
+class TestPsycopgCursor(PlaceContract):
     def open(self, store: PostgresStore, *, autocommit: bool = False) -> Client:
         return PsycopgCursorClient(store.dsn, autocommit=autocommit)
 
@@ -93,6 +95,6 @@ class TestAsyncPsycopg(TestPsycopg):
         return AsyncPsycopgClient(store.dsn, autocommit=autocommit)
 
 
-class TestAsyncPsycopgCursor(TestPsycopg):
+class TestAsyncPsycopgCursor(PlaceContract):
     def open(self, store: PostgresStore, *, autocommit: bool = False) -> Client:
         return AsyncPsycopgCursorClient(store.dsn, autocommit=autocommit)

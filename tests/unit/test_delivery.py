@@ -28,6 +28,7 @@ class SpyDriver:
 
     dialect = Dialect.POSTGRESQL
     style = PYFORMAT
+    transaction_hint = ""
 
     def __init__(self) -> None:
         self.steps: list[str] = []

@@ -1,3 +1,6 @@
+-- A driver sends a parameter as what its cast says, and the user may have taught it another way to send uuid or json:
+-- so what is not text goes as text, and is cast again. Times come back as text for the same reason.
+
 -- name: add_gapless
 with head as (
     insert into {heads} as head (aggregatetype, aggregateid, last)
@@ -9,9 +12,10 @@ insert into {outbox} (
     {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
 )
 select
-    cast(:id as uuid), :aggregate_type, :aggregate_id, :type, cast(:payload as {payload_type}), head.last, head.source
+    cast(cast(:id as text) as uuid), :aggregate_type, :aggregate_id, :type,
+    cast(cast(:payload as {payload_input}) as {payload_type}), head.last, head.source
     {header_values}
-from head, (select cast(:headers as json) as headers) as given
+from head, (select cast(cast(:headers as text) as json) as headers) as given
 returning cast({id} as text), {returned}
 
 -- name: add_increasing
@@ -25,24 +29,26 @@ insert into {outbox} (
     {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
 )
 select
-    cast(:id as uuid), :aggregate_type, :aggregate_id, :type, cast(:payload as {payload_type}), head.last, head.source
+    cast(cast(:id as text) as uuid), :aggregate_type, :aggregate_id, :type,
+    cast(cast(:payload as {payload_input}) as {payload_type}), head.last, head.source
     {header_values}
-from head, (select cast(:headers as json) as headers) as given
+from head, (select cast(cast(:headers as text) as json) as headers) as given
 returning cast({id} as text), {returned}
 
 -- name: add_unsequenced
 insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
 select
-    cast(:id as uuid), :aggregate_type, :aggregate_id, :type, cast(:payload as {payload_type})
+    cast(cast(:id as text) as uuid), :aggregate_type, :aggregate_id, :type,
+    cast(cast(:payload as {payload_input}) as {payload_type})
     {header_values}
-from (select cast(:headers as json) as headers) as given
+from (select cast(cast(:headers as text) as json) as headers) as given
 returning cast({id} as text), {returned}
 
 -- name: add_all_gapless
 with given as (
     select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
     from rows from (
-        json_to_recordset(cast(:events as json)) as (
+        json_to_recordset(cast(cast(:events as text) as json)) as (
             id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
         )
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
@@ -77,7 +83,7 @@ returning cast({id} as text), {returned}
 with given as (
     select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
     from rows from (
-        json_to_recordset(cast(:events as json)) as (
+        json_to_recordset(cast(cast(:events as text) as json)) as (
             id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
         )
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
@@ -116,7 +122,7 @@ select
 from (
     select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
     from rows from (
-        json_to_recordset(cast(:events as json)) as (
+        json_to_recordset(cast(cast(:events as text) as json)) as (
             id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
         )
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
@@ -125,4 +131,4 @@ order by given.position
 returning cast({id} as text), {returned}
 
 -- name: forget
-delete from {outbox} where {id} = any(cast(:ids as uuid[]))
+delete from {outbox} where {id} = any(cast(cast(:ids as text[]) as uuid[]))

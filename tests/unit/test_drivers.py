@@ -1,0 +1,141 @@
+"""How a driver is found, and what the server's codes become."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy.orm
+
+from cdc_outbox import Event, NotInTransactionError, Outbox, drivers
+from cdc_outbox.drivers import asyncpg, find_async_driver, find_driver, sqlstate
+from cdc_outbox.errors import (
+    DatabaseAccessError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    OutboxError,
+    TableNotFoundError,
+    TransactionConflictError,
+)
+
+ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={})
+
+
+class OwnSession(sqlalchemy.orm.Session):
+    """A user's own."""
+
+
+class OwnerSession(OwnSession):
+    """Of a user's own."""
+
+
+def test_a_type_is_known_by_what_it_is_derived_from() -> None:
+    engine = sqlalchemy.create_engine("sqlite://")
+    assert find_driver(OwnerSession(engine)) is find_driver(sqlalchemy.orm.Session(engine))
+
+
+@pytest.fixture
+def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An installed distribution that brings a database and a driver for it."""
+    files = {
+        "acme_database.py": """
+            class Connection:
+                pass
+
+            class Error(Exception):
+                pass
+        """,
+        "acme_outbox.py": """
+            from cdc_outbox.drivers import wrong_kind
+            from cdc_outbox.errors import DatabaseUnavailableError
+            from cdc_outbox.sql import PYFORMAT
+            from cdc_outbox.table import Dialect
+
+            class Driver:
+                dialect = Dialect.POSTGRESQL
+                style = PYFORMAT
+                transaction_hint = "Ask Acme for a transaction."
+
+                def joins_transaction(self, connection):
+                    return False
+
+            def find(connection):
+                return Driver()
+
+            def find_async(connection):
+                raise wrong_kind(connection, asynchronous=True)
+
+            def translate(error):
+                return DatabaseUnavailableError("closed for lunch")
+        """,
+        "acme-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n",
+        "acme-1.0.dist-info/entry_points.txt": "[cdc_outbox.drivers]\nacme_database = acme_outbox\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(dedent(text))
+    monkeypatch.syspath_prepend(tmp_path)
+    for found in (drivers._registered, drivers._load):
+        found.cache_clear()
+    import acme_database  # type: ignore[import-not-found]
+
+    yield acme_database
+    for found in (drivers._registered, drivers._load):
+        found.cache_clear()
+
+
+def test_another_package_may_bring_a_driver(acme: Any) -> None:
+    connection = acme.Connection()
+    with pytest.raises(NotInTransactionError) as caught:
+        Outbox().add(connection, ORDER)
+    assert caught.value.hint == "Ask Acme for a transaction."
+    with pytest.raises(OutboxError, match="is not an asynchronous connection"):
+        find_async_driver(connection)
+    assert isinstance(drivers.translate(acme.Error()), DatabaseUnavailableError)
+    with pytest.raises(OutboxError) as stranger:
+        find_driver(object())
+    assert "acme_database" in stranger.value.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("08006", DatabaseUnavailableError),
+        ("57P01", DatabaseUnavailableError),
+        ("28P01", DatabaseAccessError),
+        ("3D000", DatabaseAccessError),
+        ("42501", DatabaseAccessError),
+        ("42P01", TableNotFoundError),
+        ("40001", TransactionConflictError),
+        ("40P01", TransactionConflictError),
+    ],
+)
+def test_a_code_becomes_our_error(code: str, kind: type[DatabaseError]) -> None:
+    error = sqlstate.translate(code, "two\n  lines")
+    assert type(error) is kind
+    assert (str(error), error.sqlstate) == ("two lines", code)
+
+
+@pytest.mark.parametrize("code", ["23505", "57014", "22P02", ""])
+def test_a_code_that_says_nothing_to_an_operator_becomes_nothing(code: str) -> None:
+    assert sqlstate.translate(code, "x") is None
+
+
+def test_conflicts_leave_as_the_drivers_own_and_others_as_ours() -> None:
+    with pytest.raises(psycopg.errors.SerializationFailure), drivers.translated():
+        raise psycopg.errors.SerializationFailure("x")
+    with pytest.raises(TableNotFoundError) as caught, drivers.translated():
+        raise psycopg.errors.UndefinedTable("x")
+    assert isinstance(caught.value.__cause__, psycopg.errors.UndefinedTable)
+    with pytest.raises(KeyError), drivers.translated():
+        raise KeyError
+
+
+def test_a_name_has_one_number_however_often_it_stands_there() -> None:
+    style = asyncpg.Asyncpg.style
+    sql = f"select {style.parameter('b')}, {style.parameter('a')}, '$1 %s :b', {style.parameter('b')}"
+    assert asyncpg._number(sql) == ("select $1, $2, '$1 %s :b', $1", ("b", "a"))
+    assert asyncpg._number("select 1") == ("select 1", ())
