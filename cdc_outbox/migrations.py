@@ -1,17 +1,20 @@
 """Versions of our own tables, and the way from one to the next.
 
 Each component (an outbox, an inbox) has one row in ``cdc_outbox_version``, in its own schema. An upgrade runs inside
-the caller's transaction, under an advisory lock, so that two of them take turns. The same statements make the
-script of ``cdc-outbox init --sql``, which is why every step may be repeated.
+the caller's transaction, under a lock, so that two of them take turns: an advisory lock on PostgreSQL, ``GET_LOCK`` on
+MySQL, the database's own lock for writing on SQLite. MySQL commits at each statement that changes a table, so there an
+upgrade that fails in the middle stays there, and the next one goes on. The same statements make the script of
+``cdc-outbox init --sql``. For both reasons every step may be repeated.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from cdc_outbox.errors import ConfigError, OutboxError
-from cdc_outbox.sql import load
-from cdc_outbox.table import TableName, literal
+from cdc_outbox.sql import Statement, load
+from cdc_outbox.table import Dialect, TableName
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
 """Run SQL without parameters and return the rows of its last statement; a driver bound to a connection."""
@@ -23,7 +26,7 @@ class Migration:
 
     Args:
         version: From 1, without holes.
-        statements: Ready to run, without parameters; repeating them does no harm.
+        statements: Ready to run, one by one and without parameters; repeating them does no harm.
     """
 
     version: int
@@ -49,12 +52,21 @@ class Component:
         """The component's key in the version table."""
         return f"{self.kind} {self.tables[0]}"
 
-    def versions(self) -> Mapping[str, str]:
-        """Return the identifiers that the statements of ``versions.sql`` name."""
+    @property
+    def dialect(self) -> Dialect:
+        """That of its tables."""
+        return self.tables[0].dialect
+
+    def statements(self) -> Mapping[str, Statement]:
+        """Return the statements of ``versions.sql``; not every dialect needs all of them."""
+        return load(self.dialect, "versions")
+
+    def versions(self, version: int | None = None) -> Mapping[str, str]:
+        """Return what the statements of ``versions.sql`` name, with the newest version unless another is given."""
         return {
-            "versions": TableName(schema=self.tables[0].schema, name="cdc_outbox_version").quoted,
-            "component_literal": literal(self.name),
-            "version_literal": str(self.migrations[-1].version),
+            "versions": self.tables[0].named("cdc_outbox_version").quoted,
+            "component_literal": self.dialect.literal(self.name),
+            "version_literal": str(self.migrations[-1].version if version is None else version),
         }
 
 
@@ -76,30 +88,49 @@ def pending(current: int, migrations: Sequence[Migration]) -> tuple[Migration, .
 def upgrade(execute: Execute, component: Component) -> tuple[Migration, ...]:
     """Bring a component to the newest version and return the steps that were run.
 
-    The caller owns the transaction: nothing lasts before its commit.
+    The caller owns the transaction: nothing lasts before its commit, but on MySQL, where each step commits itself and
+    what the transaction did before.
 
     Raises:
         ConfigError: The database is ahead of this release.
-        OutboxError: There is a table of that name which this package did not make.
+        OutboxError: There is a table of that name which this package did not make, or another upgrade takes too long.
     """
-    statements, names = load("postgresql", "versions"), component.versions()
-    execute(statements["lock"].render(names))
-    execute(statements["create"].render(names))
-    rows = execute(statements["find"].render(names))
-    steps = pending(rows[0][0] if rows else 0, component.migrations)
-    if not rows:
-        _refuse_foreign_tables(execute, component)
-    for statement in (statement for step in steps for statement in step.statements):
-        execute(statement)
-    if steps:
-        execute(statements["record"].render(names))
+    statements, names = component.statements(), component.versions()
+    with _turn(execute, statements):
+        for statement in statements["create"].steps():
+            execute(statement.render(names))
+        rows = execute(statements["find"].render(names))
+        steps = pending(rows[0][0] if rows else 0, component.migrations)
+        if not rows:
+            _refuse_foreign_tables(execute, component)
+            if "start" in statements:
+                execute(statements["start"].render(names))
+        for step in steps:
+            for sql in step.statements:
+                execute(sql)
+            execute(statements["record"].render(component.versions(step.version)))
     return steps
+
+
+@contextmanager
+def _turn(execute: Execute, statements: Mapping[str, Statement]) -> Iterator[None]:
+    """Let one upgrade run at a time. A lock that no transaction holds must be given back, also after an error."""
+    rows = execute(statements["lock"].text) if "lock" in statements else []
+    if "unlock" not in statements:
+        yield
+        return
+    if rows != [(1,)]:
+        raise OutboxError("another upgrade has the lock", hint="Wait for its end, or end its session.")
+    try:
+        yield
+    finally:
+        execute(statements["unlock"].text)
 
 
 def _refuse_foreign_tables(execute: Execute, component: Component) -> None:
     """Look before ``if not exists`` looks away: a table of the same name need not be of the same shape."""
     for table in component.tables:
-        [(exists,)] = execute(load("postgresql", "versions")["exists"].render({"table_literal": literal(table.quoted)}))
+        [(exists,)] = execute(component.statements()["exists"].render(table.literals()))
         if exists:
             raise OutboxError(
                 f"{table} exists already, and cdc-outbox did not make it",
@@ -109,7 +140,12 @@ def _refuse_foreign_tables(execute: Execute, component: Component) -> None:
 
 def script(component: Component) -> str:
     """Return the whole way to the newest version as SQL text that may be run again and again."""
-    statements, names = load("postgresql", "versions"), component.versions()
-    before = [statements[name].render(names) for name in ("lock", "create")]
-    steps = [statement for step in component.migrations for statement in step.statements]
-    return "\n\n".join([f"-- {component.name}", *before, *steps, statements["record"].render(names)])
+    statements, names = component.statements(), component.versions()
+    before = [*_rendered(statements, "lock", names), *_rendered(statements, "create", names)]
+    steps = [sql for step in component.migrations for sql in step.statements]
+    after = [*_rendered(statements, "record", names), *_rendered(statements, "unlock", names)]
+    return "\n\n".join([f"-- {component.name}", *(f"{sql.rstrip(';')};" for sql in [*before, *steps, *after])])
+
+
+def _rendered(statements: Mapping[str, Statement], name: str, names: Mapping[str, str]) -> list[str]:
+    return [step.render(names) for step in statements[name].steps()] if name in statements else []

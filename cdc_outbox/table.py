@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from cdc_outbox.errors import ConfigError
@@ -33,6 +33,13 @@ class Dialect(StrEnum):
     def quote(self, identifier: str) -> str:
         """Return the identifier in this dialect's quotes; raises what :func:`quote` raises."""
         return quote(identifier, "`" if self is Dialect.MYSQL else '"')
+
+    def literal(self, text: str) -> str:
+        """Return the text as a string constant of this dialect; raises what :func:`literal` raises."""
+        # A backslash means itself or escapes what follows, as the session's sql_mode says; digits mean one thing.
+        if self is Dialect.MYSQL and "\\" in text:
+            return f"_utf8mb4 x'{text.encode().hex()}'"
+        return literal(text)
 
 
 def quote(identifier: str, mark: str = '"') -> str:
@@ -70,27 +77,45 @@ class TableName:
     """A table's schema and name; both are checked at birth.
 
     Args:
-        schema: Never left to the search path: connector, writer and preflight must mean the same table.
+        schema: Never left to the search path: connector, writer and preflight must mean the same table. ``None`` is
+            the connection's database, on MySQL only.
     """
 
-    schema: str
+    schema: str | None
     name: str
+    dialect: Dialect = Dialect.POSTGRESQL
 
     def __post_init__(self) -> None:
-        quote(self.schema)
+        if self.schema is not None:
+            quote(self.schema)
         quote(self.name)
 
     @property
     def quoted(self) -> str:
         """Both names, ready to stand in a statement."""
-        return f"{quote(self.schema)}.{quote(self.name)}"
+        schema = "" if self.schema is None else f"{self.dialect.quote(self.schema)}."
+        return schema + self.dialect.quote(self.name)
+
+    def named(self, name: str) -> "TableName":
+        """Return another table of the same schema."""
+        return replace(self, name=name)
 
     def sibling(self, suffix: str) -> "TableName":
         """Return a table of the same schema, named after this one."""
-        return TableName(schema=self.schema, name=derived_name(self.name, suffix))
+        return self.named(derived_name(self.name, suffix))
+
+    def literals(self) -> Mapping[str, str]:
+        """Return what the statements in ``sql/`` that look for a table call its names."""
+        literal, schema = self.dialect.literal, self.schema
+        return {
+            "schema": "" if schema is None else self.dialect.quote(schema),
+            "schema_literal": "database()" if schema is None else literal(schema),
+            "name_literal": literal(self.name),
+            "table_literal": literal(self.quoted),
+        }
 
     def __str__(self) -> str:
-        return f"{self.schema}.{self.name}"
+        return self.name if self.schema is None else f"{self.schema}.{self.name}"
 
 
 class PayloadType(StrEnum):
@@ -187,43 +212,52 @@ class OutboxTable:
 
     @property
     def table(self) -> TableName:
-        """The outbox itself."""
-        return TableName(schema="public" if self.schema is None else self.schema, name=self.name)
+        """The outbox itself, on PostgreSQL."""
+        return self.table_in(Dialect.POSTGRESQL)
 
     @property
     def heads(self) -> TableName:
         """The last sequence given out, one row per source and aggregate; never pruned."""
         return self.table.sibling("heads")
 
+    def table_in(self, dialect: Dialect) -> TableName:
+        """Return the outbox as a database of this dialect calls it."""
+        schema = dialect.default_schema if self.schema is None else self.schema
+        return TableName(schema=schema, name=self.name, dialect=dialect)
+
     def names(self, dialect: Dialect = Dialect.POSTGRESQL) -> Mapping[str, str]:
         """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}``, the columns and lists of them."""
-        quote = dialect.quote
-        schema = dialect.default_schema if self.schema is None else self.schema
-        prefix = "" if schema is None else f"{quote(schema)}."
+        quote, table = dialect.quote, self.table_in(dialect)
         columns = {role: quote(column) for role, column in self.columns.names().items()}
         headers = [(quote(column), _header_value(dialect, column)) for column in self.headers]
         return {
-            "outbox": prefix + quote(self.name),
-            "heads": prefix + quote(derived_name(self.name, "heads")),
-            "schema": "" if schema is None else quote(schema),
+            "outbox": table.quoted,
+            "heads": table.sibling("heads").quoted,
+            "schema": "" if table.schema is None else quote(table.schema),
             "header_columns": "".join(f", {column}" for column, _ in headers),
             "header_values": "".join(f", {value}" for _, value in headers),
-            "header_definitions": "".join(f",\n    {column} text" for column, _ in headers),
+            "header_definitions": "".join(f",\n    {column} {_HEADER_TYPES[dialect]}" for column, _ in headers),
             "returned": ", ".join(
                 _returned(dialect, role, columns.get(role, "null")) for role in ("sequence", "source", "created_at")
             ),
-            "payload_type": _PAYLOAD_TYPES[self.payload_type][0],
-            "payload_input": _PAYLOAD_TYPES[self.payload_type][1],
-            "payload_decoded": _PAYLOAD_TYPES[self.payload_type][2],
+            "payload_type": _PAYLOAD_TYPES[dialect][self.payload_type],
+            "payload_input": _PAYLOAD_INPUTS[self.payload_type],
+            "payload_decoded": _PAYLOADS_DECODED[self.payload_type],
         } | columns
 
 
 _PAYLOAD_TYPES = {
-    PayloadType.JSON: ("json", "text", "cast(payload as json)"),
-    PayloadType.BYTES: ("bytea", "bytea", "decode(payload, 'hex')"),
+    Dialect.POSTGRESQL: {PayloadType.JSON: "json", PayloadType.BYTES: "bytea"},
+    Dialect.MYSQL: {PayloadType.JSON: "json", PayloadType.BYTES: "longblob"},
+    Dialect.SQLITE: {PayloadType.JSON: "text", PayloadType.BYTES: "blob"},
 }
-"""PostgreSQL's type of the payload column, of one payload on its way there, and how it is made from the text that
-stands in a list of events."""
+"""Of the payload column."""
+_PAYLOAD_INPUTS = {PayloadType.JSON: "text", PayloadType.BYTES: "bytea"}
+"""PostgreSQL's type of a payload on its way there."""
+_PAYLOADS_DECODED = {PayloadType.JSON: "cast(payload as json)", PayloadType.BYTES: "decode(payload, 'hex')"}
+"""How PostgreSQL makes a payload from the text that stands in a list of events."""
+_HEADER_TYPES = {Dialect.POSTGRESQL: "text", Dialect.MYSQL: "longtext", Dialect.SQLITE: "text"}
+"""MySQL's ``text`` ends at 65,535 bytes, and outside strict mode it is cut there without an error."""
 
 
 def _returned(dialect: Dialect, role: str, column: str) -> str:
@@ -237,8 +271,9 @@ def _header_value(dialect: Dialect, column: str) -> str:
     """Return the expression that takes a header's value from the JSON object ``given.headers``."""
     if dialect is Dialect.POSTGRESQL:
         return f"given.headers ->> '{column}'"
-    function = "json_value" if dialect is Dialect.MYSQL else "json_extract"
-    return f"{function}(given.headers, '$.{column}')"
+    value = f"json_extract(given.headers, '$.{column}')"
+    # Not json_value: MySQL's ends after 512 characters.
+    return f"json_unquote({value})" if dialect is Dialect.MYSQL else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

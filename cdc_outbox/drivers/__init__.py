@@ -17,10 +17,14 @@ Parameters = Mapping[str, Any] | None
 Row = tuple[Any, ...]
 
 _DRIVERS = {
+    "MySQLdb": "mysql",
     "asyncpg": "asyncpg",
+    "django": "django",
     "psycopg": "psycopg",
     "psycopg2": "psycopg2",
+    "pymysql": "mysql",
     "sqlalchemy": "sqlalchemy",
+    "sqlite3": "sqlite3",
 }
 """The package that a connection's class lives in → our module that knows it. Subclasses are found by their bases."""
 

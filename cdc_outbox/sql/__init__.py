@@ -39,6 +39,8 @@ class ParameterStyle:
 
 PYFORMAT = ParameterStyle("%({})s", special="%", escape="%")
 """psycopg, psycopg2, Django, PyMySQL, mysqlclient."""
+NAMED = ParameterStyle(":{}")
+"""sqlite3, aiosqlite."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,23 @@
 
 from cdc_outbox.migrations import Component, Migration
 from cdc_outbox.sql import load
-from cdc_outbox.table import OutboxTable, literal, quote
+from cdc_outbox.table import Dialect, OutboxTable, literal, quote
 
 
-def outbox_component(table: OutboxTable, *, first_source: str) -> Component:
+def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL) -> Component:
     """Return an outbox and its head table.
 
     Args:
         first_source: The default of the ``source`` columns, for example ``orders.1``. It is set once; a later
             incarnation is not undone by running this again.
     """
-    names = {**table.names(), "first_source": literal(first_source)}
-    create = load("postgresql", "outbox_schema")["create"].render(names)
+    names = {**table.names(dialect), "first_source": dialect.literal(first_source)}
+    create = load(dialect, "outbox_schema")["create"]
+    outbox = table.table_in(dialect)
     return Component(
-        kind="outbox", tables=(table.table, table.heads), migrations=(Migration(version=1, statements=(create,)),)
+        kind="outbox",
+        tables=(outbox, outbox.sibling("heads")),
+        migrations=(Migration(version=1, statements=tuple(step.render(names) for step in create.steps())),),
     )
 
 
@@ -27,10 +30,9 @@ def publication_statement(table: OutboxTable, publication: str) -> str:
     """
     names = {
         **table.names(),
+        **table.table.literals(),
         "publication": quote(publication),
         "publication_literal": literal(publication),
-        "schema_literal": literal(table.table.schema),
-        "table_literal": literal(table.name),
     }
     body = load("postgresql", "outbox_schema")["create_publication"].render(names)
     return f"do {_dollar_quoted(body)};"

@@ -18,7 +18,9 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from tests.contract.writer_contract import AsyncClient, Client
 
 
-def make_url(dsn: str, driver: str) -> URL:
+def make_url(dsn: str | URL, driver: str) -> URL:
+    if isinstance(dsn, URL):
+        return dsn.set(drivername=driver)
     parts = conninfo_to_dict(dsn)
     return URL.create(
         f"postgresql+{driver}",
@@ -43,7 +45,7 @@ def engine_options(*, autocommit: bool) -> dict[str, Any]:
 class SessionClient(Client):
     """Ends by statement what it began by statement: under AUTOCOMMIT the session has nothing to commit."""
 
-    def __init__(self, dsn: str, driver: str, *, autocommit: bool) -> None:
+    def __init__(self, dsn: str | URL, driver: str, *, autocommit: bool) -> None:
         self.place = self.make(create_engine(make_url(dsn, driver), **engine_options(autocommit=autocommit)))
         self.by_name = False
 
@@ -93,7 +95,7 @@ class SqlModelClient(SessionClient):
 
 
 class AsyncSessionClient(AsyncClient):
-    def __init__(self, dsn: str, driver: str, *, autocommit: bool) -> None:
+    def __init__(self, dsn: str | URL, driver: str, *, autocommit: bool) -> None:
         super().__init__()
         options = engine_options(autocommit=autocommit)
         self.place = self.run(self.make(create_async_engine(make_url(dsn, driver), **options)))

@@ -24,6 +24,7 @@ from cdc_outbox import (
     StaleSequenceError,
     WireContract,
 )
+from cdc_outbox.event import new_event_id
 from cdc_outbox.table import Dialect
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10})
@@ -360,7 +361,10 @@ class WriterContract(PlaceContract):
         for sequence in (8, 7, 1):
             with pytest.raises(StaleSequenceError):
                 add(sequence)
-        assert add(9) == 9
+        again = replace(ORDER, id=new_event_id(), sequence=9)
+        assert client.add(again, contract=NUMBERED_BY_CALLER).sequence == 9
+        with pytest.raises(StaleSequenceError):
+            client.add(again, contract=NUMBERED_BY_CALLER)
         client.commit()
         assert store.numbers() == [("42", 3), ("42", 8), ("42", 9)]
         with pytest.raises(EventError, match="does not follow"):

@@ -1,10 +1,22 @@
-"""What is looked at before a statement is made of an event."""
+"""What is looked at before an event becomes statements, and how many those are."""
 
 import pytest
 
-from cdc_outbox import TOMBSTONE, Event, EventError, EventSchemas, OutboxTable, PayloadType
+from cdc_outbox import (
+    TOMBSTONE,
+    Event,
+    EventError,
+    EventSchemas,
+    OutboxMode,
+    OutboxTable,
+    PayloadType,
+    SequenceMode,
+    WireContract,
+)
+from cdc_outbox.sql import NAMED
 from cdc_outbox.table import Dialect
 from cdc_outbox.writer.draft import Draft, draft
+from cdc_outbox.writer.statements import OutboxStatements
 
 
 def drafted(payload: object, *, limit: int | None = None, schemas: EventSchemas | None = None) -> Draft:
@@ -29,3 +41,21 @@ def test_a_payload_is_held_to_the_schema_of_its_type() -> None:
     assert drafted({"total": 1}, schemas=schemas).payload == '{"total":1}'
     with pytest.raises(EventError, match="breaks its schema"):
         drafted({}, schemas=schemas)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "counts"),
+    [(Dialect.POSTGRESQL, [1, 1, 1]), (Dialect.MYSQL, [3, 4, 2]), (Dialect.SQLITE, [2, 2, 1])],
+)
+def test_an_event_costs_as_many_statements_as_the_readme_says(dialect: Dialect, counts: list[int]) -> None:
+    for forgotten, outbox_mode in enumerate((OutboxMode.KEEP, OutboxMode.DELETE)):
+        table = OutboxTable(mode=outbox_mode)
+        found = []
+        for mode in (SequenceMode.GAPLESS, SequenceMode.INCREASING, SequenceMode.NONE):
+            statements = OutboxStatements(
+                table=table, contract=WireContract(aggregates={"order": mode}), dialect=dialect, style=NAMED
+            )
+            sequence = 1 if mode is SequenceMode.INCREASING else None
+            event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={}, sequence=sequence)
+            found.append(len(statements.add(draft(event, table, dialect)).steps))
+        assert found == [count + forgotten for count in counts]

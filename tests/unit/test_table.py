@@ -1,10 +1,12 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, OutboxTable
 from cdc_outbox.sql import PYFORMAT, Statement, load
-from cdc_outbox.table import InboxTable, OutboxColumns, TableName, derived_name, literal, quote
+from cdc_outbox.table import Dialect, InboxTable, OutboxColumns, TableName, derived_name, literal, quote
 
 names = (
     st.text(min_size=1)
@@ -65,9 +67,15 @@ def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
     assert Statement("select 1 from {table}").render({"table": '"{table}:a"'}, PYFORMAT) == 'select 1 from "{table}:a"'
 
 
-@pytest.mark.parametrize("file", ["inbox", "inbox_schema", "outbox", "outbox_schema", "preflight", "versions"])
-def test_every_file_of_statements_can_be_read(file: str) -> None:
-    statements = load("postgresql", file)
+@pytest.mark.parametrize(
+    ("dialect", "file"),
+    [
+        *(("postgresql", file) for file in ("inbox", "inbox_schema", "preflight")),
+        *((dialect, file) for dialect in Dialect for file in ("outbox", "outbox_schema", "versions")),
+    ],
+)
+def test_every_file_of_statements_can_be_read(dialect: str, file: str) -> None:
+    statements = load(dialect, file)
     assert statements
     assert all(statement.text for statement in statements.values())
 
@@ -85,3 +93,24 @@ def test_a_table_with_a_bad_name_is_never_made(table: type[OutboxTable | InboxTa
 def test_columns_with_bad_names_are_never_made(columns: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         OutboxColumns(**columns)
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_every_dialect_knows_every_name_that_its_statements_use(dialect: Dialect) -> None:
+    names = {**OutboxTable().names(dialect), "first_source": dialect.literal("orders.1")}
+    for statement in (*load(dialect, "outbox").values(), load(dialect, "outbox_schema")["create"]):
+        for step in statement.steps():
+            assert not re.search(r"[{}]|;\n", step.render(names, PYFORMAT))
+
+
+def test_a_table_is_called_as_its_dialect_calls_it() -> None:
+    assert OutboxTable(name="a`b").table_in(Dialect.MYSQL).quoted == "`a``b`"
+    assert str(OutboxTable().table_in(Dialect.MYSQL)) == "outbox"
+    assert OutboxTable(schema="app").table_in(Dialect.MYSQL).sibling("heads").quoted == "`app`.`outbox_heads`"
+    assert OutboxTable().table_in(Dialect.SQLITE).quoted == '"main"."outbox"'
+
+
+def test_a_backslash_does_not_leave_a_literal_in_any_mode() -> None:
+    assert Dialect.MYSQL.literal("o'clock") == "'o''clock'"
+    assert Dialect.MYSQL.literal("\\'") == "_utf8mb4 x'5c27'"
+    assert Dialect.SQLITE.literal("\\'") == "'\\'" + "''"

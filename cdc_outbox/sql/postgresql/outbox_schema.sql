@@ -23,7 +23,7 @@ begin
         create publication {publication} for table {outbox} with (publish = 'insert');
     elsif not exists (
         select from pg_publication_tables
-        where pubname = {publication_literal} and schemaname = {schema_literal} and tablename = {table_literal}
+        where pubname = {publication_literal} and schemaname = {schema_literal} and tablename = {name_literal}
     ) then
         alter publication {publication} add table {outbox};
     end if;

@@ -1,0 +1,132 @@
+"""PyMySQL and mysqlclient, for MariaDB and MySQL; neither is imported here.
+
+Under every isolation level the second of two writers of one aggregate waits for the first one's end and numbers on,
+also where its own snapshot is older than what the first one wrote. With ``innodb_snapshot_isolation``, MariaDB's
+default from 11.6, it fails instead with error 1020 under REPEATABLE READ and SERIALIZABLE. If an aggregate's first
+event is rolled back while two others wait for it, one of them is chosen as the victim of a deadlock, error 1213. Both
+leave as the driver's own: the transaction may be tried again.
+
+MariaDB's ``json`` takes no payload that is nested deeper than 31 levels. MySQL's keeps no text but values: white space,
+the order of keys and digits beyond a double's are not what was written.
+"""
+
+from contextlib import closing
+from importlib import import_module
+from typing import Any
+
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, translated, wrong_kind
+from cdc_outbox.errors import (
+    DatabaseAccessError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    TableNotFoundError,
+    TransactionConflictError,
+)
+from cdc_outbox.sql import PYFORMAT
+from cdc_outbox.table import Dialect
+
+_NUMBERS: tuple[tuple[type[DatabaseError], frozenset[int]], ...] = (
+    # 0 is PyMySQL's own for a connection that it has closed.
+    (DatabaseUnavailableError, frozenset({0, 1040, 1053, 1203, 1927, 2002, 2003, 2005, 2006, 2013, 2055})),
+    (DatabaseAccessError, frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1698})),
+    (TableNotFoundError, frozenset({1054, 1146})),
+    # Changed since it was read, waited too long for a lock, deadlock.
+    (TransactionConflictError, frozenset({1020, 1205, 1213})),
+)
+_BY_NUMBER = {number: kind for kind, numbers in _NUMBERS for number in numbers}
+
+_IN_TRANSACTION = 0x0001
+"""A bit of the status that the server sends with each answer; PyMySQL shows it."""
+
+
+def translate(error: BaseException) -> DatabaseError | None:
+    """Return our error for one of theirs by its number, ``None`` where an operator can do nothing about it."""
+    number, *rest = error.args or (None,)
+    kind = _BY_NUMBER.get(number) if isinstance(number, int) else None
+    if kind is None:
+        return None
+    text = rest[0] if rest and rest[0] else "the connection is closed"
+    return kind(f"{' '.join(str(text).split())} (error {number})")
+
+
+class _MySql:
+    dialect = Dialect.MYSQL
+    style = PYFORMAT
+
+    def __init__(self, package: str) -> None:
+        # Whatever class of cursors the user has chosen, the plain one returns tuples.
+        self._cursor_class: Any = import_module(f"{package}.cursors").Cursor
+
+    def fetch(self, place: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
+        """Execute and fetch on a cursor of our own."""
+        with translated(), closing(_connection(place).cursor(self._cursor_class)) as cursor:
+            cursor.execute(sql, None if parameters is None else dict(parameters))
+            return [tuple(map(_text, row)) for row in cursor.fetchall()] if cursor.description else []
+
+
+class PyMySql(_MySql):
+    """The driver for PyMySQL's connections and cursors."""
+
+    transaction_hint = "Connect without autocommit, or open the transaction with PyMySQL's `connection.begin()`."
+
+    def joins_transaction(self, place: Any) -> bool:  # noqa: ANN401 - a connection or a cursor of PyMySQL's
+        """Look at what the server said last; see :class:`~cdc_outbox.drivers.Driver`."""
+        connection = _connection(place)
+        return not connection.get_autocommit() or bool(connection.server_status & _IN_TRANSACTION)
+
+
+class MySqlClient(_MySql):
+    """The driver for mysqlclient's connections and cursors."""
+
+    transaction_hint = (
+        "Connect mysqlclient without autocommit. A transaction that was opened in autocommit mode is seen on MariaDB "
+        "only: mysqlclient keeps to itself what MySQL says about it."
+    )
+
+    def joins_transaction(self, place: Any) -> bool:  # noqa: ANN401 - a connection or a cursor of mysqlclient's
+        """Ask the connection, and in autocommit mode the server."""
+        connection = _connection(place)
+        with translated():
+            if not connection.get_autocommit():
+                return True
+            if "mariadb" not in connection.get_server_info().lower():
+                return False
+            return self.fetch(connection, "select @@in_transaction") == [(1,)]
+
+
+def find(place: object) -> Driver:
+    """Return the driver for a connection or cursor."""
+    package = _package(place)
+    if package is None:
+        raise wrong_kind(place, asynchronous=False)
+    return _DRIVERS[package](package)
+
+
+def find_async(place: object) -> AsyncDriver:
+    """Refuse: there is nothing asynchronous in these packages."""
+    raise wrong_kind(place, asynchronous=True)
+
+
+_DRIVERS: dict[str, type[PyMySql | MySqlClient]] = {"pymysql": PyMySql, "MySQLdb": MySqlClient}
+_PLACES = {
+    "pymysql.connections.Connection": "pymysql",
+    "pymysql.cursors.Cursor": "pymysql",
+    "MySQLdb.connections.Connection": "MySQLdb",
+    "MySQLdb.cursors.BaseCursor": "MySQLdb",
+}
+
+
+def _package(place: object) -> str | None:
+    """Return whose connection or cursor it is, by name: the other package may not be installed."""
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(place).__mro__)
+    return next((_PLACES[name] for name in names if name in _PLACES), None)
+
+
+def _connection(place: Any) -> Any:  # noqa: ANN401
+    """Return a cursor's connection, or the connection that it is itself."""
+    return getattr(place, "connection", place)
+
+
+def _text(value: Any) -> Any:  # noqa: ANN401 - any column's
+    """Undo ``use_unicode=False``. We never ask for bytes."""
+    return value.decode() if isinstance(value, bytes) else value

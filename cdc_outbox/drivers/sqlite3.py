@@ -1,0 +1,96 @@
+"""The sqlite3 module of the standard library: for tests, and for services that one file is enough for.
+
+SQLite has one lock for the whole database and one isolation level, SERIALIZABLE: whoever writes second waits for the
+first one's end, for as long as ``connect(timeout=…)`` says. A transaction that has read cannot write after another one
+has written since; it fails with SQLITE_BUSY at once, so open those with ``begin immediate``.
+"""
+
+import sqlite3
+from typing import Any
+
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, translated, wrong_kind
+from cdc_outbox.errors import (
+    DatabaseAccessError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    TransactionConflictError,
+)
+from cdc_outbox.sql import NAMED
+from cdc_outbox.table import Dialect
+
+Place = sqlite3.Connection | sqlite3.Cursor
+
+_BY_CODE: dict[int, type[DatabaseError]] = {
+    sqlite3.SQLITE_CANTOPEN: DatabaseUnavailableError,
+    sqlite3.SQLITE_IOERR: DatabaseUnavailableError,
+    sqlite3.SQLITE_FULL: DatabaseUnavailableError,
+    sqlite3.SQLITE_PERM: DatabaseAccessError,
+    sqlite3.SQLITE_READONLY: DatabaseAccessError,
+    sqlite3.SQLITE_AUTH: DatabaseAccessError,
+    sqlite3.SQLITE_NOTADB: DatabaseAccessError,
+    sqlite3.SQLITE_BUSY: TransactionConflictError,
+    sqlite3.SQLITE_LOCKED: TransactionConflictError,
+}
+"""A missing table has no code of its own: SQLITE_ERROR says everything from a typing error on."""
+
+_PRIMARY_CODE = 0xFF
+"""What is above it says more than is asked here, for example which kind of busy."""
+
+
+def translate(error: BaseException) -> DatabaseError | None:
+    """Return our error for one of sqlite3's, ``None`` where an operator can do nothing about it."""
+    # sqlite3's own errors, such as that of a closed connection, have no code.
+    code = getattr(error, "sqlite_errorcode", None)
+    kind = _BY_CODE.get(code & _PRIMARY_CODE) if isinstance(error, sqlite3.Error) and code is not None else None
+    return kind(str(error)) if kind else None
+
+
+class Sqlite3:
+    """The driver, for connections and cursors."""
+
+    dialect = Dialect.SQLITE
+    style = NAMED
+    transaction_hint = "Say `begin` first, or leave the connection's isolation_level as sqlite3 sets it."
+
+    def joins_transaction(self, place: Place) -> bool:
+        """Ask the connection, and know when sqlite3 opens a transaction by itself before it writes."""
+        connection = _connection(place)
+        if connection.in_transaction:
+            return True
+        # Python 3.12 has autocommit beside the older isolation_level, which counts unless autocommit is True or False.
+        autocommit: object = getattr(connection, "autocommit", None)
+        return not autocommit if isinstance(autocommit, bool) else connection.isolation_level is not None
+
+    def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch on a cursor of our own: the user's factories must not reach our rows."""
+        with translated():
+            cursor = sqlite3.Cursor(_connection(place))
+            cursor.row_factory = None
+            try:
+                return [tuple(map(_text, row)) for row in cursor.execute(sql, parameters or {})]
+            finally:
+                cursor.close()
+
+
+def find(place: object) -> Driver:
+    """Return the driver for a connection or cursor."""
+    if isinstance(place, sqlite3.Connection | sqlite3.Cursor):
+        return _DRIVER
+    raise wrong_kind(place, asynchronous=False)
+
+
+def find_async(place: object) -> AsyncDriver:
+    """Refuse: there is nothing asynchronous in the module."""
+    raise wrong_kind(place, asynchronous=True)
+
+
+_DRIVER = Sqlite3()
+
+
+def _connection(place: Place) -> sqlite3.Connection:
+    return place.connection if isinstance(place, sqlite3.Cursor) else place
+
+
+def _text(value: Any) -> Any:  # noqa: ANN401 - SQLite's own variety
+    """Undo a ``text_factory``, which there is for connections only. We never ask for bytes."""
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,68 @@
+-- For MariaDB from 10.6 and MySQL from 8.0.21: nothing here is known to only one of them. The key of a head is bytes,
+-- and a text becomes the same bytes whatever character set the connection has. `default(source)` is a constant to both,
+-- so that the whole primary key is given and a head's row alone is locked, not the gaps beside it.
+
+-- name: add_gapless
+insert into {heads} (aggregatetype, aggregateid, last)
+values (convert(:aggregate_type using utf8mb4), convert(:aggregate_id using utf8mb4), 1)
+on duplicate key update last = last + 1;
+insert into {outbox} (
+    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+)
+select
+    :id, :aggregate_type, :aggregate_id, :type, :payload, head.last, head.source
+    {header_values}
+from {heads} as head, (select convert(:headers using utf8mb4) as headers) as given
+where head.source = default(head.source)
+    and head.aggregatetype = convert(:aggregate_type using utf8mb4)
+    and head.aggregateid = convert(:aggregate_id using utf8mb4);
+select {id}, {returned} from {outbox} where {id} = :id
+
+-- name: add_increasing
+-- How many rows a statement changed is not asked: under CLIENT_FOUND_ROWS it means another thing. The first statement
+-- changes no head that exists, and locks it.
+insert into {heads} (aggregatetype, aggregateid, last)
+values (convert(:aggregate_type using utf8mb4), convert(:aggregate_id using utf8mb4), 0)
+on duplicate key update last = last;
+insert into {outbox} (
+    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+)
+select
+    :id, :aggregate_type, :aggregate_id, :type, :payload, :sequence, head.source
+    {header_values}
+from {heads} as head, (select convert(:headers using utf8mb4) as headers) as given
+where head.source = default(head.source)
+    and head.aggregatetype = convert(:aggregate_type using utf8mb4)
+    and head.aggregateid = convert(:aggregate_id using utf8mb4)
+    and head.last < :sequence
+-- The newest head, whatever the transaction's snapshot holds.
+for update;
+-- Before the head moves: an event that was there already, under the same id, must not look as if it were written now.
+select {id}, {returned}
+from {outbox}
+where {id} = :id
+    and not exists (
+        select *
+        from {heads} as head
+        where head.source = default(head.source)
+            and head.aggregatetype = convert(:aggregate_type using utf8mb4)
+            and head.aggregateid = convert(:aggregate_id using utf8mb4)
+            and head.last >= :sequence
+    );
+update {heads}
+set last = :sequence
+where source = default(source)
+    and aggregatetype = convert(:aggregate_type using utf8mb4)
+    and aggregateid = convert(:aggregate_id using utf8mb4)
+    and last < :sequence
+
+-- name: add_unsequenced
+insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
+select
+    :id, :aggregate_type, :aggregate_id, :type, :payload
+    {header_values}
+from (select convert(:headers using utf8mb4) as headers) as given;
+select {id}, {returned} from {outbox} where {id} = :id
+
+-- name: forget
+delete from {outbox} where {id} = :id

@@ -1,0 +1,44 @@
+-- For SQLite from 3.38. It has no function that tells a column's default, so a head keeps the id of the event that it
+-- was moved for: that is how the second statement finds it, whatever source the default is by now.
+
+-- name: add_gapless
+insert into {heads} as head (aggregatetype, aggregateid, last, event_id)
+values (:aggregate_type, :aggregate_id, 1, :id)
+on conflict (aggregatetype, aggregateid, source) do update set last = head.last + 1, event_id = excluded.event_id;
+insert into {outbox} (
+    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+)
+select
+    :id, :aggregate_type, :aggregate_id, :type, :payload, head.last, head.source
+    {header_values}
+from {heads} as head, (select :headers as headers) as given
+where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :id
+returning {id}, {returned}
+
+-- name: add_increasing
+insert into {heads} as head (aggregatetype, aggregateid, last, event_id)
+values (:aggregate_type, :aggregate_id, :sequence, :id)
+on conflict (aggregatetype, aggregateid, source) do update set last = excluded.last, event_id = excluded.event_id
+where head.last < excluded.last;
+insert into {outbox} (
+    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+)
+select
+    :id, :aggregate_type, :aggregate_id, :type, :payload, head.last, head.source
+    {header_values}
+from {heads} as head, (select :headers as headers) as given
+where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :id
+    -- The head was moved just now, and not when this id was written before.
+    and changes() > 0
+returning {id}, {returned}
+
+-- name: add_unsequenced
+insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
+select
+    :id, :aggregate_type, :aggregate_id, :type, :payload
+    {header_values}
+from (select :headers as headers) as given
+returning {id}, {returned}
+
+-- name: forget
+delete from {outbox} where {id} = :id

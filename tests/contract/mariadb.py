@@ -1,0 +1,191 @@
+"""MariaDB as the writer's contract needs it, and what every driver for it must do beside that."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import pymysql
+import pytest
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor
+
+from cdc_outbox import NotInTransactionError, StaleSequenceError
+from cdc_outbox.drivers.mysql import PyMySql
+from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
+from cdc_outbox.event import new_event_id
+from cdc_outbox.migrations import upgrade
+from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox.testing import MariaDb, MariaDbDsn
+from cdc_outbox.writer.schema import outbox_component
+from tests.contract.writer_contract import NUMBERED_BY_CALLER, ORDER, Client, Store, WriterContract
+from tests.rig import eventually
+
+
+class MariaDbStore(Store):
+    dialect = Dialect.MYSQL
+
+    def __init__(self, dsn: MariaDbDsn) -> None:
+        self.dsn = dsn
+        self._connection: Connection[Cursor] = pymysql.connect(**dsn.parameters(), autocommit=True)
+
+    @classmethod
+    def create(cls, mariadb: MariaDb, name: str) -> "MariaDbStore":
+        store = cls(mariadb.create_database(name))
+        store.make_tables(OutboxTable())
+        store.query("create table customers (id int)")
+        store.query("create user if not exists reader identified by 'reader'")
+        store.query(f"grant select on {name}.* to reader")
+        return store
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def make_tables(self, table: OutboxTable) -> None:
+        component = outbox_component(table, first_source="orders.1", dialect=Dialect.MYSQL)
+        upgrade(lambda sql: PyMySql("pymysql").fetch(self._connection, sql), component)
+
+    def sessions(self) -> list[int]:
+        query = "select id from information_schema.processlist where db = database() and id <> connection_id()"
+        return [row[0] for row in self.query(query)]
+
+    def count_sessions(self) -> int:
+        return len(self.sessions())
+
+    def end_other_sessions(self) -> None:
+        for session in self.sessions():
+            self.query(f"kill {session}")
+
+    def reset(self) -> None:
+        # The server notices only by and by that the last test's clients are gone.
+        eventually(lambda: not self.sessions(), "the last test's sessions to end")
+        super().reset()
+
+
+class MariaDbWriterContract(WriterContract):
+    """Subclasses say what the hint of a refusal calls their driver."""
+
+    conflicts_when_repeatable = False
+    library: ClassVar[str]
+
+    @pytest.fixture
+    def other(self, store: MariaDbStore) -> Iterator[Client]:
+        with closing(self.open(store)) as client:
+            yield client
+
+    def test_a_refusal_says_how_this_driver_opens_a_transaction(self, store: MariaDbStore) -> None:
+        with closing(self.open(store, autocommit=True)) as client:
+            with pytest.raises(NotInTransactionError) as caught:
+                client.add()
+            assert self.library in caught.value.hint
+
+    @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+    def test_under_snapshot_isolation_the_second_writer_fails(
+        self, client: Client, other: Client, store: MariaDbStore, level: str
+    ) -> None:
+        other.execute("set innodb_snapshot_isolation = on")
+        self.set_isolation(other, level)
+        client.add()
+        client.commit()
+        other.execute("select * from customers")  # its snapshot is taken
+        client.add()
+        client.commit()
+        with pytest.raises(Exception, match="changed since last read") as caught:
+            other.add()
+        assert not isinstance(caught.value, CdcOutboxError)
+        other.rollback()
+        assert other.add().sequence == 3
+
+    @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+    def test_the_callers_own_numbers_are_compared_with_the_newest_and_not_with_the_snapshots(
+        self, client: Client, other: Client, level: str
+    ) -> None:
+        def add(writer: Client, sequence: int) -> int | None:
+            return writer.add(replace(ORDER, sequence=sequence), contract=NUMBERED_BY_CALLER).sequence
+
+        self.set_isolation(other, level)
+        other.execute("select * from customers")
+        add(client, 5)
+        client.commit()
+        with pytest.raises(StaleSequenceError):
+            add(other, 4)
+        assert add(other, 6) == 6
+        other.commit()
+
+    def test_what_an_operator_can_mend_is_our_error(self, client: Client, store: MariaDbStore) -> None:
+        with pytest.raises(TableNotFoundError, match=r"nowhere_heads' doesn't exist \(error 1146\)") as missing:
+            client.add(table=OutboxTable(name="nowhere"))
+        assert missing.value.__cause__ is not None
+        client.rollback()
+        assert client.add().sequence == 1
+        client.commit()
+        with closing(MariaDbStore(replace(store.dsn, user="reader", password="reader"))) as as_reader:  # noqa: SIM117
+            with closing(self.open(as_reader)) as denied, pytest.raises(DatabaseAccessError, match="denied"):
+                denied.add()
+
+    def test_what_a_caller_can_mend_leaves_as_the_drivers_own(self, client: Client) -> None:
+        event = replace(ORDER, id=new_event_id())
+        client.add(event)
+        with pytest.raises(Exception, match="Duplicate entry") as caught:
+            client.add(event)
+        assert not isinstance(caught.value, CdcOutboxError)
+        client.rollback()
+
+    def test_a_server_that_went_away_is_our_error(self, client: Client, store: MariaDbStore) -> None:
+        client.execute("select 1")
+        store.end_other_sessions()
+        with pytest.raises(DatabaseUnavailableError):
+            client.add()
+
+    def test_a_time_is_utc_whatever_the_sessions_time_zone_is(self, client: Client) -> None:
+        client.execute("set time_zone = '+09:00'")
+        event = client.add()
+        assert event.created_at is not None
+        assert event.created_at.tzinfo is UTC
+        assert abs(event.created_at - datetime.now(UTC)) < timedelta(minutes=1)
+
+    def test_texts_are_told_apart_by_each_byte(self, client: Client, store: MariaDbStore) -> None:
+        names = ["a", "A", "a ", "ä", "a\u0308", "𝄞", "x" * 1000]
+        for name in names:
+            assert client.add(replace(ORDER, aggregate_id=name)).sequence == 1
+        client.commit()
+        assert sorted(names) == sorted(row[0] for row in store.query("select aggregateid from outbox"))
+
+    def test_the_new_incarnations_numbers_start_at_one(self, client: Client, store: MariaDbStore) -> None:
+        client.add()
+        client.commit()
+        try:
+            for table in ("outbox", "outbox_heads"):
+                store.query(f"alter table {table} alter column source set default 'orders.2'")
+            assert [(event.source, event.sequence) for event in (client.add(), client.add())] == [
+                *(("orders.2", 1), ("orders.2", 2))
+            ]
+            rising = client.add(replace(ORDER, aggregate_id="9", sequence=7), contract=NUMBERED_BY_CALLER)
+            assert (rising.source, rising.sequence) == ("orders.2", 7)
+            client.commit()
+        finally:
+            for table in ("outbox", "outbox_heads"):
+                store.query(f"alter table {table} alter column source set default 'orders.1'")
+
+    def test_a_payload_may_be_as_deep_as_the_dialect_says(self, client: Client, store: MariaDbStore) -> None:
+        depth = Dialect.MYSQL.max_payload_depth
+        client.add(replace(ORDER, payload="[" * depth + "]" * depth))
+        with pytest.raises(Exception, match="CONSTRAINT"):
+            client.add(replace(ORDER, payload="[" * (depth + 1) + "]" * (depth + 1)))
+        client.commit()
+        assert store.numbers() == [("42", 1)]
+
+    def test_backslashes_are_kept_in_both_sql_modes(self, client: Client, store: MariaDbStore) -> None:
+        headers = {"traceparent": "\\n' \\' \\\\ \" 𝄞"}
+        client.execute("set sql_mode = 'ansi_quotes'")
+        client.add(replace(ORDER, payload={"a": "\\n'\""}, headers=headers))
+        client.commit()
+        assert store.query("select json_value(payload, '$.a'), traceparent from outbox") == [
+            ("\\n'\"", headers["traceparent"])
+        ]

@@ -1,0 +1,189 @@
+"""Django's connections under the writer's contract: on PostgreSQL, MariaDB and SQLite."""
+
+import subprocess
+import sys
+import unittest
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from django.core.cache import cache
+from django.db import connection, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.test import Client as Browser
+from django.test import TestCase
+
+from cdc_outbox import NotInTransactionError, Outbox
+from cdc_outbox.drivers import find_async_driver, find_driver
+from cdc_outbox.errors import DatabaseUnavailableError, OutboxError
+from cdc_outbox.testing import MariaDb, Stack
+from tests.contract.django_site import DjangoClient, add_alias, remove_alias
+from tests.contract.mariadb import MariaDbStore, MariaDbWriterContract
+from tests.contract.postgresql import PostgresStore, PostgresWriterContract
+from tests.contract.sqlite import SqliteStore
+from tests.contract.writer_contract import ORDER, Client, WriterContract
+
+
+@pytest.fixture(scope="module")
+def postgresql(outbox_stack: Stack) -> Iterator[PostgresStore]:
+    with closing(PostgresStore.create(outbox_stack, "writer_django")) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
+    with closing(SqliteStore(tmp_path_factory.mktemp("django") / "orders.db")) as store:
+        yield store
+
+
+class TestDjangoOnPostgresql(PostgresWriterContract):
+    library = "Django"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls, postgresql: PostgresStore) -> PostgresStore:
+        return postgresql
+
+    def open(self, store: PostgresStore, *, autocommit: bool = False) -> Client:
+        return DjangoClient(store, autocommit=autocommit)
+
+
+class TestDjangoOnMariaDb(MariaDbWriterContract):
+    library = "Django"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls, mariadb: MariaDb) -> Iterator[MariaDbStore]:
+        with closing(MariaDbStore.create(mariadb, "writer_django")) as store:
+            yield store
+
+    def open(self, store: MariaDbStore, *, autocommit: bool = False) -> Client:
+        return DjangoClient(store, autocommit=autocommit)
+
+
+class TestDjangoOnSqlite(WriterContract):
+    conflicts_when_repeatable = True
+    has_row_locks = False
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls, sqlite: SqliteStore) -> SqliteStore:
+        return sqlite
+
+    def open(self, store: SqliteStore, *, autocommit: bool = False) -> Client:
+        return DjangoClient(store, autocommit=autocommit)
+
+
+@pytest.fixture
+def alias(sqlite: SqliteStore) -> Iterator[str]:
+    sqlite.reset()
+    alias = add_alias(sqlite)
+    yield alias
+    remove_alias(alias)
+
+
+@pytest.fixture
+def default(sqlite: SqliteStore) -> Iterator[SqliteStore]:
+    """The project's default database."""
+    sqlite.reset()
+    add_alias(sqlite, "default", ATOMIC_REQUESTS=True)
+    yield sqlite
+    remove_alias("default")
+
+
+def test_the_default_connection_is_known_by_its_proxy(default: SqliteStore) -> None:
+    with pytest.raises(NotInTransactionError) as caught:
+        Outbox().add(connection, ORDER)
+    assert "transaction.atomic(" in caught.value.hint
+    with transaction.atomic():
+        assert Outbox().add(connection, ORDER).sequence == 1
+    assert default.numbers() == [("42", 1)]
+
+
+def test_an_alias_is_chosen_per_call(default: SqliteStore, alias: str) -> None:
+    with transaction.atomic():
+        with pytest.raises(NotInTransactionError):
+            Outbox().add(connections[alias], ORDER)
+        with transaction.atomic(using=alias):
+            Outbox().add(connections[alias], ORDER)
+    assert default.numbers() == [("42", 1)]
+
+
+def test_the_event_goes_with_the_atomic_block_that_it_is_in(alias: str, sqlite: SqliteStore) -> None:
+    def add() -> int | None:
+        return Outbox().add(connections[alias], ORDER).sequence
+
+    with transaction.atomic(using=alias):
+        assert add() == 1
+        with transaction.atomic(using=alias):
+            assert add() == 2
+            transaction.set_rollback(True, using=alias)
+        assert add() == 2
+    assert sqlite.numbers() == [("42", 1), ("42", 2)]
+
+
+def test_autocommit_may_be_off_instead(alias: str, sqlite: SqliteStore) -> None:
+    transaction.set_autocommit(False, using=alias)
+    Outbox().add(connections[alias], ORDER)
+    transaction.rollback(using=alias)
+    assert Outbox().add(connections[alias], ORDER).sequence == 1
+    transaction.commit(using=alias)
+    transaction.set_autocommit(True, using=alias)
+    assert sqlite.numbers() == [("42", 1)]
+
+
+def test_in_a_broken_block_django_says_so_itself(alias: str) -> None:
+    with transaction.atomic(using=alias):
+        transaction.set_rollback(True, using=alias)
+        with pytest.raises(transaction.TransactionManagementError):
+            Outbox().add(connections[alias], ORDER)
+
+
+def test_atomic_requests_need_nothing_else(default: SqliteStore) -> None:
+    browser = Browser()
+    assert browser.post("/orders").status_code == 200
+    with pytest.raises(LookupError):
+        browser.post("/orders?fail")
+    assert browser.post("/orders").status_code == 200
+    assert default.numbers() == [("42", 1), ("42", 2)]
+
+
+def test_in_djangos_own_test_cases_a_write_passes_and_is_undone(default: SqliteStore) -> None:
+    class OrderTest(TestCase):
+        def test_order(self) -> None:
+            self.assertEqual(Outbox().add(connection, ORDER).sequence, 1)  # noqa: PT009 - unittest's
+
+    result = unittest.TestResult()
+    unittest.TestSuite([OrderTest("test_order"), OrderTest("test_order")]).run(result)
+    assert (result.testsRun, result.errors, result.failures) == (2, [], [])
+    assert default.numbers() == []
+
+
+def test_who_does_not_answer_is_our_error(postgresql: PostgresStore) -> None:
+    alias = add_alias(postgresql, PORT=1)
+    with pytest.raises(DatabaseUnavailableError):
+        Outbox().add(connections[alias], ORDER)
+    remove_alias(alias)
+
+
+def test_only_database_connections_of_known_vendors_are_taken() -> None:
+    class Oracle(BaseDatabaseWrapper):
+        vendor = "oracle"
+
+    for stranger in (cache, connections):
+        with pytest.raises(OutboxError, match="is not a synchronous connection"):
+            find_driver(stranger)
+    with pytest.raises(OutboxError, match="oracle has no outbox here"):
+        find_driver(object.__new__(Oracle))
+
+
+@pytest.mark.usefixtures("default")
+def test_only_synchronous_use_is_offered() -> None:
+    with pytest.raises(OutboxError, match="is not an asynchronous connection"):
+        find_async_driver(connection)
+
+
+def test_importing_the_driver_needs_no_settings() -> None:
+    code = "import cdc_outbox.drivers.django; from django.conf import settings; print(settings.configured)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={})
+    assert done.stdout.split() == ["False"]

@@ -1,0 +1,221 @@
+"""PyMySQL and mysqlclient under the writer's contract, on MariaDB: connections and cursors."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import Any
+
+import MySQLdb
+import MySQLdb.connections
+import MySQLdb.cursors
+import pymysql
+import pymysql.cursors
+import pytest
+from pymysql.constants import CLIENT
+
+from cdc_outbox import NotInTransactionError, Outbox
+from cdc_outbox.drivers import find_async_driver, find_driver, translate
+from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError
+from cdc_outbox.testing import MariaDb
+from tests.contract.mariadb import MariaDbStore, MariaDbWriterContract
+from tests.contract.writer_contract import NUMBERED_BY_CALLER, ORDER, Client, PlaceContract
+from tests.rig import eventually
+
+
+@pytest.fixture(scope="module")
+def store(mariadb: MariaDb) -> Iterator[MariaDbStore]:
+    with closing(MariaDbStore.create(mariadb, "writer_mysql")) as store:
+        yield store
+
+
+class MySqlClient(Client):
+    """Both packages have the interface of PEP 249, and ``begin`` beside it."""
+
+    connection: Any
+
+    def execute(self, sql: str) -> object:
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchall()
+
+    def begin(self) -> object:
+        return self.connection.begin()
+
+    def commit(self) -> None:
+        self.connection.commit()
+
+    def rollback(self) -> None:
+        self.connection.rollback()
+
+    def close(self) -> None:
+        if self.connection.open:
+            self.connection.close()
+
+
+class PyMySqlClient(MySqlClient):
+    def __init__(self, store: MariaDbStore, *, autocommit: bool) -> None:
+        # What users may have set on their connections must not reach our statements and rows.
+        self.connection = pymysql.connect(
+            **store.dsn.parameters(),
+            autocommit=autocommit,
+            cursorclass=pymysql.cursors.DictCursor,
+            client_flag=CLIENT.FOUND_ROWS,
+        )
+        self.place = self.connection
+
+
+class PyMySqlCursorClient(PyMySqlClient):
+    def __init__(self, store: MariaDbStore, *, autocommit: bool) -> None:
+        super().__init__(store, autocommit=autocommit)
+        self.place = self.connection.cursor()
+
+
+class MySqlDbClient(MySqlClient):
+    def __init__(self, store: MariaDbStore, *, autocommit: bool) -> None:
+        self.connection = MySQLdb.connect(
+            **store.dsn.parameters(),
+            autocommit=autocommit,
+            cursorclass=MySQLdb.cursors.DictCursor,
+            use_unicode=False,
+        )
+        self.place = self.connection
+
+
+class MySqlDbCursorClient(MySqlDbClient):
+    def __init__(self, store: MariaDbStore, *, autocommit: bool) -> None:
+        super().__init__(store, autocommit=autocommit)
+        self.place = self.connection.cursor()
+
+
+class TestPyMySql(MariaDbWriterContract):
+    library = "PyMySQL"
+
+    def open(self, store: MariaDbStore, *, autocommit: bool = False) -> Client:
+        return PyMySqlClient(store, autocommit=autocommit)
+
+
+class TestPyMySqlCursor(PlaceContract):
+    def open(self, store: MariaDbStore, *, autocommit: bool = False) -> Client:
+        return PyMySqlCursorClient(store, autocommit=autocommit)
+
+
+class TestMySqlClient(MariaDbWriterContract):
+    library = "mysqlclient"
+
+    def open(self, store: MariaDbStore, *, autocommit: bool = False) -> Client:
+        return MySqlDbClient(store, autocommit=autocommit)
+
+
+class TestMySqlClientCursor(PlaceContract):
+    def open(self, store: MariaDbStore, *, autocommit: bool = False) -> Client:
+        return MySqlDbCursorClient(store, autocommit=autocommit)
+
+
+@pytest.mark.parametrize("library", [pymysql, MySQLdb])
+def test_who_may_not_log_in_and_whom_nobody_answers_are_told_apart(library: Any, store: MariaDbStore) -> None:
+    good = store.dsn.parameters()
+    for wrong, kind in (
+        ({"password": "wrong"}, DatabaseAccessError),
+        ({"database": "nowhere"}, DatabaseAccessError),
+        ({"port": 1}, DatabaseUnavailableError),
+        ({"host": "nowhere.invalid"}, DatabaseUnavailableError),
+    ):
+        with pytest.raises(library.Error) as caught:
+            library.connect(**good | wrong)
+        assert isinstance(translate(caught.value), kind), wrong
+
+
+@pytest.mark.parametrize("library", [pymysql, MySQLdb])
+def test_a_connection_that_was_closed_is_our_error(library: Any, store: MariaDbStore) -> None:
+    connection = library.connect(**store.dsn.parameters())
+    connection.close()
+    with pytest.raises(DatabaseUnavailableError, match="closed"):
+        Outbox().add(connection, ORDER)
+
+
+@pytest.mark.parametrize(("number", "retryable"), [(1020, True), (1205, True), (1213, True), (1142, False)])
+def test_a_number_says_whether_a_retry_can_help(number: int, *, retryable: bool) -> None:
+    ours = translate(pymysql.err.OperationalError(number, "some\nwords"))
+    assert ours is not None
+    assert (ours.retryable, str(ours)) == (retryable, f"some words (error {number})")
+
+
+@pytest.mark.parametrize("error", [pymysql.err.OperationalError(), pymysql.err.IntegrityError(1062, "Duplicate")])
+def test_other_errors_are_nobodys_but_the_callers(error: Exception) -> None:
+    assert translate(error) is None
+
+
+def test_mysqlclient_cannot_tell_on_mysql_that_a_transaction_was_opened_by_name(store: MariaDbStore) -> None:
+    class OnMySql(MySQLdb.connections.Connection):
+        def get_server_info(self) -> str:
+            return "8.4.6"
+
+    with closing(OnMySql(**store.dsn.parameters(), autocommit=True)) as connection:
+        connection.begin()
+        with pytest.raises(NotInTransactionError) as caught:
+            Outbox().add(connection, ORDER)
+        assert "without autocommit" in caught.value.hint
+        connection.autocommit(False)
+        assert Outbox().add(connection, ORDER).sequence
+
+
+@pytest.mark.parametrize("library", [pymysql, MySQLdb])
+def test_an_aggregate_is_one_whatever_character_set_a_connection_has(library: Any, store: MariaDbStore) -> None:
+    store.reset()
+    sequences = []
+    for charset in ("utf8mb4", "latin1", "utf8mb3"):
+        with closing(library.connect(**store.dsn.parameters() | {"charset": charset})) as connection:
+            event = replace(ORDER, aggregate_id="Größe", payload={"ß": "ß"}, headers={"traceparent": "ß"})
+            sequences.append(Outbox().add(connection, event).sequence)
+            rising = replace(event, sequence=len(sequences), aggregate_id="groß")
+            assert Outbox(contract=NUMBERED_BY_CALLER).add(connection, rising).sequence == len(sequences)
+            connection.commit()
+    assert sequences == [1, 2, 3]
+    assert set(store.query("select payload, traceparent from outbox")) == {('{"ß":"ß"}', "ß")}
+
+
+def test_only_connections_and_cursors_are_known(store: MariaDbStore) -> None:
+    with closing(pymysql.connect(**store.dsn.parameters())) as connection:
+        with pytest.raises(OutboxError, match="is not an asynchronous connection"):
+            find_async_driver(connection)
+        with pytest.raises(OutboxError, match="is not a synchronous connection"):
+            find_driver(pymysql.err.OperationalError())
+
+
+def test_a_driver_for_one_package_does_not_import_the_other() -> None:
+    code = "import sys, pymysql; from cdc_outbox.drivers import mysql; print('MySQLdb' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
+def test_the_victim_of_a_deadlock_may_try_again(store: MariaDbStore) -> None:
+    # An aggregate's first event is rolled back while two others wait for its number.
+    store.reset()
+    first = PyMySqlClient(store, autocommit=False)
+    others = [PyMySqlClient(store, autocommit=False) for _ in range(2)]
+
+    def add(client: PyMySqlClient) -> int:
+        try:
+            client.add()
+        except pymysql.err.OperationalError as error:
+            assert error.args[0] == 1213  # noqa: PT017 - the other one does not raise
+            client.rollback()
+            client.add()
+            client.commit()
+            return 1
+        client.commit()
+        return 0
+
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+        for client in (first, *others):
+            stack.enter_context(closing(client))
+        first.add()
+        waiting = [pool.submit(add, client) for client in others]
+        waits = "show global status like 'Innodb_row_lock_current_waits'"
+        eventually(lambda: store.query(waits)[0][1] == "2", "both to wait")
+        first.rollback()
+        assert sum(future.result(20) for future in waiting) <= 1
+    assert store.numbers() == [("42", 1), ("42", 2)]

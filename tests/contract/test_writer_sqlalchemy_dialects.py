@@ -1,0 +1,85 @@
+"""SQLAlchemy under the writer's contract, on MariaDB and SQLite."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import sqlalchemy
+
+from cdc_outbox import NotInTransactionError
+from cdc_outbox.testing import MariaDb
+from tests.contract.mariadb import MariaDbStore, MariaDbWriterContract
+from tests.contract.sqlalchemy_clients import AsyncSessionClient, ConnectionClient, SessionClient
+from tests.contract.sqlite import BUSY_SECONDS, SqliteStore
+from tests.contract.writer_contract import Client, PlaceContract, Store, WriterContract
+
+
+@pytest.fixture(scope="module")
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
+    with closing(SqliteStore(tmp_path_factory.mktemp("sqlalchemy") / "orders.db")) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def maria(mariadb: MariaDb) -> Iterator[MariaDbStore]:
+    with closing(MariaDbStore.create(mariadb, "writer_sqlalchemy")) as store:
+        yield store
+
+
+class OnMariaDb:
+    client_class: Callable[..., Client] = SessionClient
+    driver = "mysql+pymysql"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls, maria: MariaDbStore) -> MariaDbStore:
+        return maria
+
+    def open(self, store: MariaDbStore, *, autocommit: bool = False) -> Client:
+        url = sqlalchemy.make_url(store.dsn.url())
+        return type(self).client_class(url, self.driver, autocommit=autocommit)
+
+
+class TestSessionOnPyMySql(OnMariaDb, MariaDbWriterContract):
+    library = "SQLAlchemy"
+
+
+class TestConnectionOnMySqlClient(OnMariaDb, PlaceContract):
+    client_class = ConnectionClient
+    driver = "mariadb+mysqldb"
+
+
+class OnSqlite:
+    has_row_locks = False
+    client_class: Callable[..., Client] = SessionClient
+    driver = "sqlite"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls, sqlite: SqliteStore) -> SqliteStore:
+        return sqlite
+
+    def open(self, store: Any, *, autocommit: bool = False) -> Client:
+        url = sqlalchemy.URL.create(
+            "sqlite", database=str(store.path), query={"timeout": str(BUSY_SECONDS), "check_same_thread": "false"}
+        )
+        return type(self).client_class(url, self.driver, autocommit=autocommit)
+
+
+class TestSessionOnSqlite3(OnSqlite, WriterContract):
+    conflicts_when_repeatable = True
+
+
+class TestAsyncSessionOnAiosqlite(OnSqlite, WriterContract):
+    conflicts_when_repeatable = True
+    client_class = AsyncSessionClient
+    driver = "sqlite+aiosqlite"
+
+    def test_a_transaction_opened_by_name_is_joined(self, store: Store) -> None:
+        # No driver here knows aiosqlite's connections, and what cannot be told is refused.
+        with closing(self.open(store, autocommit=True)) as client:
+            client.begin()
+            with pytest.raises(NotInTransactionError):
+                client.add()
+            client.rollback()
