@@ -11,7 +11,7 @@ import pytest
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
-from cdc_outbox import NotInTransactionError, StaleSequenceError
+from cdc_outbox import EventError, NotInTransactionError, StaleSequenceError
 from cdc_outbox.drivers.mysql import PyMySql
 from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
 from cdc_outbox.event import new_event_id
@@ -19,7 +19,7 @@ from cdc_outbox.migrations import upgrade
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from cdc_outbox.writer.schema import outbox_component
-from tests.contract.writer_contract import NUMBERED_BY_CALLER, ORDER, Client, Store, WriterContract
+from tests.contract.writer_contract import NUMBERED_BY_CALLER, ORDER, Client, RowLockContract, Store
 from tests.rig import eventually
 
 
@@ -68,7 +68,7 @@ class MariaDbStore(Store):
         super().reset()
 
 
-class MariaDbWriterContract(WriterContract):
+class MariaDbWriterContract(RowLockContract):
     """Subclasses say what the hint of a refusal calls their driver."""
 
     conflicts_when_repeatable = False
@@ -176,10 +176,16 @@ class MariaDbWriterContract(WriterContract):
     def test_a_payload_may_be_as_deep_as_the_dialect_says(self, client: Client, store: MariaDbStore) -> None:
         depth = Dialect.MYSQL.max_payload_depth
         client.add(replace(ORDER, payload="[" * depth + "]" * depth))
-        with pytest.raises(Exception, match="CONSTRAINT"):
+        with pytest.raises(EventError, match="nested too deeply, the limit is 31"):
             client.add(replace(ORDER, payload="[" * (depth + 1) + "]" * (depth + 1)))
         client.commit()
         assert store.numbers() == [("42", 1)]
+        # And no deeper than the database takes it.
+        with pytest.raises(Exception, match="CONSTRAINT"):
+            store.query(
+                "insert into outbox (id, aggregatetype, aggregateid, type, payload) "
+                "values (uuid(), 'order', '1', 'X', concat(repeat('[', 32), repeat(']', 32)))"
+            )
 
     def test_backslashes_are_kept_in_both_sql_modes(self, client: Client, store: MariaDbStore) -> None:
         headers = {"traceparent": "\\n' \\' \\\\ \" 𝄞"}

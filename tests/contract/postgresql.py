@@ -16,7 +16,7 @@ from cdc_outbox.event import new_event_id
 from cdc_outbox.table import Dialect, OutboxTable, PayloadType
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
-from tests.contract.writer_contract import ORDER, Client, Store, WriterContract
+from tests.contract.writer_contract import ORDER, Client, RowLockContract, Store
 from tests.rig import run_upgrade
 
 
@@ -57,7 +57,7 @@ class PostgresStore(Store):
         )
 
 
-class PostgresWriterContract(WriterContract):
+class PostgresWriterContract(RowLockContract):
     """Subclasses say what the hint of a refusal calls their driver."""
 
     conflicts_when_repeatable = True

@@ -62,7 +62,6 @@ class TestDjangoOnMariaDb(MariaDbWriterContract):
 
 
 class TestDjangoOnSqlite(WriterContract):
-    conflicts_when_repeatable = True
     has_row_locks = False
 
     @pytest.fixture(scope="class")

@@ -68,11 +68,10 @@ class OnSqlite:
 
 
 class TestSessionOnSqlite3(OnSqlite, WriterContract):
-    conflicts_when_repeatable = True
+    pass
 
 
 class TestAsyncSessionOnAiosqlite(OnSqlite, WriterContract):
-    conflicts_when_repeatable = True
     client_class = AsyncSessionClient
     driver = "sqlite+aiosqlite"
 

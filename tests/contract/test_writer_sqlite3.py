@@ -56,7 +56,6 @@ class Sqlite3CursorClient(Sqlite3Client):
 
 
 class TestSqlite3(WriterContract):
-    conflicts_when_repeatable = True
     has_row_locks = False
 
     def open(self, store: SqliteStore, *, autocommit: bool = False) -> Client:

@@ -215,9 +215,6 @@ class PlaceContract(ABC):
 class WriterContract(PlaceContract):
     """All that is asked of a driver."""
 
-    conflicts_when_repeatable: ClassVar[bool]
-    """Whether the second of two writers of one aggregate fails under REPEATABLE READ, instead of numbering on."""
-
     def test_eight_writers_number_an_aggregate_without_gaps_in_the_order_of_their_commits(self, store: Store) -> None:
         each, looks, over = 20, [], threading.Event()
 
@@ -244,41 +241,6 @@ class WriterContract(PlaceContract):
         assert len(looks[-1]) == 8 * each * 4 // 5
         # Whoever looks, at any time, sees no number whose predecessors he does not see.
         assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in looks)
-
-    def test_writers_of_one_aggregate_wait_and_of_others_do_not(self, client: Client, store: Store) -> None:
-        if not self.has_row_locks:
-            pytest.skip("the whole database is one lock here")
-        client.add()
-        with closing(self.open(store)) as other, ThreadPoolExecutor(1) as pool:
-            assert other.add(replace(ORDER, aggregate_id="43")).sequence == 1
-            other.commit()
-            waiting = pool.submit(other.add)
-            assert not threading.Event().wait(0.3)
-            assert not waiting.done()
-            client.commit()
-            assert waiting.result(10).sequence == 2
-            other.commit()
-        assert store.numbers() == [("42", 1), ("42", 2), ("43", 1)]
-
-    @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
-    def test_isolation_decides_whether_the_second_writer_goes_on(self, store: Store, level: str) -> None:
-        if not self.has_row_locks:
-            pytest.skip("there is one level here")
-        with closing(self.open(store)) as first, closing(self.open(store)) as second:
-            self.set_isolation(second, level)
-            second.execute("select 1 from customers")  # its snapshot is taken
-            first.add()
-            first.commit()
-            if self.conflicts_when_repeatable and level != "read committed":
-                with pytest.raises(Exception, match=r"(?i)serializ|changed since last read"):
-                    second.add()
-                second.rollback()
-            assert second.add().sequence == 2
-            second.commit()
-        assert store.numbers() == [("42", 1), ("42", 2)]
-
-    def set_isolation(self, client: Client, level: str) -> None:
-        client.execute(f"set transaction isolation level {level}")
 
     @pytest.mark.parametrize("name", TABLE_NAMES)
     def test_any_table_name_works(self, client: Client, store: Store, name: str) -> None:
@@ -390,3 +352,41 @@ class WriterContract(PlaceContract):
         client.commit()
         assert store.numbers() == []
         assert store.query("select last from outbox_heads") == [(3,)]
+
+
+class RowLockContract(WriterContract):
+    """What holds beside that where a writer locks a row; SQLite locks the whole database, and knows one level."""
+
+    conflicts_when_repeatable: ClassVar[bool]
+    """Whether the second of two writers of one aggregate fails under REPEATABLE READ, instead of numbering on."""
+
+    def test_writers_of_one_aggregate_wait_and_of_others_do_not(self, client: Client, store: Store) -> None:
+        client.add()
+        with closing(self.open(store)) as other, ThreadPoolExecutor(1) as pool:
+            assert other.add(replace(ORDER, aggregate_id="43")).sequence == 1
+            other.commit()
+            waiting = pool.submit(other.add)
+            assert not threading.Event().wait(0.3)
+            assert not waiting.done()
+            client.commit()
+            assert waiting.result(10).sequence == 2
+            other.commit()
+        assert store.numbers() == [("42", 1), ("42", 2), ("43", 1)]
+
+    @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+    def test_isolation_decides_whether_the_second_writer_goes_on(self, store: Store, level: str) -> None:
+        with closing(self.open(store)) as first, closing(self.open(store)) as second:
+            self.set_isolation(second, level)
+            second.execute("select 1 from customers")  # its snapshot is taken
+            first.add()
+            first.commit()
+            if self.conflicts_when_repeatable and level != "read committed":
+                with pytest.raises(Exception, match=r"(?i)serializ|changed since last read"):
+                    second.add()
+                second.rollback()
+            assert second.add().sequence == 2
+            second.commit()
+        assert store.numbers() == [("42", 1), ("42", 2)]
+
+    def set_isolation(self, client: Client, level: str) -> None:
+        client.execute(f"set transaction isolation level {level}")
