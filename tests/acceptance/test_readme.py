@@ -1,10 +1,14 @@
 """Every code block of the README is executed, as it stands there."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +17,9 @@ import pytest
 from psycopg.sql import Literal
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.testing import Stack
+from cdc_outbox.testing import MariaDb, Stack
+from tests.contract.mariadb import MariaDbStore
+from tests.contract.postgresql import PostgresStore
 from tests.rig import CONNECTOR_PASSWORD, eventually, one
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +48,9 @@ EXECUTED: set[str] = set()
 def services(outbox_stack: Stack) -> Iterator[dict[str, str]]:
     """The two databases of the README's services, and the variables that it speaks of."""
     orders, shipping = (outbox_stack.postgres.create_database(name) for name in ("orders", "shipping"))
+    with psycopg.connect(orders) as connection:
+        # What the service's own migrations make.
+        connection.execute("create table orders (id serial, customer int, total_cents int)")
     yield {**outbox_stack.environment(), "CDC_OUTBOX_DSN": orders, "ORDERS_DSN": orders, "SHIPPING_DSN": shipping}
     client = ConnectClient(outbox_stack.connect_url)
     if client.find_config("orders"):
@@ -66,8 +75,6 @@ def run(script: str, folder: Path, services: dict[str, str]) -> str:
 def test_writing_deploying_and_consuming_as_the_readme_says(services: dict[str, str], folder: Path) -> None:
     deploy = block("cdc-outbox init connectors/orders.yaml")
     with psycopg.connect(services["ORDERS_DSN"], autocommit=True) as orders:
-        # What the services' own migrations make, and the connector's role.
-        orders.execute("create table orders (id serial, customer int, total_cents int)")
         create = "create role orders_connector login replication password {}"
         orders.execute(psycopg.sql.SQL(create).format(Literal(CONNECTOR_PASSWORD)))
         init, *rest = deploy.splitlines()
@@ -99,6 +106,66 @@ def test_the_pytest_fixture_as_the_readme_says(outbox_stack: Stack) -> None:
     namespace: dict[str, Any] = {}
     exec(compile(block("# test_pipeline.py"), "README.md", "exec"), namespace)  # noqa: S102 - our own README
     namespace["test_the_broker_is_real"](outbox_stack)
+
+
+def test_fastapi_and_sqlalchemy_as_the_readme_says(
+    services: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fastapi.testclient import TestClient
+
+    dsn = psycopg.conninfo.conninfo_to_dict(services["ORDERS_DSN"])
+    url = "postgresql+asyncpg://{user}:{password}@{host}:{port}/{dbname}".format(**dsn)
+    monkeypatch.setenv("ORDERS_URL", url)
+    run("cdc-outbox init connectors/orders.yaml", folder, services)
+    module = imported("fastapi_orders", folder)
+    with TestClient(module.app) as client:
+        answers = [client.post("/orders", params={"customer": 4711, "total_cents": 5}).json() for _ in range(2)]
+        assert client.portal is not None
+        client.portal.call(module.sessions.kw["bind"].dispose)
+    assert answers == [{"sequence": 1}, {"sequence": 2}]
+    with psycopg.connect(services["ORDERS_DSN"]) as orders:
+        assert one(orders, "select count(*) from orders where customer = 4711") == 2
+
+
+def test_django_as_the_readme_says(services: dict[str, str], folder: Path) -> None:
+    from django.test import RequestFactory
+
+    from tests.contract.django_site import add_alias, remove_alias
+
+    run("cdc-outbox init connectors/orders.yaml", folder, services)
+    with closing(PostgresStore(services["ORDERS_DSN"])) as store:
+        alias = add_alias(store, "default")
+        try:
+            module = imported("views", folder)
+            request = RequestFactory().post("/", {"customer": "4712", "total_cents": "5"})
+            answers = [json.loads(module.place_order(request).content) for _ in range(2)]
+        finally:
+            remove_alias(alias)
+    assert answers == [{"sequence": 1}, {"sequence": 2}]
+    with psycopg.connect(services["ORDERS_DSN"]) as orders:
+        assert one(orders, "select count(*) from orders where customer = 4712") == 2
+
+
+def test_mariadb_as_the_readme_says(mariadb: MariaDb, folder: Path, services: dict[str, str]) -> None:
+    store = MariaDbStore.create(mariadb, "readme")
+    store.query("create table orders (id serial, customer int, total_cents int)")
+    (folder / "mariadb_orders.py").write_text(block("# mariadb_orders.py"))
+    dsn = {f"MARIADB_{key.upper()}": str(value) for key, value in asdict(store.dsn).items()}
+    for _ in range(2):
+        run("python mariadb_orders.py", folder, services | dsn)
+    assert store.query("select customer from orders") == [(42,), (42,)]
+    assert store.numbers() == [("42", 1), ("42", 2)]
+
+
+def imported(name: str, folder: Path) -> Any:
+    """Import a block of the README as the module that its first line names."""
+    (folder / f"{name}.py").write_text(block(f"# {name}.py"))
+    spec = spec_from_file_location(name, folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_the_demo_as_the_readme_says() -> None:
