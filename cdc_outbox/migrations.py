@@ -16,6 +16,9 @@ from cdc_outbox.table import TableName, literal
 Execute = Callable[[str], list[tuple[Any, ...]]]
 """Run SQL without parameters and return the rows of its last statement; a driver bound to a connection."""
 
+_BEFORE = ("lock", "limit", "create")
+"""What comes before every upgrade; other upgrades are waited for without a limit, tables with one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
@@ -49,10 +52,15 @@ class Component:
         """The component's key in the version table."""
         return f"{self.kind} {self.tables[0]}"
 
+    @property
+    def version_table(self) -> TableName:
+        """Where its version stands, beside those of other components of this schema."""
+        return TableName(schema=self.tables[0].schema, name="cdc_outbox_version")
+
     def versions(self) -> Mapping[str, str]:
         """Return the identifiers that the statements of ``versions.sql`` name."""
         return {
-            "versions": TableName(schema=self.tables[0].schema, name="cdc_outbox_version").quoted,
+            "versions": self.version_table.quoted,
             "component_literal": literal(self.name),
             "version_literal": str(self.migrations[-1].version),
         }
@@ -76,15 +84,16 @@ def pending(current: int, migrations: Sequence[Migration]) -> tuple[Migration, .
 def upgrade(execute: Execute, component: Component) -> tuple[Migration, ...]:
     """Bring a component to the newest version and return the steps that were run.
 
-    The caller owns the transaction: nothing lasts before its commit.
+    The caller owns the transaction: nothing lasts before its commit, and ``lock_timeout`` is 5 s until then.
 
     Raises:
         ConfigError: The database is ahead of this release.
+        TransactionConflictError: A table was in use for so long that writers would have had to wait.
         OutboxError: There is a table of that name which this package did not make.
     """
     statements, names = load("postgresql", "versions"), component.versions()
-    execute(statements["lock"].render(names))
-    execute(statements["create"].render(names))
+    for name in _BEFORE:
+        execute(statements[name].render(names))
     rows = execute(statements["find"].render(names))
     steps = pending(rows[0][0] if rows else 0, component.migrations)
     if not rows:
@@ -110,6 +119,6 @@ def _refuse_foreign_tables(execute: Execute, component: Component) -> None:
 def script(component: Component) -> str:
     """Return the whole way to the newest version as SQL text that may be run again and again."""
     statements, names = load("postgresql", "versions"), component.versions()
-    before = [statements[name].render(names) for name in ("lock", "create")]
+    before = [statements[name].render(names) for name in _BEFORE]
     steps = [statement for step in component.migrations for statement in step.statements]
     return "\n\n".join([f"-- {component.name}", *before, *steps, statements["record"].render(names)])

@@ -1,6 +1,6 @@
 """What the database says about a pipeline, read once and kept as values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +42,17 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class PublicationFacts:
-    """The publication."""
+    """The publication.
+
+    Args:
+        row_filter: The condition that rows must meet to be published, empty if there is none.
+        columns: Those of the outbox that are published, in the order in which they come; ``None`` for all.
+    """
 
     publishes_inserts: bool
     covers_table: bool
+    row_filter: str = ""
+    columns: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ _TYPES = {
 }
 """What each column may be for StringConverter and for the EventRouter."""
 
+_PARTITIONED = "p"
+
 
 def check_database(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
     """Return what is wrong with a database, in the order in which one would mend it."""
@@ -27,9 +29,14 @@ def check_database(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
         *_check_server(spec, facts),
         *_check_role(spec, facts),
         *_check_table(spec, facts.table),
-        *_check_publication(spec, facts.publication),
+        *_check_publication(spec, facts.table, facts.publication),
         *_check_slot(spec, facts.slot),
     )
+
+
+def check_outbox(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
+    """Return what is wrong with the table and its publication alone."""
+    return (*_check_table(spec, facts.table), *_check_publication(spec, facts.table, facts.publication))
 
 
 def _check_server(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
@@ -96,17 +103,21 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             yield _error("DB304", place, f"its type is {found}.", f"It must be {' or '.join(types)}.")
 
 
-def _check_publication(spec: Spec, publication: PublicationFacts | None) -> Iterator[Finding]:
+def _check_publication(spec: Spec, table: TableFacts | None, publication: PublicationFacts | None) -> Iterator[Finding]:
     name = spec.database.publication
     if publication is None:
         yield _error("DB401", name, "the publication does not exist.", "Run `cdc-outbox init`.")
         return
     if not publication.covers_table:
+        # Without that setting a partitioned table's rows are published as those of its partitions.
+        partitioned = table is not None and table.kind == _PARTITIONED
         yield _error(
             "DB402",
             name,
-            f"the publication does not cover {spec.outbox.table}.",
-            "alter publication … add table …",
+            f"the publication does not cover {spec.outbox.table}{', which is partitioned' if partitioned else ''}.",
+            "alter publication … set (publish_via_partition_root = true)"
+            if partitioned
+            else "alter publication … add table …",
         )
     if not publication.publishes_inserts:
         yield _error(
@@ -114,6 +125,22 @@ def _check_publication(spec: Spec, publication: PublicationFacts | None) -> Iter
             name,
             "the publication publishes no inserts.",
             "alter publication … set (publish = 'insert')",
+        )
+    if publication.row_filter:
+        yield _error(
+            "DB404",
+            name,
+            f"the publication has a row filter, and what does not meet {publication.row_filter} would never leave.",
+            "alter publication … set table …, without a where",
+        )
+    published = publication.columns if publication.columns is not None else spec.outbox.columns.names().values()
+    missing = [column for column in spec.outbox.columns.names().values() if column not in published]
+    if missing and publication.covers_table:
+        yield _error(
+            "DB405",
+            name,
+            f"the publication leaves out the column{'s' * (len(missing) > 1)} {', '.join(missing)}.",
+            "alter publication … set table …, without a column list",
         )
 
 

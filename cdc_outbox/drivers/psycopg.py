@@ -37,6 +37,7 @@ _BY_SQLSTATE: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("3F000", TableNotFoundError),  # a schema
     ("40001", TransactionConflictError),
     ("40P01", TransactionConflictError),
+    ("55P03", TransactionConflictError),  # a lock was not to be had within lock_timeout
 )
 
 

@@ -21,15 +21,17 @@ from pg_class as relation
 where relation.oid = to_regclass(:table)
 
 -- name: publication
+-- Row filters and column lists came with PostgreSQL 15; as JSON the view can be asked for them in any version.
 select
     publication.pubinsert,
-    exists (
-        select from pg_publication_tables as member
-        where member.pubname = publication.pubname
-            and member.schemaname = :schema
-            and member.tablename = :table
-    )
+    member.pubname is not null,
+    coalesce(to_jsonb(member) ->> 'rowfilter', ''),
+    to_jsonb(member) -> 'attnames'
 from pg_publication as publication
+left join pg_publication_tables as member
+    on member.pubname = publication.pubname
+    and member.schemaname = :schema
+    and member.tablename = :table
 where publication.pubname = :publication
 
 -- name: slot
@@ -60,7 +62,7 @@ select to_regclass(:heads) is not null
 select exists (select from {heads})
 
 -- name: snapshot
-select * from {outbox} order by {sequence} nulls first, {created_at}
+select * from {outbox} {in_order}
 
 -- name: create_slot
 select cast(lsn as text) from pg_create_logical_replication_slot(:slot, 'pgoutput')
