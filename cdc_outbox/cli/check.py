@@ -1,6 +1,7 @@
 """What ``cdc-outbox init --check`` looks at, put together from those who know."""
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from cdc_outbox.connect.facts import Database
@@ -30,7 +31,7 @@ def check_spec(spec: Spec, connection: Any, driver: Psycopg) -> Iterator[Finding
     unfit = {finding.place for finding in needs if finding.code == _TYPE}
     for component in components:
         yield from check_version(component, found.version)
-    for finding in check_outbox(spec.outbox, spec.first_source, found, publication):
+    for finding in check_outbox(spec.outbox, spec.first_source, found, publication, now=datetime.now(UTC)):
         if finding.code != _EXACT_TYPE or finding.place not in unfit:
             yield finding
 

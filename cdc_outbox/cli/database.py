@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cdc_outbox.drivers import psycopg, translate
+from cdc_outbox.errors import TransactionConflictError
 
 
 @contextmanager
@@ -22,4 +23,6 @@ def connected(dsn: str) -> Iterator[tuple[Any, psycopg.Psycopg]]:
             ours = translate(error)
             if ours is None:
                 raise
+            if isinstance(ours, TransactionConflictError):
+                ours.hint = "Another transaction was in the way; run the command again when it has ended."
             raise ours from error

@@ -41,7 +41,9 @@ _ABOUT = {
 
 def _role_option(name: str, default: str) -> Callable[[Any], Any]:
     return click.option(
-        f"--{name}", metavar="ROLE", help=f"The {name}'s role, for --grants and --check.  [default: {default}]"
+        f"--{name}",
+        metavar="ROLE",
+        help=f"The {name}'s role: --grants makes it ({default}), --check looks if it is given.",
     )
 
 

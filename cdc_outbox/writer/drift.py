@@ -6,12 +6,14 @@ nothing is said: its owner decides what it is like.
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.migrations import Component
 from cdc_outbox.table import OutboxTable, PayloadType, TableName
 from cdc_outbox.writer.catalog import ColumnFacts, OutboxCatalog, TableCatalog
 from cdc_outbox.writer.incarnation import Source, constant_of
+from cdc_outbox.writer.partitions import missing_partitions, wanted_partitions
 from cdc_outbox.writer.schema import HEADS_SETTINGS
 
 _SOURCE = "a constant"
@@ -37,13 +39,15 @@ def check_version(component: Component, version: int | None) -> Iterator[Finding
         yield _error("DB342", name, message, "Upgrade cdc-outbox.")
 
 
-def check_outbox(table: OutboxTable, first_source: str, catalog: OutboxCatalog, publication: str) -> Iterator[Finding]:
+def check_outbox(
+    table: OutboxTable, first_source: str, catalog: OutboxCatalog, publication: str, *, now: datetime
+) -> Iterator[Finding]:
     """Return what is not as `init` makes it, but for what does not exist at all."""
     if catalog.outbox is not None and not table.adopted:
         yield from _check_columns(table.table, wanted_columns(table), catalog.outbox)
         yield from _check_foreign_columns(table, catalog.outbox)
         yield from _check_key(table.table, (table.columns.id,), catalog.outbox)
-        yield from _check_partitions(table, catalog.outbox)
+        yield from _check_partitions(table, catalog.outbox, now)
     if table.is_numbered or not table.adopted:
         yield from _check_heads(table, catalog.heads)
         yield from _check_sources(table, first_source, catalog)
@@ -117,7 +121,7 @@ def _check_key(table: TableName, key: tuple[str, ...], found: TableCatalog) -> I
             yield _warning("DB312", f"{table}.{index.name}", message, "Drop it, or know why it is there.")
 
 
-def _check_partitions(table: OutboxTable, found: TableCatalog) -> Iterator[Finding]:
+def _check_partitions(table: OutboxTable, found: TableCatalog, now: datetime) -> Iterator[Finding]:
     name = str(table.table)
     wanted = "" if table.partitions is None else f"RANGE ({table.columns.id})"
     if found.partition_key.replace('"', "") != wanted:
@@ -129,6 +133,9 @@ def _check_partitions(table: OutboxTable, found: TableCatalog) -> Iterator[Findi
     elif wanted and "DEFAULT" not in (found.partitions or {}).values():
         message = "there is no default partition: an event without a partition fails its business transaction."
         yield _error("DB352", name, message, f"create table {table.rest.quoted} partition of … default")
+    for missing, _ in missing_partitions(list(wanted_partitions(table, now, ahead=1))[1:], found.partitions or {}):
+        message = f"there is no {missing.table.name}: events of that time would have no partition of their own."
+        yield _warning("DB353", name, message, "Run `cdc-outbox partitions`, and again before they run out.")
 
 
 def _check_heads(table: OutboxTable, heads: TableCatalog | None) -> Iterator[Finding]:

@@ -185,6 +185,7 @@ def test_drift_of_a_partitioned_table_is_found(daily: Pipeline, spec: Path) -> N
     done = run_command("init", str(spec), "--check", "--dsn", daily.dsn)
     assert done.returncode == 3
     assert "DB352: there is no default partition" in done.stdout
+    assert f"DB353: there is no {names(datetime.now(UTC), 2)[1]}: events of that time" in done.stdout
     assert "DB402: the publication does not cover public.outbox, which is partitioned." in done.stdout
     assert "publish_via_partition_root = true" in done.stdout
 

@@ -118,12 +118,29 @@ def test_upgraded_tables_are_those_that_a_new_database_gets(outbox_stack: Stack)
 
 
 def test_an_upgrade_that_would_make_writers_wait_gives_up(dsn: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection, psycopg.connect(dsn) as holder:
+    # The other limit is the test's, so that it fails instead of hanging.
+    limited = psycopg.connect(dsn, autocommit=True, options="-c statement_timeout=20s")
+    with limited as connection, psycopg.connect(dsn) as holder:
         run_upgrade(connection, component(FIRST))
         holder.execute("select from things")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             run_upgrade(connection, component(FIRST, SECOND))
         assert version(connection) == 1
+
+
+def test_the_command_says_to_try_again(dsn: str, tmp_path: Path) -> None:
+    spec = tmp_path / "orders.yaml"
+    spec.write_text(SPEC.read_text().replace("  name: orders\n", "  name: ${env:DATABASE}\n"))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute((SCHEMAS / "version_1.sql").read_bytes())
+    with psycopg.connect(dsn) as holder:
+        # As a vacuum by hand does.
+        holder.execute("lock table public.outbox_heads in share update exclusive mode")
+        done = run_command("init", str(spec), "--dsn", dsn, seconds=30)
+    assert done.returncode == 75
+    assert "lock timeout" in done.stderr
+    assert "run the command again when it has ended" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def order(aggregate_id: str) -> Event:

@@ -72,6 +72,17 @@ def test_a_database_that_is_ready_has_no_findings() -> None:
             "DB403",
             "orders_outbox",
         ),
+        (
+            replace(GOOD, publication=PublicationFacts(True, True, row_filter="(sequence > 1)")),
+            "DB404",
+            "orders_outbox",
+        ),
+        (
+            replace(GOOD, publication=PublicationFacts(True, True, columns=[*COLUMNS][:-1])),
+            "DB405",
+            "orders_outbox",
+        ),
+        (replace(GOOD, table=TableFacts("p", "p", COLUMNS)), "", ""),
         (replace(GOOD, slot=replace(SLOT, plugin="test_decoding")), "DB501", "orders_outbox"),
         (replace(GOOD, slot=replace(SLOT, database="other")), "DB502", "orders_outbox"),
     ],
@@ -91,3 +102,10 @@ def test_a_missing_column_is_named() -> None:
 def test_a_role_that_the_worker_resolves_is_not_looked_for() -> None:
     spec = parse_spec(MINIMAL.replace("user: orders_connector", "user: ${env:USER}"))
     assert check_database(spec, replace(GOOD, role=None)) == ()
+
+
+def test_a_partitioned_table_is_published_through_its_root() -> None:
+    facts = replace(GOOD, table=TableFacts("p", "p", COLUMNS), publication=PublicationFacts(True, False))
+    [finding] = check_database(SPEC, facts)
+    assert finding.code == "DB402"
+    assert "publish_via_partition_root = true" in finding.remedy

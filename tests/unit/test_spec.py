@@ -55,6 +55,8 @@ def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
     assert properties["database"]["properties"]["port"]["default"] == int(spec.database.port)
     assert properties["outbox"]["properties"]["schema"]["default"] == spec.outbox.table.schema
     assert properties["outbox"]["properties"]["table"]["default"] == spec.outbox.name
+    columns = properties["outbox"]["properties"]["columns"]["properties"]
+    assert {role: column["default"] for role, column in columns.items()} == spec.outbox.columns.names()
     topics = properties["topics"]["properties"]
     assert topics["name"]["default"] == spec.contract.topic
     assert topics["partitions"]["default"] == spec.topics.partitions

@@ -65,7 +65,9 @@ def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
     assert Statement("select 1 from {table}").render({"table": '"{table}:a"'}, PYFORMAT) == 'select 1 from "{table}:a"'
 
 
-@pytest.mark.parametrize("file", ["inbox", "inbox_schema", "outbox", "outbox_schema", "preflight", "versions"])
+@pytest.mark.parametrize(
+    "file", ["catalog", "inbox", "inbox_schema", "outbox", "outbox_schema", "preflight", "roles", "versions"]
+)
 def test_every_file_of_statements_can_be_read(file: str) -> None:
     statements = load("postgresql", file)
     assert statements
@@ -85,3 +87,14 @@ def test_a_table_with_a_bad_name_is_never_made(table: type[OutboxTable | InboxTa
 def test_columns_with_bad_names_are_never_made(columns: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         OutboxColumns(**columns)
+
+
+def test_a_header_column_is_not_one_of_the_events_own() -> None:
+    with pytest.raises(ConfigError, match="cannot hold a header too"):
+        OutboxTable(headers={"payload": "x"})
+
+
+def test_rows_are_sorted_by_what_the_table_has() -> None:
+    assert OutboxTable().names()["in_order"] == 'order by "sequence" nulls first, "created_at" nulls first'
+    bare = OutboxTable(columns=OutboxColumns(sequence=None, source=None, created_at=None))
+    assert (bare.names()["in_order"], bare.returned) == ("", ())
