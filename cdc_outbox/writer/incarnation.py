@@ -1,18 +1,14 @@
 """The source of an outbox's events, and the one that comes after a restore."""
 
 import re
-import time
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_outbox.drivers import TransactionDriver, translate
-from cdc_outbox.errors import ConfigError, OutboxError, TransactionConflictError
+from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.sql import load
 from cdc_outbox.table import OutboxTable, literal
 from cdc_outbox.writer.catalog import Catalog
-
-_ATTEMPTS, _PAUSE_SECONDS = 20, 0.3
-"""Some twenty seconds in all; a business transaction that is open for longer is waited for by the operator."""
 
 _CONSTANT = re.compile(r"'((?:[^']|'')*)'::(?:text|character varying)")
 
@@ -74,35 +70,33 @@ def begin_incarnation(
     after: str | None,
     first_source: str,
 ) -> str | None:
-    """Change the source of outbox and heads in one transaction, and return it; ``None`` if it is there already.
+    """Change the source of the outbox, then that of its heads, and return it; ``None`` if it is there already.
 
-    No writer's transaction has events of both: both tables are locked against writers for an instant. Writers lock
-    them in the one order or the other, depending on whether their statement is prepared, so each is tried.
+    In two transactions, for writers lock the two tables in the one order or the other, depending on whether their
+    statement is prepared, and would deadlock with one that locks both. The heads alone decide under which source
+    events are numbered; the outbox's default is for those that are not. A crash in between leaves what can be run
+    again.
 
     Raises:
         ConfigError, OutboxError: As :func:`next_source`, or there is nothing that has a source.
-        TransactionConflictError: Writers' transactions stayed open.
+        TransactionConflictError: A writer's transaction stayed open for more than five seconds.
     """
-    attempt = 1
-    while True:
+    source = None
+    # An adopted table's default is its owner's; what is numbered takes its source from the heads.
+    for name in ("set_source",) if table.adopted else ("set_outbox_source", "set_source"):
         driver.begin(connection)
         try:
-            _lock(connection, driver, table, heads_first=attempt % 2 == 1)
+            for statement in ("lock", "limit"):
+                driver.fetch(connection, load("postgresql", "versions")[statement].text)
             source = _follow(table, Catalog(connection, driver), before, after, first_source)
             if source is not None:
-                _set(connection, driver, table, source)
+                names = {**table.names(), "source_literal": literal(source)}
+                driver.fetch(connection, load("postgresql", "outbox_schema")[name].render(names))
             driver.commit(connection)
-        except BaseException as error:
+        except BaseException:
             driver.rollback(connection)
-            ours = translate(error)
-            if not isinstance(ours, TransactionConflictError):
-                raise
-            if attempt == _ATTEMPTS:
-                raise ours from error
-        else:
-            return source
-        attempt += 1
-        time.sleep(_PAUSE_SECONDS)
+            raise
+    return source
 
 
 def read_source(table: OutboxTable, catalog: Catalog) -> str | None:
@@ -116,24 +110,6 @@ def _follow(table: OutboxTable, catalog: Catalog, before: str, after: str | None
     if current is None:
         raise OutboxError(f"there are no sequences for {table.table}, so it needs no incarnations")
     return next_source(current, before=before, after=after, first_source=first_source)
-
-
-def _lock(connection: Any, driver: TransactionDriver, table: OutboxTable, *, heads_first: bool) -> None:  # noqa: ANN401
-    files, tables = load("postgresql", "outbox_schema"), [table.heads, table.table]
-    driver.fetch(connection, load("postgresql", "versions")["lock"].text)
-    if not Catalog(connection, driver).exists(table.heads):
-        return
-    first, second = tables if heads_first or table.adopted else reversed(tables)
-    names = {"first_table": first.quoted, "second_table": second.quoted}
-    for name in ("lock_first",) if table.adopted else ("lock_first", "lock_second"):
-        driver.fetch(connection, files[name].render(names))
-
-
-def _set(connection: Any, driver: TransactionDriver, table: OutboxTable, source: str) -> None:  # noqa: ANN401
-    names = {**table.names(), "source_literal": literal(source)}
-    # An adopted table's default is its owner's; what is numbered takes its source from the heads.
-    for name in ("set_source",) if table.adopted else ("set_source", "set_outbox_source"):
-        driver.fetch(connection, load("postgresql", "outbox_schema")[name].render(names))
 
 
 def constant_of(expression: str) -> str | None:

@@ -44,16 +44,6 @@ begin
     end if;
 end
 
--- name: lock_first
--- Together with the next limit less than deadlock_timeout, a second by default: no writer is taken for a part of a
--- deadlock, and aborted, before this gives way.
-set local lock_timeout = '500ms';
-lock table {first_table} in access exclusive mode
-
--- name: lock_second
-set local lock_timeout = '200ms';
-lock table {second_table} in access exclusive mode
-
 -- name: set_source
 alter table {heads} alter column source set default {source_literal};
 
