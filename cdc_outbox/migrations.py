@@ -19,6 +19,9 @@ from cdc_outbox.table import Dialect, TableName
 Execute = Callable[[str], list[tuple[Any, ...]]]
 """Run SQL without parameters and return the rows of its last statement; a driver bound to a connection."""
 
+_BEFORE = ("lock", "limit", "create")
+"""What comes before every upgrade; other upgrades are waited for without a limit, tables with one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
@@ -53,6 +56,11 @@ class Component:
         return f"{self.kind} {self.tables[0]}"
 
     @property
+    def version_table(self) -> TableName:
+        """Where its version stands, beside those of other components of this schema."""
+        return self.tables[0].named("cdc_outbox_version")
+
+    @property
     def dialect(self) -> Dialect:
         """That of its tables."""
         return self.tables[0].dialect
@@ -64,7 +72,7 @@ class Component:
     def versions(self, version: int | None = None) -> Mapping[str, str]:
         """Return what the statements of ``versions.sql`` name, with the newest version unless another is given."""
         return {
-            "versions": self.tables[0].named("cdc_outbox_version").quoted,
+            "versions": self.version_table.quoted,
             "component_literal": self.dialect.literal(self.name),
             "version_literal": str(self.migrations[-1].version if version is None else version),
         }
@@ -89,16 +97,17 @@ def upgrade(execute: Execute, component: Component) -> tuple[Migration, ...]:
     """Bring a component to the newest version and return the steps that were run.
 
     The caller owns the transaction: nothing lasts before its commit, but on MySQL, where each step commits itself and
-    what the transaction did before.
+    what the transaction did before. On PostgreSQL ``lock_timeout`` is 5 s until then.
 
     Raises:
         ConfigError: The database is ahead of this release.
+        TransactionConflictError: A table was in use for so long that writers would have had to wait.
         OutboxError: There is a table of that name which this package did not make, or another upgrade takes too long.
     """
     statements, names = component.statements(), component.versions()
     with _turn(execute, statements):
-        for statement in statements["create"].steps():
-            execute(statement.render(names))
+        for sql in (*_rendered(statements, "limit", names), *_rendered(statements, "create", names)):
+            execute(sql)
         rows = execute(statements["find"].render(names))
         steps = pending(rows[0][0] if rows else 0, component.migrations)
         if not rows:
@@ -141,7 +150,7 @@ def _refuse_foreign_tables(execute: Execute, component: Component) -> None:
 def script(component: Component) -> str:
     """Return the whole way to the newest version as SQL text that may be run again and again."""
     statements, names = component.statements(), component.versions()
-    before = [*_rendered(statements, "lock", names), *_rendered(statements, "create", names)]
+    before = [sql for name in _BEFORE for sql in _rendered(statements, name, names)]
     steps = [sql for step in component.migrations for sql in step.statements]
     after = [*_rendered(statements, "record", names), *_rendered(statements, "unlock", names)]
     return "\n\n".join([f"-- {component.name}", *(f"{sql.rstrip(';')};" for sql in [*before, *steps, *after])])

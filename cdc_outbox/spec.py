@@ -19,7 +19,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.router import EventRouter, Placement
-from cdc_outbox.table import OutboxTable, quote
+from cdc_outbox.table import OutboxColumns, OutboxTable, Partitions, quote
 from cdc_outbox.wire import WireContract
 
 _SECRET = re.compile(
@@ -146,7 +146,7 @@ def _build(document: Document) -> Spec:
     content: dict[str, Any] = document.content
     name: str = content["name"]
     database, topics, outbox = content["database"], content.get("topics", {}), content.get("outbox", {})
-    table = OutboxTable(schema=outbox.get("schema"), name=outbox.get("table", "outbox"))
+    table = _outbox(outbox)
     publication = database.get("publication", _identifier(name))
     # A table checks its names itself; these are checked here, before anything is done with them.
     for identifier in (database["name"], database["user"], publication):
@@ -155,6 +155,7 @@ def _build(document: Document) -> Spec:
         aggregate_type: SequenceMode(options.get("sequence", "gapless"))
         for aggregate_type, options in content["aggregates"].items()
     }
+    _refuse_numbers_without_columns(table, modes)
     return Spec(
         name=name,
         first_source=f"{content.get('source', name)}.1",
@@ -168,7 +169,11 @@ def _build(document: Document) -> Spec:
             publication=publication,
         ),
         outbox=table,
-        contract=WireContract(aggregates=modes, topic=topics.get("name", "outbox.event.{aggregate_type}")),
+        contract=WireContract(
+            aggregates=modes,
+            topic=topics.get("name", "outbox.event.{aggregate_type}"),
+            extra_headers=tuple(table.headers.values()),
+        ),
         topics=TopicSpec(
             # To JSON Schema 3.0 is an integer; to Kafka it is none.
             partitions=int(topics.get("partitions", 3)),
@@ -193,6 +198,36 @@ def _secrets(document: Document) -> Iterator[Finding]:
 
 def _port(value: str | float) -> str:
     return value if isinstance(value, str) else str(int(value))
+
+
+def _outbox(outbox: Mapping[str, Any]) -> OutboxTable:
+    adopted, partitions = "columns" in outbox, outbox.get("partitions")
+    options: dict[str, Any] = {"headers": {}} if adopted else {}
+    if "headers" in outbox:
+        options["headers"] = outbox["headers"]
+    try:
+        columns = OutboxColumns(**outbox.get("columns", {}))
+        return OutboxTable(
+            schema=outbox.get("schema"),
+            name=outbox.get("table", "outbox"),
+            columns=columns,
+            partitions=None if partitions is None else Partitions(partitions),
+            adopted=adopted,
+            **options,
+        )
+    except ConfigError as error:
+        place = error.field.replace("OutboxColumns", "columns")
+        raise ConfigError(str(error), field=f"outbox.{place}".rstrip("."), hint=error.hint) from error
+
+
+def _refuse_numbers_without_columns(table: OutboxTable, modes: Mapping[str, SequenceMode]) -> None:
+    for aggregate_type, mode in modes.items():
+        if mode is not SequenceMode.NONE and not table.is_numbered:
+            raise ConfigError(
+                f"{aggregate_type!r} is numbered ({mode}), and the outbox has no column for the sequence or the source",
+                field=f"aggregates.{aggregate_type}",
+                hint="Write `sequence: none`, or name both columns in outbox.columns.",
+            )
 
 
 def _identifier(name: str) -> str:

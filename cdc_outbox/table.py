@@ -62,6 +62,15 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def dollar_quoted(body: str) -> str:
+    """Quote a block of PL/pgSQL with a tag that does not occur in it, whatever the tables are called."""
+    tag, number = "$$", 0
+    while tag in body:
+        number += 1
+        tag = f"$q{number}$"
+    return f"{tag}\n{body}\n{tag}"
+
+
 def derived_name(name: str, suffix: str) -> str:
     """Return ``name_suffix``, shortened by a hash where it would pass 63 bytes."""
     whole = f"{name}_{suffix}"
@@ -139,6 +148,13 @@ class OutboxMode(StrEnum):
     connector's time, and an event that is not numbered has no source."""
 
 
+class Partitions(StrEnum):
+    """How long the span of time is whose events share a partition, by the time in their ids."""
+
+    DAY = "day"
+    MONTH = "month"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxColumns:
     """The outbox's column names, by what they hold; the defaults are Debezium's where it has one.
@@ -188,6 +204,8 @@ class OutboxTable:
         schema: ``None`` is ``public`` on PostgreSQL and the connection's database elsewhere.
         name: At most 63 bytes; any character but NUL.
         headers: Header column → header of the message; text columns that may be null.
+        partitions: PostgreSQL only; ``None`` is a table that is not partitioned.
+        adopted: Whether somebody else made it. Nothing here touches such a table then, but to write events.
     """
 
     schema: str | None = None
@@ -196,14 +214,20 @@ class OutboxTable:
     headers: Mapping[str, str] = field(default_factory=lambda: dict(_TRACE_HEADERS))
     payload_type: PayloadType = PayloadType.JSON
     mode: OutboxMode = OutboxMode.KEEP
+    partitions: Partitions | None = None
+    adopted: bool = False
 
     def __post_init__(self) -> None:
         _ = self.table  # which checks both names
+        if self.adopted and self.partitions is not None:
+            raise ConfigError("an adopted table's partitions are its owner's", field="partitions")
         for column in self.headers:
             if not _HEADER_COLUMN.fullmatch(column):
                 raise ConfigError(
                     f"the header column {column!r} is not named with letters, digits and underscores", field="headers"
                 )
+            if column in self.columns.names().values():
+                raise ConfigError(f"the column {column!r} cannot hold a header too", field=f"headers.{column}")
 
     @property
     def is_numbered(self) -> bool:
@@ -225,6 +249,17 @@ class OutboxTable:
         schema = dialect.default_schema if self.schema is None else self.schema
         return TableName(schema=schema, name=self.name, dialect=dialect)
 
+    @property
+    def rest(self) -> TableName:
+        """The partition that takes every id for which no other partition was made."""
+        return self.table.sibling("rest")
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """The columns that the database fills in, and that the writer reads back beside the id."""
+        columns = self.columns.names()
+        return tuple(columns[role] for role in ("sequence", "source", "created_at") if role in columns)
+
     def names(self, dialect: Dialect = Dialect.POSTGRESQL) -> Mapping[str, str]:
         """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}``, the columns and lists of them."""
         quote, table = dialect.quote, self.table_in(dialect)
@@ -237,6 +272,9 @@ class OutboxTable:
             "header_columns": "".join(f", {column}" for column, _ in headers),
             "header_values": "".join(f", {value}" for _, value in headers),
             "header_definitions": "".join(f",\n    {column} {_HEADER_TYPES[dialect]}" for column, _ in headers),
+            "rest": table.sibling("rest").quoted,
+            "partitioning": "" if self.partitions is None else f" partition by range ({columns['id']})",
+            "in_order": _in_order(columns),
             "returned": ", ".join(
                 _returned(dialect, role, columns.get(role, "null")) for role in ("sequence", "source", "created_at")
             ),
@@ -265,6 +303,12 @@ def _returned(dialect: Dialect, role: str, column: str) -> str:
     if dialect is Dialect.POSTGRESQL and role == "created_at" and column != "null":
         return f"to_char({column}, 'YYYY-MM-DD\"T\"HH24:MI:SS.USTZH:TZM')"
     return column
+
+
+def _in_order(columns: Mapping[str, str]) -> str:
+    """Return the clause that sorts rows as they were written, empty where no column tells."""
+    keys = [f"{columns[role]} nulls first" for role in ("sequence", "created_at") if role in columns]
+    return f"order by {', '.join(keys)}" if keys else ""
 
 
 def _header_value(dialect: Dialect, column: str) -> str:

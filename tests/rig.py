@@ -56,6 +56,16 @@ def run_upgrade(connection: Connection, component: Component) -> None:
         upgrade(lambda statement: Psycopg().fetch(connection, statement), component)
 
 
+def make_connector_role(connection: Connection) -> None:
+    """Create the role ``connector``, which all pipelines of a stack share."""
+    connection.execute(
+        "do $$ begin create role connector login replication; exception when duplicate_object then end $$"
+    )
+    connection.execute(
+        psycopg.sql.SQL("alter role connector password {}").format(psycopg.sql.Literal(CONNECTOR_PASSWORD))
+    )
+
+
 @dataclass
 class Pipeline:
     """An outbox, the connector that publishes it, and an inbox in the same database."""
@@ -72,12 +82,7 @@ class Pipeline:
         dsn = stack.postgres.create_database(name)
         pipeline = cls(stack, parse_spec(cls.text(name, extra), name=f"{name}.yaml"), dsn)
         with pipeline.connect() as connection:
-            connection.execute(
-                "do $$ begin create role connector login replication; exception when duplicate_object then end $$"
-            )
-            connection.execute(
-                psycopg.sql.SQL("alter role connector password {}").format(psycopg.sql.Literal(CONNECTOR_PASSWORD))
-            )
+            make_connector_role(connection)
             run_upgrade(connection, outbox_component(pipeline.spec.outbox, first_source=pipeline.spec.first_source))
             connection.execute(publication_statement(pipeline.spec.outbox, pipeline.spec.database.publication).encode())
             grant = psycopg.sql.SQL("grant select on {} to connector")

@@ -64,6 +64,11 @@ def slot_older_than_publication(spec: Spec) -> Finding:
     )
 
 
+def check_outbox(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
+    """Return what is wrong with the table and its publication alone."""
+    return (*_check_table(spec, facts.table), *_check_publication(spec, facts.table, facts.publication))
+
+
 def _check_server(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
     # Where the worker resolves the name, that the connector reads the slot will tell.
     if facts.database != spec.database.name and not spec.database.name.startswith("${"):

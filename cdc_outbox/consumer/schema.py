@@ -1,6 +1,7 @@
-"""The inbox's tables."""
+"""The inbox's tables and role: how they are made and brought up to date."""
 
 from cdc_outbox.migrations import Component, Migration
+from cdc_outbox.privileges import Privilege, Role
 from cdc_outbox.sql import load
 from cdc_outbox.table import InboxTable
 
@@ -17,4 +18,15 @@ def inbox_component(table: InboxTable) -> Component:
         kind="inbox",
         tables=(table.table, table.rest, table.watermarks),
         migrations=(Migration(version=1, statements=(create,)),),
+    )
+
+
+def consumer_role(name: str, table: InboxTable) -> Role:
+    """Return the consuming service's role: it claims events and moves watermarks, and forgets neither."""
+    wanted = {table.table: ("select", "insert"), table.watermarks: ("select", "insert", "update")}
+    return Role(
+        name=name,
+        privileges=tuple(
+            Privilege(table=place, action=action) for place, actions in wanted.items() for action in actions
+        ),
     )

@@ -1,47 +1,103 @@
-"""The outbox's tables and publication: how they are made and brought up to date."""
+"""The outbox's tables, publication and roles: how they are made and brought up to date."""
 
+from collections.abc import Iterable, Iterator, Mapping
+
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.migrations import Component, Migration
-from cdc_outbox.sql import load
-from cdc_outbox.table import Dialect, OutboxTable, literal, quote
+from cdc_outbox.privileges import Privilege, Role
+from cdc_outbox.sql import Statement, load
+from cdc_outbox.table import Dialect, OutboxMode, OutboxTable, dollar_quoted, literal, quote
+
+HEADS_SETTINGS: Mapping[str, str] = {"fillfactor": "80", "autovacuum_vacuum_scale_factor": "0.02"}
+"""Storage parameters of PostgreSQL's head table. A fifth of a page is room for some twenty updates while a transaction
+that was open before keeps the old versions from being cleared away; every update then stays on its page, out of the
+index."""
+
+
+def outbox_components(table: OutboxTable, *, first_source: str) -> tuple[Component, ...]:
+    """Return what there is to make for an outbox: nothing for an adopted one that is not numbered."""
+    return () if table.adopted and not table.is_numbered else (outbox_component(table, first_source=first_source),)
 
 
 def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL) -> Component:
-    """Return an outbox and its head table.
+    """Return an outbox and its head table; of an adopted outbox the heads alone.
+
+    Each dialect counts versions of its own.
 
     Args:
         first_source: The default of the ``source`` columns, for example ``orders.1``. It is set once; a later
             incarnation is not undone by running this again.
+
+    Raises:
+        ConfigError: It shall be partitioned, on another database than PostgreSQL.
     """
-    names = {**table.names(dialect), "first_source": dialect.literal(first_source)}
-    create = load(dialect, "outbox_schema")["create"]
-    outbox = table.table_in(dialect)
+    if table.partitions is not None and dialect is not Dialect.POSTGRESQL:
+        raise ConfigError("only PostgreSQL's outbox can be partitioned", field="partitions")
+    names = {
+        **table.names(dialect),
+        "first_source": dialect.literal(first_source),
+        "settings": ", ".join(f"{name} = {value}" for name, value in HEADS_SETTINGS.items()),
+    }
+    files, outbox = load(dialect, "outbox_schema"), table.table_in(dialect)
+    heads, rest = outbox.sibling("heads"), () if table.partitions is None else (outbox.sibling("rest"),)
+    create = ("create_heads",) if table.adopted else ("create", *["create_rest" for _ in rest], "create_heads")
     return Component(
-        kind="outbox",
-        tables=(outbox, outbox.sibling("heads")),
-        migrations=(Migration(version=1, statements=tuple(step.render(names) for step in create.steps())),),
+        kind="heads" if table.adopted else "outbox",
+        tables=(heads,) if table.adopted else (outbox, heads, *rest),
+        migrations=tuple(
+            Migration(version=version, statements=statements)
+            for version, statements in enumerate(_steps(files, (create, ("settle_heads",)), names), 1)
+        ),
     )
+
+
+def _steps(
+    files: Mapping[str, Statement], wanted: Iterable[tuple[str, ...]], names: Mapping[str, str]
+) -> Iterator[tuple[str, ...]]:
+    """Return the statements of each step; a dialect that has nothing to do in one has no such step."""
+    for step in wanted:
+        statements = [part.render(names) for name in step if name in files for part in files[name].steps()]
+        if statements:
+            yield tuple(statements)
 
 
 def publication_statement(table: OutboxTable, publication: str) -> str:
     """Return the statement that makes the publication, or adds the table to it, unless that is done already.
 
     The publication carries inserts only, and must exist before the slot: PostgreSQL decodes with the catalogue of
-    the past, in which a younger publication does not exist.
+    the past, in which a younger publication does not exist. A partitioned table's rows are published as the table's
+    own: the connector need not know its partitions.
     """
     names = {
         **table.names(),
         **table.table.literals(),
         "publication": quote(publication),
         "publication_literal": literal(publication),
+        "via_root": "" if table.partitions is None else ", publish_via_partition_root = true",
+        "is_partitioned": "false" if table.partitions is None else "true",
     }
     body = load("postgresql", "outbox_schema")["create_publication"].render(names)
-    return f"do {_dollar_quoted(body)};"
+    return f"do {dollar_quoted(body)};"
 
 
-def _dollar_quoted(body: str) -> str:
-    """Quote a block of PL/pgSQL with a tag that does not occur in it, whatever the tables are called."""
-    tag, number = "$$", 0
-    while tag in body:
-        number += 1
-        tag = f"$q{number}$"
-    return f"{tag}\n{body}\n{tag}"
+def writer_role(name: str, table: OutboxTable) -> Role:
+    """Return the service's role: it adds events and numbers them, and neither reads, changes nor deletes one."""
+    return Role(name=name, privileges=tuple(_writing(table)))
+
+
+def connector_role(name: str, table: OutboxTable) -> Role:
+    """Return the connector's role: it reads the log, and the rows only if they are to be published again."""
+    return Role(name=name, attributes="login replication", privileges=(Privilege(table=table.table, action="select"),))
+
+
+def _writing(table: OutboxTable) -> Iterator[Privilege]:
+    outbox, heads = table.table, table.heads
+    if table.mode is not OutboxMode.MESSAGE:
+        yield Privilege(table=outbox, action="insert")
+        yield Privilege(table=outbox, action="select", columns=(table.columns.id, *table.returned))
+    if table.mode is OutboxMode.DELETE:
+        yield Privilege(table=outbox, action="delete")
+    if table.is_numbered:
+        yield Privilege(table=heads, action="select")
+        yield Privilege(table=heads, action="insert")
+        yield Privilege(table=heads, action="update", columns=("last",))

@@ -59,25 +59,31 @@ class Demo:
 
     def set_up(self) -> None:
         """Create tables and roles, and deploy the connector, all by the command that users have."""
-        self.command("init", "connectors/orders.yaml", dsn=self.orders_admin)
-        self.command("init", "--inbox", dsn=self.shipping_admin)
-        self.run_sql(HERE / "schema.sql", self.orders_admin)
-        self.run_sql(HERE / "shipping.sql", self.shipping_admin)
+        self.make("schema.sql", "connectors/orders.yaml", dsn=self.orders_admin)
+        self.make("shipping.sql", "--inbox", "--consumer=shipping_consumer", dsn=self.shipping_admin)
         self.command("deploy-connector", "connectors/orders.yaml", "--stable-seconds=3", dsn=self.orders_admin)
 
-    def command(self, *arguments: str, dsn: str) -> None:
-        """Run ``cdc-outbox``; its output is the demo's."""
+    def make(self, file: str, *what: str, dsn: str) -> None:
+        """Create what the package needs in a database, then its roles, then the service's own tables."""
+        self.command("init", *what, dsn=dsn)
+        grants = self.command("init", *what, "--grants", dsn=dsn, output=subprocess.PIPE)
+        self.run_sql(grants + (HERE / file).read_text(), dsn)
+
+    def command(self, *arguments: str, dsn: str, output: int | None = None) -> str:
+        """Run ``cdc-outbox``; its output is the demo's, or is returned."""
         say(f"$ cdc-outbox {' '.join(arguments)}")
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "cdc_outbox", *arguments],
             env={**os.environ, **self.stack.environment(), "CDC_OUTBOX_DSN": dsn},
+            stdout=output,
+            text=True,
             check=True,
         )
+        return done.stdout or ""
 
-    def run_sql(self, file: Path, dsn: str) -> None:
-        """Run a file that psql would run, with its variables."""
-        text = file.read_text()
-        with psycopg.connect(dsn) as connection:
+    def run_sql(self, text: str, dsn: str) -> None:
+        """Run what psql would run, with its variables."""
+        with psycopg.connect(dsn, autocommit=True) as connection:
             for name, password in self.passwords.items():
                 text = text.replace(f":'{name}_password'", Literal(password).as_string(connection))
             connection.execute(text.encode())

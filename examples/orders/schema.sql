@@ -1,4 +1,5 @@
--- The orders service's own table and roles; `cdc-outbox init connectors/orders.yaml` has made the outbox beside it.
+-- The orders service's own table. `cdc-outbox init connectors/orders.yaml` has made the outbox beside it, and what
+-- `cdc-outbox init connectors/orders.yaml --grants` prints has made the roles.
 -- Passwords come from outside: psql -v writer_password=… -v connector_password=…
 create table orders (
     id bigint generated always as identity primary key,
@@ -6,14 +7,6 @@ create table orders (
     total_cents bigint not null
 );
 
--- The service: it may add events and number them, and neither read nor change nor delete one.
-create role orders_writer login password :'writer_password';
-grant insert on orders to orders_writer;
-grant select (id) on orders to orders_writer;
-grant insert on outbox to orders_writer;
-grant select (id, sequence, source, created_at) on outbox to orders_writer; -- what the writer returns
-grant select, insert, update on outbox_heads to orders_writer;
-
--- The connector: it reads the log, and the table's rows only if they have to be published again.
-create role orders_connector login replication password :'connector_password';
-grant select on outbox to orders_connector;
+grant insert, select (id) on orders to orders_writer;
+alter role orders_writer password :'writer_password';
+alter role orders_connector password :'connector_password';

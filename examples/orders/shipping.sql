@@ -1,4 +1,5 @@
--- The shipping service's own table and role; `cdc-outbox init --inbox` has made the inbox beside it.
+-- The shipping service's own table. `cdc-outbox init --inbox` has made the inbox beside it, and what
+-- `cdc-outbox init --inbox --grants --consumer shipping_consumer` prints has made the role.
 -- There is no unique key on order_id, so that an effect that happened twice would be seen.
 create table shipments (
     id bigint generated always as identity primary key,
@@ -7,7 +8,5 @@ create table shipments (
     sequence bigint not null
 );
 
-create role shipping_consumer login password :'consumer_password';
 grant insert on shipments to shipping_consumer;
-grant select, insert on inbox to shipping_consumer;
-grant select, insert, update on inbox_watermarks to shipping_consumer;
+alter role shipping_consumer password :'consumer_password';

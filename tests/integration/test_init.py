@@ -41,7 +41,8 @@ def psql() -> str:
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
     path = tmp_path / "orders.yaml"
-    path.write_text(Pipeline.text("orders"))
+    # The worker resolves the name, so that each test has a database of its own.
+    path.write_text(Pipeline.text("orders").replace("  name: orders\n", "  name: ${env:DATABASE}\n"))
     return path
 
 
@@ -54,7 +55,7 @@ def test_init_creates_everything_once_and_says_so(outbox_stack: Stack, spec: Pat
     dsn = outbox_stack.postgres.create_database("init_twice")
     first = run_command("init", str(spec), "--inbox", "--dsn", dsn)
     assert first.returncode == 0, first.stderr
-    assert "outbox public.outbox: now at version 1" in first.stderr
+    assert "outbox public.outbox: now at version 2" in first.stderr
     assert "inbox public.inbox: now at version 1" in first.stderr
     made = objects(dsn)
     assert ("orders_outbox", "public.outbox", "", True, "", "") in made
@@ -144,3 +145,29 @@ def test_what_is_rolled_back_is_not_told_as_done(outbox_stack: Stack, spec: Path
     assert "now at version" not in done.stderr
     with psycopg.connect(dsn) as connection:
         assert one(connection, "select to_regclass('outbox') is null")
+
+
+def test_another_database_than_the_specs_is_refused(outbox_stack: Stack, tmp_path: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("init_elsewhere")
+    spec = tmp_path / "orders.yaml"
+    spec.write_text(Pipeline.text("orders"))
+    for way in ([], ["--check"], ["--new-incarnation", "--from", "orders.1"]):
+        done = run_command("init", str(spec), *way, "--dsn", dsn)
+        assert done.returncode == 2
+        assert "the DSN leads to the database 'init_elsewhere', and the spec speaks of 'orders'" in done.stderr
+    with psycopg.connect(dsn) as connection:
+        assert one(connection, "select to_regclass('outbox') is null")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--check", "--sql"],
+        ["--check", "--new-incarnation", "--from", "orders.1"],
+        ["--new-incarnation"],
+        ["--from", "orders.1"],
+        ["--to", "orders.3"],
+    ],
+)
+def test_what_contradicts_itself_is_refused(spec: Path, arguments: list[str]) -> None:
+    assert run_command("init", str(spec), *arguments, "--dsn", "host=nowhere.invalid").returncode == 2

@@ -13,7 +13,7 @@ FLOORS = [
     {"errors"},
     {"document", "event", "lsn", "message", "metrics", "payload", "pgoutput", "sql", "table"},
     {"migrations", "router", "schemas", "wire"},
-    {"spec"},
+    {"privileges", "spec"},
     {"drivers", "kafka"},
     {"connect", "consumer", "writer"},
     {"testing"},

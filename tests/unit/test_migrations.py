@@ -3,7 +3,7 @@ import pytest
 from cdc_outbox import ConfigError, OutboxTable
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.migrations import Component, Migration, pending, script, upgrade
-from cdc_outbox.table import InboxTable, TableName
+from cdc_outbox.table import Dialect, InboxTable, Partitions, TableName
 from cdc_outbox.writer.schema import outbox_component, publication_statement
 
 STEPS = tuple(Migration(version=n, statements=(f"step {n}",)) for n in (1, 2, 3))
@@ -51,11 +51,21 @@ def test_the_script_says_what_an_upgrade_from_nothing_runs() -> None:
 
 @pytest.mark.parametrize(
     "component",
-    [outbox_component(OutboxTable(), first_source="orders.1"), inbox_component(InboxTable())],
-    ids=lambda component: component.kind,
+    [
+        *(outbox_component(OutboxTable(), first_source="orders.1", dialect=dialect) for dialect in Dialect),
+        inbox_component(InboxTable()),
+    ],
+    ids=lambda component: f"{component.kind}-{component.dialect}",
 )
 def test_our_components_have_versions_without_holes(component: Component) -> None:
     assert [step.version for step in component.migrations] == list(range(1, len(component.migrations) + 1))
+
+
+def test_partitions_are_postgresqls_alone() -> None:
+    table = OutboxTable(partitions=Partitions.DAY)
+    assert table.rest in outbox_component(table, first_source="orders.1").tables
+    with pytest.raises(ConfigError, match="only PostgreSQL"):
+        outbox_component(table, first_source="orders.1", dialect=Dialect.MYSQL)
 
 
 def test_no_table_name_ends_the_block_that_makes_the_publication() -> None:

@@ -77,6 +77,17 @@ def test_a_database_that_is_ready_has_no_findings() -> None:
             "DB403",
             "orders_outbox",
         ),
+        (
+            replace(GOOD, publication=PublicationFacts(True, True, row_filter="(sequence > 1)")),
+            "DB404",
+            "orders_outbox",
+        ),
+        (
+            replace(GOOD, publication=PublicationFacts(True, True, columns=[*COLUMNS][:-1])),
+            "DB405",
+            "orders_outbox",
+        ),
+        (replace(GOOD, table=TableFacts("p", "p", COLUMNS)), "", ""),
         (replace(GOOD, slot=replace(SLOT, plugin="test_decoding")), "DB501", "orders_outbox"),
         (replace(GOOD, slot=replace(SLOT, database="other")), "DB502", "orders_outbox"),
     ],
@@ -117,3 +128,10 @@ def test_only_publishing_again_needs_to_read_the_table() -> None:
     assert check_database(SPEC, blind) == ()
     assert [finding.code for finding in check_republish(SPEC, blind)] == ["DB203"]
     assert check_republish(SPEC, GOOD) == check_republish(SPEC, replace(GOOD, role=None)) == ()
+
+
+def test_a_partitioned_table_is_published_through_its_root() -> None:
+    facts = replace(GOOD, table=TableFacts("p", "p", COLUMNS), publication=PublicationFacts(True, False))
+    [finding] = check_database(SPEC, facts)
+    assert finding.code == "DB402"
+    assert "publish_via_partition_root = true" in finding.remedy

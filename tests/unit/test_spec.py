@@ -55,6 +55,8 @@ def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
     assert properties["database"]["properties"]["port"]["default"] == int(spec.database.port)
     assert properties["outbox"]["properties"]["schema"]["default"] == spec.outbox.table.schema
     assert properties["outbox"]["properties"]["table"]["default"] == spec.outbox.name
+    columns = properties["outbox"]["properties"]["columns"]["properties"]
+    assert {role: column["default"] for role, column in columns.items()} == spec.outbox.columns.names()
     topics = properties["topics"]["properties"]
     assert topics["name"]["default"] == spec.contract.topic
     assert topics["partitions"]["default"] == spec.topics.partitions
@@ -182,6 +184,45 @@ def test_what_is_no_mapping_is_refused(text: str) -> None:
 def test_unicode_and_quoted_names_are_taken() -> None:
     spec = parse_spec(f'{MINIMAL}outbox: {{schema: "Größe", table: \'or"der\'}}\n')
     assert spec.outbox.table.quoted == '"Größe"."or""der"'
+
+
+NO_NUMBERS = "outbox: {columns: {sequence: null, source: null, created_at: null}}\n"
+
+
+def test_an_adopted_table_has_the_columns_that_are_named_and_no_trace_columns() -> None:
+    spec = parse_spec(MINIMAL.replace("{}", "{sequence: none}") + NO_NUMBERS)
+    assert (spec.outbox.adopted, spec.outbox.is_numbered, spec.outbox.headers) == (True, False, {})
+    assert list(spec.outbox.columns.names().values()) == ["id", "aggregatetype", "aggregateid", "type", "payload"]
+    options = spec.router.options()
+    assert "table.field.event.timestamp" not in options
+    assert "traceparent" not in options["table.fields.additional.placement"]
+    assert spec.contract.extra_headers == ()
+
+
+def test_headers_are_those_of_the_outbox() -> None:
+    spec = parse_spec(MINIMAL + "outbox: {headers: {tenant: x-tenant}}\n")
+    assert (spec.outbox.headers, spec.contract.extra_headers) == ({"tenant": "x-tenant"}, ("x-tenant",))
+    assert "tenant:header:x-tenant" in spec.router.options()["table.fields.additional.placement"]
+
+
+@pytest.mark.parametrize(
+    ("outbox", "place", "message"),
+    [
+        (NO_NUMBERS, ":10 aggregates.customer: error SP107", "'customer' is numbered (gapless), and the outbox has no"),
+        ("outbox: {columns: {type: id}}\n", "outbox.columns.type: error SP107", "cannot hold both id and type"),
+        ("outbox: {columns: {payload: null}}\n", "outbox.columns.payload: error SP103", "must be of type string."),
+        ("outbox: {columns: {kind: x}}\n", "outbox.columns.kind: error SP101", "unknown key 'kind'."),
+        ("outbox: {columns: {}, partitions: day}\n", "outbox.partitions: error SP107", "are its owner's"),
+        ("outbox: {partitions: week}\n", "outbox.partitions: error SP104", "must be day or month."),
+        ("outbox: {headers: {a: sequence}}\n", "outbox.headers.a: error SP105", "is taken by the contract"),
+        ("outbox: {headers: {a: 'b:c'}}\n", "outbox.headers.a: error SP105", "holds a colon"),
+        ("outbox: {headers: {payload: b}}\n", "outbox.headers.payload: error SP107", "cannot hold a header too"),
+    ],
+)
+def test_an_outbox_that_cannot_be_is_refused_with_its_place(outbox: str, place: str, message: str) -> None:
+    [finding] = findings(MINIMAL + outbox)
+    assert place in finding
+    assert message in finding
 
 
 json_like = st.recursive(

@@ -70,7 +70,7 @@ def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
 @pytest.mark.parametrize(
     ("dialect", "file"),
     [
-        *(("postgresql", file) for file in ("inbox", "inbox_schema", "preflight")),
+        *(("postgresql", file) for file in ("catalog", "inbox", "inbox_schema", "preflight", "roles")),
         *((dialect, file) for dialect in Dialect for file in ("outbox", "outbox_schema", "versions")),
     ],
 )
@@ -98,7 +98,8 @@ def test_columns_with_bad_names_are_never_made(columns: dict[str, str], reason: 
 @pytest.mark.parametrize("dialect", Dialect)
 def test_every_dialect_knows_every_name_that_its_statements_use(dialect: Dialect) -> None:
     names = {**OutboxTable().names(dialect), "first_source": dialect.literal("orders.1")}
-    for statement in (*load(dialect, "outbox").values(), load(dialect, "outbox_schema")["create"]):
+    schema = load(dialect, "outbox_schema")
+    for statement in (*load(dialect, "outbox").values(), schema["create"], schema["create_heads"]):
         for step in statement.steps():
             assert not re.search(r"[{}]|;\n", step.render(names, PYFORMAT))
 
@@ -114,3 +115,14 @@ def test_a_backslash_does_not_leave_a_literal_in_any_mode() -> None:
     assert Dialect.MYSQL.literal("o'clock") == "'o''clock'"
     assert Dialect.MYSQL.literal("\\'") == "_utf8mb4 x'5c27'"
     assert Dialect.SQLITE.literal("\\'") == "'\\'" + "''"
+
+
+def test_a_header_column_is_not_one_of_the_events_own() -> None:
+    with pytest.raises(ConfigError, match="cannot hold a header too"):
+        OutboxTable(headers={"payload": "x"})
+
+
+def test_rows_are_sorted_by_what_the_table_has() -> None:
+    assert OutboxTable().names()["in_order"] == 'order by "sequence" nulls first, "created_at" nulls first'
+    bare = OutboxTable(columns=OutboxColumns(sequence=None, source=None, created_at=None))
+    assert (bare.names()["in_order"], bare.returned) == ("", ())

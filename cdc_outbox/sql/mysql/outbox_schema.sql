@@ -8,7 +8,9 @@ create table if not exists {outbox} (
     {sequence} bigint,
     {source} varchar(255) not null default {first_source}{header_definitions},
     {created_at} datetime(6) not null default (utc_timestamp(6))
-) engine = InnoDB row_format = dynamic default character set = utf8mb4 collate = utf8mb4_bin;
+) engine = InnoDB row_format = dynamic default character set = utf8mb4 collate = utf8mb4_bin
+
+-- name: create_heads
 create table if not exists {heads} (
     -- Bytes, because no collation that tells 'a' from 'a ' has the same name on MariaDB and MySQL. The key has
     -- 1,504 bytes and its lengths, of 3,072.

@@ -8,7 +8,12 @@ create table if not exists {outbox} (
     {sequence} bigint,
     {source} text not null default {first_source}{header_definitions},
     {created_at} timestamp(6) not null default (clock_timestamp() at time zone 'UTC')
-);
+){partitioning};
+
+-- name: create_rest
+create table if not exists {rest} partition of {outbox} default;
+
+-- name: create_heads
 create table if not exists {heads} (
     source text collate "C" not null default {first_source},
     aggregatetype text collate "C" not null,
@@ -17,14 +22,45 @@ create table if not exists {heads} (
     primary key (source, aggregatetype, aggregateid)
 );
 
+-- name: settle_heads
+-- Takes SHARE UPDATE EXCLUSIVE, which no writer waits for.
+-- A head row is updated with every event. Free space on its page keeps the update there and out of the index; the
+-- versions that updates leave are cleared after one update in fifty rows, by default it is one in five.
+alter table {heads} set ({settings});
+
 -- name: create_publication
 begin
     if not exists (select from pg_publication where pubname = {publication_literal}) then
-        create publication {publication} for table {outbox} with (publish = 'insert');
-    elsif not exists (
-        select from pg_publication_tables
-        where pubname = {publication_literal} and schemaname = {schema_literal} and tablename = {name_literal}
-    ) then
-        alter publication {publication} add table {outbox};
+        create publication {publication} for table {outbox} with (publish = 'insert'{via_root});
+    else
+        if {is_partitioned} and not (select pubviaroot from pg_publication where pubname = {publication_literal}) then
+            alter publication {publication} set (publish_via_partition_root = true);
+        end if;
+        if not exists (
+            select from pg_publication_tables
+            where pubname = {publication_literal} and schemaname = {schema_literal} and tablename = {name_literal}
+        ) then
+            alter publication {publication} add table {outbox};
+        end if;
     end if;
 end
+
+-- name: set_source
+alter table {heads} alter column source set default {source_literal};
+
+-- name: set_outbox_source
+alter table {outbox} alter column {source} set default {source_literal};
+
+-- name: create_partition
+create table {partition} (like {outbox} including all);
+
+-- name: attach_partition
+-- Unlike `create table … partition of` this lets writers go on; they wait only if they write to the rest.
+alter table {outbox} attach partition {partition} for values from ({from_literal}) to ({to_literal});
+
+-- name: lock_rest
+-- What is counted below must still be so when the partition is attached, which takes this lock anyway.
+lock table {rest} in access exclusive mode
+
+-- name: count_rest
+select count(*) from {rest} where {id} >= {from_literal} and {id} < {to_literal}

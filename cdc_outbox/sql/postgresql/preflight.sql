@@ -84,7 +84,7 @@ select to_regclass(:heads) is not null
 select exists (select from {heads})
 
 -- name: snapshot
-select * from {outbox} order by {sequence} nulls first, {created_at}
+select * from {outbox} {in_order}
 
 -- name: limit_time
 select set_config('statement_timeout', :milliseconds, false)

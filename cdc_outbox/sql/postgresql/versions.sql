@@ -1,6 +1,10 @@
 -- name: lock
 select pg_advisory_xact_lock(hashtextextended('cdc-outbox upgrade', 0));
 
+-- name: limit
+-- Behind a statement that waits for its lock, every writer waits too. Who meets a long transaction tries again later.
+set local lock_timeout = '5s';
+
 -- name: create
 create table if not exists {versions} (
     component text collate "C" primary key,

@@ -8,7 +8,9 @@ create table if not exists {outbox} (
     {sequence} integer,
     {source} text not null default {first_source}{header_definitions},
     {created_at} text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now'))
-) strict;
+) strict
+
+-- name: create_heads
 create table if not exists {heads} (
     source text not null default {first_source},
     aggregatetype text not null,

@@ -1,0 +1,71 @@
+-- name: database
+select current_database()
+
+-- name: version
+select version from {versions} where component = :component
+
+-- name: exists
+select to_regclass(:table) is not null
+
+-- name: columns
+select
+    attribute.attname,
+    format_type(attribute.atttypid, attribute.atttypmod),
+    attribute.attnotnull,
+    coalesce(pg_get_expr(preset.adbin, preset.adrelid), '')
+from pg_attribute as attribute
+left join pg_attrdef as preset on preset.adrelid = attribute.attrelid and preset.adnum = attribute.attnum
+where attribute.attrelid = to_regclass(:table) and attribute.attnum > 0 and not attribute.attisdropped
+order by attribute.attnum
+
+-- name: indexes
+select
+    named.relname,
+    index.indisprimary,
+    index.indisunique,
+    index.indisvalid,
+    array(
+        select coalesce(attribute.attname, '')
+        from unnest(index.indkey) with ordinality as key (number, position)
+        left join pg_attribute as attribute on attribute.attrelid = index.indrelid and attribute.attnum = key.number
+        order by key.position
+    )
+from pg_index as index
+join pg_class as named on named.oid = index.indexrelid
+where index.indrelid = to_regclass(:table)
+order by named.relname
+
+-- name: settings
+select coalesce(relation.reloptions, '{}'), coalesce(pg_get_partkeydef(relation.oid), '')
+from pg_class as relation
+where relation.oid = to_regclass(:table)
+
+-- name: partitions
+select child.relname, pg_get_expr(child.relpartbound, child.oid)
+from pg_inherits as link
+join pg_class as child on child.oid = link.inhrelid
+where link.inhparent = to_regclass(:table)
+order by child.relname
+
+-- name: publishes
+select pubupdate, pubdelete, pubtruncate from pg_publication where pubname = :publication
+
+-- name: role
+select rolname from pg_roles where rolname = :role
+
+-- name: actions
+select action.name
+from unnest(array['select', 'insert', 'update', 'delete', 'truncate']) as action (name)
+where has_table_privilege(cast(:role as name), to_regclass(:table), action.name)
+
+-- name: column_actions
+select action.name, attribute.attname
+from pg_attribute as attribute
+cross join unnest(array['select', 'insert', 'update']) as action (name)
+where attribute.attrelid = to_regclass(:table)
+    and attribute.attnum > 0
+    and not attribute.attisdropped
+    and has_column_privilege(cast(:role as name), attribute.attrelid, attribute.attnum, action.name)
+
+-- name: owner
+select pg_get_userbyid(relowner) from pg_class where oid = to_regclass(:table)

@@ -1,0 +1,36 @@
+-- name: create_role
+begin
+    if not exists (select from pg_roles where rolname = {role_literal}) then
+        create role {role} {attributes};
+    end if;
+    execute format('grant {on_database} on database %I to %I', current_database(), {role_literal});
+end
+
+-- name: use_schema
+grant {on_schema} on schema {schema} to {role};
+
+-- name: grant
+grant {actions} on {table} to {role};
+
+-- name: own_tables
+-- With their partitions; nothing is locked where the owner is the right one.
+declare
+    part regclass;
+begin
+    for part in
+        select distinct cast(relation.oid as regclass)
+        from unnest(cast(array[{table_literals}] as regclass[])) as wanted (root)
+        cross join lateral (select wanted.root union select relid from pg_partition_tree(wanted.root)) as tree (oid)
+        join pg_class as relation on relation.oid = tree.oid
+        where pg_get_userbyid(relation.relowner) <> {role_literal}
+    loop
+        execute format('alter table %s owner to %I', part, {role_literal});
+    end loop;
+end
+
+-- name: own_publication
+begin
+    if (select pg_get_userbyid(pubowner) from pg_publication where pubname = {publication_literal}) <> {role_literal} then
+        alter publication {publication} owner to {role};
+    end if;
+end

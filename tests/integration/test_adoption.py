@@ -1,0 +1,153 @@
+"""An outbox table that somebody else made: written to and published as it is, and never touched."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from cdc_outbox import Event, Outbox
+from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.errors import EventError
+from cdc_outbox.spec import parse_spec
+from cdc_outbox.table import TableName
+from cdc_outbox.testing import Stack
+from cdc_outbox.writer.catalog import Catalog
+from tests.rig import Pipeline, eventually, make_connector_role, one, run_command
+
+# As Debezium's documentation has it.
+DEBEZIUM = (
+    "create table outboxevent (id uuid not null primary key, aggregatetype varchar(255) not null,"
+    " aggregateid varchar(255) not null, type varchar(255) not null, payload jsonb)"
+)
+DEBEZIUM_SPEC = """\
+outbox:
+  table: outboxevent
+  columns: {sequence: null, source: null, created_at: null}
+"""
+OTHER = (
+    'create table "Events" ("Id" varchar(40) primary key, "Topic" text not null, "Key" text not null,'
+    ' "Name" text not null, "Body" text, "Number" bigint, "By" text, "Tenant" text)'
+)
+OTHER_SPEC = """\
+outbox:
+  table: Events
+  columns:
+    {id: Id, aggregate_type: Topic, aggregate_id: Key, type: Name, payload: Body,
+     sequence: Number, source: By, created_at: null}
+  headers: {Tenant: tenant}
+"""
+
+
+def text(name: str, extra: str, *, numbered: bool) -> str:
+    made = Pipeline.text(name, extra)
+    return made if numbered else made.replace("order: {}", "order: {sequence: none}")
+
+
+@pytest.fixture
+def adopted(outbox_stack: Stack, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+    """A pipeline on a table that was there; `init` has made what is missing around it."""
+    ddl, extra = request.param
+    name = f"p{uuid4().hex[:10]}"
+    whole = text(name, extra, numbered=ddl is OTHER)
+    (tmp_path / "spec.yaml").write_text(whole)
+    pipeline = Pipeline(outbox_stack, parse_spec(whole), outbox_stack.postgres.create_database(name))
+    with pipeline.connect() as connection:
+        make_connector_role(connection)
+        connection.execute(ddl.encode())
+        connection.execute(f"grant select on {pipeline.spec.outbox.table.quoted} to connector".encode())
+    yield pipeline
+    pipeline.close()
+
+
+def shape(pipeline: Pipeline) -> object:
+    with pipeline.connect() as connection:
+        return Catalog(connection, Psycopg()).find_table(pipeline.spec.outbox.table)
+
+
+def init(pipeline: Pipeline, tmp_path: Path) -> None:
+    before = shape(pipeline)
+    for _ in range(2):
+        done = run_command("init", str(tmp_path / "spec.yaml"), "--dsn", pipeline.dsn)
+        assert done.returncode == 0, done.stderr
+    assert shape(pipeline) == before
+    check = run_command("init", str(tmp_path / "spec.yaml"), "--check", "--dsn", pipeline.dsn)
+    assert (check.returncode, check.stdout) == (0, ""), check.stdout
+
+
+def event(number: int, **more: object) -> Event:
+    return Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={"n": number}, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("adopted", [(DEBEZIUM, DEBEZIUM_SPEC)], indirect=True)
+def test_the_table_of_debeziums_documentation_is_published(adopted: Pipeline, tmp_path: Path) -> None:
+    init(adopted, tmp_path)
+    with adopted.connect() as connection:
+        made = "select array_agg(tablename::text) from pg_tables where schemaname = 'public'"
+        assert one(connection, made) == ["outboxevent"]
+    outbox = Outbox(table=adopted.spec.outbox, contract=adopted.spec.contract)
+    with psycopg.connect(adopted.dsn) as connection:
+        outbox.add(connection, event(1))
+    adopted.deploy(earlier=EarlierEvents.REPUBLISH)
+    with psycopg.connect(adopted.dsn) as connection:
+        written = outbox.add_all(connection, [event(2), event(3)])
+        assert [(one_.sequence, one_.source, one_.created_at) for one_ in written] == [(None, None, None)] * 2
+    # What goes on writing to it by itself is published as before.
+    with adopted.connect() as connection:
+        connection.execute(
+            "insert into outboxevent values (gen_random_uuid(), 'order', '1', 'OrderPlaced', '{\"n\": 4}')"
+        )
+    eventually(lambda: len({message.headers[0] for message in adopted.messages()}) == 4, "four events")
+    events = [adopted.spec.contract.event_of(message) for message in adopted.messages()]
+    assert list(dict.fromkeys(found.payload["n"] for found in events)) == [1, 2, 3, 4]
+    assert {(found.aggregate_id, found.type, found.sequence) for found in events} == {("1", "OrderPlaced", None)}
+    assert adopted.deploy().is_empty
+
+
+@pytest.mark.parametrize("adopted", [(DEBEZIUM, DEBEZIUM_SPEC)], indirect=True)
+def test_without_a_column_a_header_is_refused_before_the_database_does(adopted: Pipeline) -> None:
+    outbox = Outbox(table=adopted.spec.outbox, contract=adopted.spec.contract)
+    with psycopg.connect(adopted.dsn) as connection, pytest.raises(EventError, match="traceparent"):
+        outbox.add(connection, event(1, headers={"traceparent": "x"}))
+
+
+@pytest.mark.parametrize("adopted", [(OTHER, OTHER_SPEC)], indirect=True)
+def test_a_table_with_names_of_its_own_and_a_sequence_is_numbered(adopted: Pipeline, tmp_path: Path) -> None:
+    init(adopted, tmp_path)
+    adopted.deploy()
+    outbox = Outbox(table=adopted.spec.outbox, contract=adopted.spec.contract)
+    with psycopg.connect(adopted.dsn) as connection:
+        outbox.add(connection, event(1, headers={"tenant": "acme"}))
+        outbox.add_all(connection, [event(2), event(3)])
+    eventually(lambda: len(adopted.messages()) >= 3, "three events")
+    events = [adopted.spec.contract.event_of(message) for message in adopted.messages()]
+    assert [(found.sequence, found.source) for found in events] == [(n, f"{adopted.name}.1") for n in (1, 2, 3)]
+    assert [dict(found.headers) for found in events] == [{"tenant": "acme"}, {}, {}]
+    done = run_command(
+        "init", str(tmp_path / "spec.yaml"), "--new-incarnation", "--from", f"{adopted.name}.1", "--dsn", adopted.dsn
+    )
+    assert done.returncode == 0, done.stderr
+    with psycopg.connect(adopted.dsn) as connection:
+        assert outbox.add(connection, event(4)).source == f"{adopted.name}.2"
+
+
+def test_roles_of_an_adopted_table_leave_it_to_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(text("adopting", DEBEZIUM_SPEC, numbered=False))
+    printed = run_command("init", str(path), "--grants").stdout
+    assert "owner to" not in printed
+    assert 'grant insert, select ("id") on "public"."outboxevent"' in printed
+
+
+def test_a_table_that_is_not_there_cannot_be_adopted(outbox_stack: Stack, tmp_path: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("adopt_nothing")
+    path = tmp_path / "spec.yaml"
+    path.write_text(text("adopt_nothing", DEBEZIUM_SPEC, numbered=False))
+    done = run_command("init", str(path), "--dsn", dsn)
+    assert done.returncode == 1
+    assert "public.outboxevent does not exist, and the spec adopts it" in done.stderr
+    with psycopg.connect(dsn) as connection:
+        assert not Catalog(connection, Psycopg()).exists(TableName(schema="public", name="outboxevent"))
+        assert one(connection, "select count(*) from pg_publication") == 0

@@ -1,0 +1,124 @@
+"""`cdc-outbox init --new-incarnation`: after a restore sequences start again, and nobody takes them for old ones."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cdc_outbox import Event, Outbox
+from cdc_outbox.errors import SequenceConflictError
+from tests.rig import Pipeline, Shop, eventually, one, run_command
+
+
+@pytest.fixture
+def spec(pipeline: Pipeline, tmp_path: Path) -> Path:
+    path = tmp_path / "spec.yaml"
+    path.write_text(Pipeline.text(pipeline.name))
+    return path
+
+
+def begin(pipeline: Pipeline, spec: Path, before: str, *more: str) -> Any:
+    return run_command("init", str(spec), "--new-incarnation", "--from", before, *more, "--dsn", pipeline.dsn)
+
+
+def lose(pipeline: Pipeline, count: int) -> None:
+    """Forget the last events, as a restore or a failover does."""
+    with pipeline.connect() as connection:
+        connection.execute("delete from outbox where sequence > (select max(sequence) from outbox) - %s", (count,))
+        connection.execute("update outbox_heads set last = last - %s", (count,))
+
+
+def test_after_a_restore_a_new_incarnation_starts_at_1_and_consumers_take_it(shop: Shop, spec: Path) -> None:
+    pipeline, name = shop.pipeline, shop.pipeline.name
+    pipeline.write(4)
+    shop.consume(4)
+    lose(pipeline, 2)
+
+    done = begin(pipeline, spec, f"{name}.1")
+    assert (done.returncode, done.stdout) == (0, f"public.outbox: {name}.1 -> {name}.2\n"), done.stderr
+    assert [(event.source, event.sequence) for event in pipeline.write(3)] == [(f"{name}.2", n) for n in (1, 2, 3)]
+    shop.consume(7)
+    assert shop.effects() == [("1", n) for n in (1, 2, 3, 4, 1, 2, 3)]
+    check = run_command("init", str(spec), "--check", "--dsn", pipeline.dsn)
+    assert (check.returncode, check.stdout) == (0, "")
+
+
+def test_without_one_the_consumer_stops_at_the_number_that_was_given_out_twice(shop: Shop) -> None:
+    shop.pipeline.write(4)
+    shop.consume(4)
+    lose(shop.pipeline, 2)
+    shop.pipeline.write(1)
+    with pytest.raises(SequenceConflictError):
+        shop.run_to_its_end()
+
+
+def test_a_script_that_runs_twice_makes_one_incarnation(pipeline: Pipeline, spec: Path) -> None:
+    name = pipeline.name
+    assert begin(pipeline, spec, f"{name}.1").returncode == 0
+    again = begin(pipeline, spec, f"{name}.1")
+    assert (again.returncode, again.stdout) == (0, f"public.outbox: {name}.2 already\n")
+    assert pipeline.write()[0].source == f"{name}.2"
+    # A mistaken or outdated belief changes nothing.
+    wrong = begin(pipeline, spec, f"{name}.7")
+    assert wrong.returncode == 1
+    assert f"error: the source is {name}.2, not {name}.7; nothing was changed" in wrong.stderr
+
+
+def test_a_later_incarnation_can_be_named_for_a_second_restore_of_the_same_backup(
+    pipeline: Pipeline, spec: Path
+) -> None:
+    name = pipeline.name
+    refused = begin(pipeline, spec, f"{name}.1", "--to", f"{name}.1")
+    assert refused.returncode == 2
+    assert f"{name}.1 cannot follow {name}.1: it must be {name}.2 or later" in refused.stderr
+    assert begin(pipeline, spec, f"{name}.1", "--to", f"{name}.3").returncode == 0
+    assert pipeline.write()[0].source == f"{name}.3"
+
+
+def test_a_renamed_source_begins_at_its_first_incarnation(pipeline: Pipeline, spec: Path) -> None:
+    spec.write_text(spec.read_text().replace(f"name: {pipeline.name}\n", f"name: {pipeline.name}\nsource: shop\n", 1))
+    done = begin(pipeline, spec, f"{pipeline.name}.1")
+    assert done.stdout == f"public.outbox: {pipeline.name}.1 -> shop.1\n"
+    assert run_command("init", str(spec), "--check", "--dsn", pipeline.dsn).returncode == 0
+
+
+def test_it_happens_between_transactions_of_live_writers(pipeline: Pipeline, spec: Path) -> None:
+    over = threading.Event()
+
+    def write(number: int) -> None:
+        # New connections beside pooled ones: statements that are prepared lock tables in another order.
+        with psycopg.connect(pipeline.dsn, prepare_threshold=5 if number % 2 else None) as connection:
+            while not over.is_set():
+                events = [
+                    Event(aggregate_type="order", aggregate_id=aggregate_id, type="OrderPlaced", payload={})
+                    for aggregate_id in ("shared", f"own {number}")
+                ]
+                Outbox().add_all(connection, events)
+                connection.commit()
+
+    with ThreadPoolExecutor(6) as pool:
+        writers = [pool.submit(write, number) for number in range(6)]
+        with pipeline.connect() as connection:
+            eventually(lambda: one(connection, "select count(*) > 50 from outbox"), "events")
+            try:
+                done = begin(pipeline, spec, f"{pipeline.name}.1")
+                eventually(lambda: one(connection, "select count(distinct source) = 2 from outbox"), "both sources")
+            finally:
+                over.set()
+        for writer in writers:
+            writer.result()
+    assert done.returncode == 0, done.stderr
+    with pipeline.connect() as connection:
+        gaps = """
+            select count(*) from (
+                select source, aggregateid from outbox group by source, aggregateid
+                having min(sequence) <> 1 or max(sequence) <> count(*)
+            ) as broken
+        """
+        assert one(connection, gaps) == 0
+        # No transaction numbered events under both: the heads are locked to the commit.
+        mixed = "select from outbox group by xmin::text having count(distinct source) > 1"
+        assert connection.execute(mixed).rowcount == 0

@@ -1,0 +1,170 @@
+"""The least roles, as `init --grants` prints them: each can do its work, and nothing beside it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.errors import InsufficientPrivilege
+from psycopg.sql import SQL, Identifier, Literal
+
+from cdc_outbox import Event, Outbox
+from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.spec import parse_spec
+from cdc_outbox.table import OutboxMode, OutboxTable
+from cdc_outbox.writer.schema import writer_role
+from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop, eventually, one, run_command
+
+PASSWORD = "secret"
+
+
+@pytest.fixture
+def granted(pipeline: Pipeline, tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline whose parties have the roles that the command prints; the connector's is new, too."""
+    spec = tmp_path / "spec.yaml"
+    text = Pipeline.text(pipeline.name).replace("user: connector", f"user: {pipeline.name}_connector")
+    spec.write_text(text)
+    pipeline.spec = parse_spec(text)
+    assert run_command("init", str(spec), "--inbox", "--dsn", pipeline.dsn).returncode == 0
+    printed = run_command("init", str(spec), "--inbox", "--grants")
+    assert printed.returncode == 0, printed.stderr
+    with pipeline.connect() as connection:
+        for _ in range(2):
+            connection.execute(printed.stdout.encode())
+        for kind in ("writer", "consumer", "connector", "migrator"):
+            password = CONNECTOR_PASSWORD if kind == "connector" else PASSWORD
+            statement = SQL("alter role {} password {}")
+            connection.execute(statement.format(Identifier(f"{pipeline.name}_{kind}"), Literal(password)))
+    yield pipeline
+    pipeline.close()
+    with pipeline.connect() as connection:
+        for kind in ("writer", "consumer", "connector", "migrator"):
+            for cleanup in ("reassign owned by {} to postgres", "drop owned by {}", "drop role {}"):
+                connection.execute(SQL(cleanup).format(Identifier(f"{pipeline.name}_{kind}")))
+
+
+def dsn_of(pipeline: Pipeline, kind: str) -> str:
+    return pipeline.stack.postgres.dsn(pipeline.name, user=f"{pipeline.name}_{kind}", password=PASSWORD)
+
+
+def order(aggregate_id: str = "1", aggregate_type: str = "order") -> Event:
+    return Event(aggregate_type=aggregate_type, aggregate_id=aggregate_id, type="OrderPlaced", payload={"a": 1})
+
+
+def test_the_writer_adds_and_neither_reads_payloads_nor_changes_nor_deletes(granted: Pipeline) -> None:
+    outbox = Outbox(contract=granted.spec.contract)
+    with psycopg.connect(dsn_of(granted, "writer")) as connection:
+        assert outbox.add(connection, order()).sequence == 1
+        written = outbox.add_all(connection, [order("1"), order("2"), order("cpu", "metric")])
+        assert [event.sequence for event in written] == [2, 1, None]
+        connection.commit()
+        for statement in (
+            b"select payload from outbox",
+            b"select aggregateid from outbox",
+            b"select * from outbox",
+            b"update outbox set type = 'x'",
+            b"delete from outbox",
+            b"truncate outbox",
+            b"delete from outbox_heads",
+            b"update outbox_heads set source = 'x'",
+            b"select * from cdc_outbox_version",
+            b"create table mine (a int)",
+        ):
+            with pytest.raises(InsufficientPrivilege):
+                connection.execute(statement)
+            connection.rollback()
+
+
+def test_the_consumer_consumes_and_forgets_nothing(granted: Pipeline) -> None:
+    granted.deploy()
+    shop = Shop(granted)
+    with granted.connect() as connection:
+        for grant in ("grant insert on effects to {}", "grant usage on sequence effects_number_seq to {}"):
+            connection.execute(SQL(grant).format(Identifier(f"{granted.name}_consumer")))
+    granted.write(3)
+    shop.consume(3, shop.consumer(connect=lambda: psycopg.connect(dsn_of(granted, "consumer"))))
+    with psycopg.connect(dsn_of(granted, "consumer")) as connection:
+        for statement in (
+            b"delete from inbox",
+            b"update inbox set event_id = 'x'",
+            b"delete from inbox_watermarks",
+            b"select from outbox",
+        ):
+            with pytest.raises(InsufficientPrivilege):
+                connection.execute(statement)
+            connection.rollback()
+
+
+def test_the_connector_streams_and_publishes_again(granted: Pipeline) -> None:
+    granted.write(2)
+    granted.deploy(earlier=EarlierEvents.REPUBLISH)
+    granted.write(1)
+    eventually(lambda: len({message.headers[0] for message in granted.messages()}) == 3, "three events")
+
+
+def test_the_migrator_upgrades_makes_and_begins_incarnations(granted: Pipeline, tmp_path: Path) -> None:
+    spec, migrator = tmp_path / "spec.yaml", dsn_of(granted, "migrator")
+    with granted.connect() as connection:
+        # As the first release left them.
+        connection.execute("update cdc_outbox_version set version = 1 where component like 'outbox %'")
+        connection.execute("alter table outbox_heads reset (fillfactor)")
+    done = run_command("init", str(spec), "--inbox", "--dsn", migrator)
+    assert done.returncode == 0, done.stderr
+    assert "outbox public.outbox: now at version 2" in done.stderr
+    done = run_command("init", str(spec), "--new-incarnation", "--from", f"{granted.name}.1", "--dsn", migrator)
+    assert done.returncode == 0, done.stderr
+    roles = [f"--{kind}={granted.name}_{kind}" for kind in ("writer", "consumer", "connector", "migrator")]
+    check = run_command("init", str(spec), "--inbox", "--check", *roles, "--dsn", migrator)
+    assert (check.returncode, check.stdout) == (0, ""), check.stdout + check.stderr
+
+
+def test_the_migrator_makes_everything_from_nothing(granted: Pipeline, tmp_path: Path) -> None:
+    name = f"{granted.name}_anew"
+    granted.stack.postgres.create_database(name)
+    spec = tmp_path / "anew.yaml"
+    spec.write_text(Pipeline.text(name, "outbox: {partitions: day}\n"))
+    with psycopg.connect(granted.stack.postgres.dsn(name), autocommit=True) as connection:
+        role = Identifier(f"{granted.name}_migrator")
+        connection.execute(SQL("grant create on database {} to {}").format(Identifier(name), role))
+        connection.execute(SQL("grant create on schema public to {}").format(role))
+    migrator = granted.stack.postgres.dsn(name, user=f"{granted.name}_migrator", password=PASSWORD)
+    for command in (["init", str(spec), "--inbox"], ["partitions", str(spec), "--ahead", "9"]):
+        done = run_command(*command, "--dsn", migrator)
+        assert done.returncode == 0, done.stderr
+    with psycopg.connect(granted.stack.postgres.dsn(name), autocommit=True) as connection:
+        connection.execute(SQL("reassign owned by {} to postgres").format(role))
+        connection.execute(SQL("drop owned by {}").format(role))
+
+
+def test_what_a_role_lacks_and_what_it_has_beyond_is_found(granted: Pipeline, tmp_path: Path) -> None:
+    spec, writer = tmp_path / "spec.yaml", f"{granted.name}_writer"
+    with granted.connect() as connection:
+        role = Identifier(writer)
+        connection.execute(SQL("revoke insert on outbox_heads from {}").format(role))
+        connection.execute(SQL("grant delete, select (payload) on outbox to {}").format(role))
+    check = ["init", str(spec), "--check", f"--writer={writer}", "--dsn", granted.dsn]
+    done = run_command(*check, "--migrator=nobody")
+    assert done.returncode == 3
+    assert f"database {writer}: error DB212: it may not insert on public.outbox_heads." in done.stdout
+    beyond = "it may delete, select (payload) on public.outbox, and need not. Revoke that."
+    assert f"database {writer}: warning DB213: {beyond}" in done.stdout
+    assert "database nobody: error DB211: the role does not exist." in done.stdout
+    done = run_command("init", str(spec), "--check", f"--migrator={writer}", "--dsn", granted.dsn)
+    assert f"DB214: it cannot upgrade public.outbox, which belongs to {granted.name}_migrator." in done.stdout
+
+
+def test_a_writer_that_deletes_what_it_inserted_may_delete_and_see_ids(pipeline: Pipeline) -> None:
+    table = OutboxTable(mode=OutboxMode.DELETE)
+    role = f"{pipeline.name}_deleter"
+    with pipeline.connect() as connection:
+        for statement in writer_role(role, table).statements():
+            connection.execute(statement.encode())
+        connection.execute(SQL("alter role {} password {}").format(Identifier(role), Literal(PASSWORD)))
+        with psycopg.connect(pipeline.stack.postgres.dsn(pipeline.name, user=role, password=PASSWORD)) as writer:
+            assert Outbox(table=table).add(writer, order()).sequence == 1
+            writer.commit()
+            with pytest.raises(InsufficientPrivilege):
+                writer.execute("select payload from outbox")
+        assert one(connection, "select count(*) from outbox") == 0
+        connection.execute(SQL("drop owned by {}").format(Identifier(role)))
+        connection.execute(SQL("drop role {}").format(Identifier(role)))
