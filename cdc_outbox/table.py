@@ -195,8 +195,13 @@ class OutboxTable:
         """The last sequence given out, one row per source and aggregate; never pruned."""
         return self.table.sibling("heads")
 
+    @property
+    def marks(self) -> TableName:
+        """Where the log ended at earlier prunings; see :mod:`cdc_outbox.operate.marks`."""
+        return self.table.sibling("marks")
+
     def names(self, dialect: Dialect = Dialect.POSTGRESQL) -> Mapping[str, str]:
-        """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}``, the columns and lists of them."""
+        """Return what the statements in ``sql/`` call the tables, the columns and lists of them."""
         quote = dialect.quote
         schema = dialect.default_schema if self.schema is None else self.schema
         prefix = "" if schema is None else f"{quote(schema)}."
@@ -205,6 +210,7 @@ class OutboxTable:
         return {
             "outbox": prefix + quote(self.name),
             "heads": prefix + quote(derived_name(self.name, "heads")),
+            "marks": prefix + quote(derived_name(self.name, "marks")),
             "schema": "" if schema is None else quote(schema),
             "header_columns": "".join(f", {column}" for column, _ in headers),
             "header_values": "".join(f", {value}" for _, value in headers),

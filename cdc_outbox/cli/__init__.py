@@ -16,6 +16,7 @@ _COMMANDS = {
     "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until it is told to stop."),
     "deploy-connector": ("cdc_outbox.cli.connector:deploy_connector", "Make a connector be what its spec says."),
     "init": ("cdc_outbox.cli.init:init", "Create or upgrade the outbox's or the inbox's tables."),
+    "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
     "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
 }

@@ -6,16 +6,22 @@ from cdc_outbox.table import OutboxTable, literal, quote
 
 
 def outbox_component(table: OutboxTable, *, first_source: str) -> Component:
-    """Return an outbox and its head table.
+    """Return an outbox, its head table and its marks.
 
     Args:
         first_source: The default of the ``source`` columns, for example ``orders.1``. It is set once; a later
             incarnation is not undone by running this again.
     """
     names = {**table.names(), "first_source": literal(first_source)}
-    create = load("postgresql", "outbox_schema")["create"].render(names)
+    statements = load("postgresql", "outbox_schema")
+    steps = ("create", "create_marks")
     return Component(
-        kind="outbox", tables=(table.table, table.heads), migrations=(Migration(version=1, statements=(create,)),)
+        kind="outbox",
+        tables=(table.table, table.heads, table.marks),
+        migrations=tuple(
+            Migration(version=number, statements=(statements[step].render(names),))
+            for number, step in enumerate(steps, start=1)
+        ),
     )
 
 

@@ -16,7 +16,7 @@ FLOORS = [
     {"spec"},
     {"drivers", "kafka"},
     {"connect", "consumer", "writer"},
-    {"testing"},
+    {"operate", "testing"},
     {"pytest_plugin"},
     {"cli"},
 ]
