@@ -13,9 +13,10 @@ What a slot does not hold because it is younger than the rows is decided before 
 refuses, publishes the rows again, or leaves them out because it was told to.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 from cdc_outbox.errors import UnprovenDeliveryError
@@ -145,3 +146,17 @@ def _defect(slot: Slot | None, database: str) -> str:
     if slot.wal_status == "lost" or slot.reason:
         return f"is lost ({slot.reason})" if slot.reason else "is lost: WAL that it needs is gone"
     return ""
+
+
+_UPPER_BOUND = re.compile(r"TO \('([0-9a-f]{8})-([0-9a-f]{4})-[07][0-9a-f-]{21}'\)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def ends_at(bound: str) -> datetime | None:
+    """Return when a partition ends that is a range of UUIDv7 ids, ``None`` where it has no such end.
+
+    Args:
+        bound: As ``pg_get_expr`` shows it: ``FOR VALUES FROM ('…') TO ('…')``, with the version's digit or without.
+    """
+    upper = _UPPER_BOUND.search(bound)
+    return _EPOCH + timedelta(milliseconds=int(upper[1] + upper[2], 16)) if upper else None

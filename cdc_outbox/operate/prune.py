@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc_outbox.drivers import Row, TransactionDriver, translate
-from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError
+from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError, TransactionConflictError
 from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.marks import Delivery, Mark, Slot, Verdict, decide, delivery_of
+from cdc_outbox.operate.marks import Delivery, Mark, Slot, Verdict, decide, delivery_of, ends_at
 from cdc_outbox.spec import Spec
 from cdc_outbox.sql import load
 from cdc_outbox.table import TableName, quote
@@ -77,9 +77,9 @@ class Pruned:
 class Pruning:
     """One outbox to prune, through a connection in autocommit mode.
 
-    Its role may select from the outbox and delete from it, and select, insert and delete in the table of marks. To
-    tell more of what holds it back, and two readers of a slot that share a process number apart, it is a member of
-    pg_read_all_stats.
+    Its role may select from the outbox and delete from it, and select, insert and delete in the table of marks; to
+    drop partitions it owns them and the outbox. As a member of pg_read_all_stats it can tell more of what holds it
+    back, and two readers of a slot apart that share a process number.
     """
 
     def __init__(
@@ -138,7 +138,8 @@ class Pruning:
         started = time.monotonic()
         if self._options.archive is not None:
             self._prepare_archive(self._options.archive)
-        pruned = self._delete(Pruned(verdict=verdict), verdict.mark, before, started)
+        pruned = self._drop_partitions(Pruned(verdict=verdict), verdict.mark, before)
+        pruned = self._delete(pruned, verdict.mark, before, started)
         # Older marks prove less than this one did; those of another reader prove nothing any more.
         self._ask("forget", slot=self._slot, reader=verdict.mark.reader, position=str(verdict.mark.position))
         return pruned
@@ -209,7 +210,8 @@ class Pruning:
         )
 
     def _prepare_archive(self, archive: TableName) -> None:
-        names = self._names | {"archive": archive.quoted}
+        names = self._names
+        names["archive"] = archive.quoted
         [(exists,)] = self._ask("table_exists", table=archive.quoted)
         if not exists:
             self._run("create_archive", names, {})
@@ -218,6 +220,51 @@ class Pruning:
         names["archived_columns"] = ", ".join(columns)
         # Deleted and kept by one statement: neither twice nor nowhere.
         self._names["and_archive"] = self._statements["archive"].render(names)
+
+    def _drop_partitions(self, pruned: Pruned, mark: Mark[Lsn], before: str) -> Pruned:
+        """Drop the partitions that are over and hold nothing but what may go; of others the rows go one by one."""
+        if self._options.limit_rows is not None:
+            return pruned  # a partition goes as a whole
+        for schema, name, bound in self._ask("partitions", table=self._spec.outbox.table.quoted):
+            end = ends_at(bound)
+            # Those of days to come may be as empty, and the writers will need them.
+            if end is None or end > mark.taken_at:
+                continue
+            partition = TableName(schema=schema, name=name)
+            try:
+                gone = self._drop_partition(partition, mark, before)
+            except TransactionConflictError:
+                self._report("partition", f"{partition} is in use; its rows go one by one")
+                continue
+            if gone is not None:
+                self._report("partition", f"{partition} dropped with {gone:,} event{'s' * (gone != 1)}")
+                pruned = replace(pruned, deleted=pruned.deleted + gone)
+        return pruned
+
+    def _drop_partition(self, partition: TableName, mark: Mark[Lsn], before: str) -> int | None:
+        """Return how many rows went with a partition, ``None`` if it stays.
+
+        Raises:
+            TransactionConflictError: Transactions that use the outbox were not waited for: writers would wait too.
+        """
+        names = self._names | {"outbox": partition.quoted}
+        self._driver.begin(self._connection)
+        try:
+            self._ask("limit_locks")
+            # Nobody adds a row between the look and the end.
+            self._run("lock_partition", names, {})
+            [(gone, young, unproven)] = self._run("count", names, {"oldest": mark.oldest, "before": before})
+            if young or unproven:
+                self._driver.rollback(self._connection)
+                return None
+            if self._options.archive is not None:
+                self._run("archive_partition", names, {})
+            self._run("drop_partition", names, {})
+            self._driver.commit(self._connection)
+        except BaseException:
+            self._driver.rollback(self._connection)
+            raise
+        return int(gone)
 
     def _delete(self, pruned: Pruned, mark: Mark[Lsn], before: str, started: float) -> Pruned:
         first = self._ask("first")

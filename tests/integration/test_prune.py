@@ -22,6 +22,17 @@ from tests.rig import Connection, Pipeline, eventually, one, run_command
 
 ARCHIVE = TableName(schema="public", name="archived")
 WEEK = 7 * 86_400
+OLD = "01800000-0000-7000-8000-000000000000"
+"""An id of April 2022."""
+PARTITIONED = """
+alter table outbox rename to outbox_default;
+alter table outbox_default drop constraint outbox_pkey;
+create table outbox (like outbox_default including defaults, primary key (id)) partition by range (id);
+create table outbox_old partition of outbox for values from (minvalue) to ('01900000-0000-7000-8000-000000000000');
+create table outbox_ahead partition of outbox
+    for values from ('03000000-0000-7000-8000-000000000000') to ('03100000-0000-7000-8000-000000000000');
+alter table outbox attach partition outbox_default default;
+"""
 
 
 class Pruner:
@@ -111,6 +122,8 @@ def test_what_was_delivered_goes_and_the_pipeline_goes_on(pruner: Pruner, pipeli
     pruner.wait_for_messages(21)
     assert pruner.run().deleted == 1
     assert pruner.run().deleted == 0
+    # Only the last mark is of use.
+    assert pruner.query("select count(*) from outbox_marks") == 1
 
 
 def test_nothing_goes_that_the_slot_has_not_confirmed(pruner: Pruner, pipeline: Pipeline) -> None:
@@ -299,6 +312,89 @@ def test_two_runs_at_once_delete_each_row_once(pruner: Pruner, pipeline: Pipelin
     assert pruner.rows == 0
     ids = "select count(distinct id) = 200 and count(*) = 200 from archived"
     assert pruner.query(ids)
+
+
+def test_runs_take_turns_by_the_batch(pruner: Pruner, pipeline: Pipeline, writer: Connection) -> None:
+    pipeline.write(5)
+    pruner.prove()
+    waiting = """select count(*) = 1 from pg_locks join pg_database on pg_database.oid = database
+        where locktype = 'advisory' and not granted and datname = current_database()"""
+    with ThreadPoolExecutor(1) as pool:
+        writer.execute('select pg_advisory_xact_lock(hashtextextended(\'cdc-outbox prune "public"."outbox"\', 0))')
+        run = pool.submit(pruner.run, wait_seconds=0)
+        eventually(lambda: pruner.query(waiting), "the run to wait for its turn")
+        assert pruner.rows == 5
+        writer.commit()
+        assert run.result(30).deleted == 5
+
+
+def test_a_connector_that_is_started_anew_meanwhile_is_waited_for(pruner: Pruner, pipeline: Pipeline) -> None:
+    worker = pipeline.stack.workers[0]
+    worker.pause()
+    pipeline.write(5)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(pruner.run, wait_seconds=100)
+        eventually(lambda: any(report.startswith("wait") for report in pruner.reports), "the run to wait")
+        worker.kill()
+        worker.start()
+        assert run.result(100).deleted == 5
+    pruner.wait_for_messages(5)
+
+
+@pytest.fixture
+def partitioned(pruner: Pruner) -> Pruner:
+    """An outbox in parts: one that is over, one of days to come, and one for all the rest."""
+    pruner.execute(PARTITIONED)
+    pruner.pipeline.write(5)
+    pruner.execute(f"insert into outbox (id, aggregatetype, aggregateid, type) values ('{OLD}', 'a', 'b', 'c')")  # noqa: S608 - our own id
+    assert pruner.query("select count(*) from outbox_old") == 1
+    pruner.prove()
+    return pruner
+
+
+def partitions(pruner: Pruner) -> int:
+    return int(pruner.query("select count(*) from pg_inherits where inhparent = 'outbox'::regclass"))
+
+
+def test_a_partition_that_is_over_is_dropped_and_the_rest_goes_row_by_row(
+    partitioned: Pruner, pipeline: Pipeline
+) -> None:
+    dry = partitioned.run(wait_seconds=0, dry=True)
+    assert (dry.deleted, partitions(partitioned)) == (6, 3)
+    pruned = partitioned.run(wait_seconds=0, archive=ARCHIVE, batch_rows=2)
+    assert (pruned.deleted, partitioned.query("select count(*) from archived"), partitioned.rows) == (6, 6, 0)
+    assert "partition: public.outbox_old dropped with 1 event" in partitioned.reports
+    # The one of days to come is empty too, and is what the writers will need.
+    assert partitions(partitioned) == 2
+    pipeline.write(1)
+    assert (partitioned.run(wait_seconds=0).deleted, partitioned.rows) == (0, 1)
+
+
+def test_a_partition_stays_while_a_row_of_it_does(partitioned: Pruner) -> None:
+    later = OLD.replace("0180", "0181")
+    partitioned.execute(f"insert into outbox (id, aggregatetype, aggregateid, type) values ('{later}', 'a', 'b', 'c')")  # noqa: S608 - as above
+    pruned = partitioned.run(wait_seconds=0)
+    assert (pruned.deleted, pruned.unproven, partitioned.rows, partitions(partitioned)) == (6, 1, 1, 3)
+    assert partitioned.run(wait_seconds=0, limit_rows=1).deleted == 0
+
+
+def test_a_partition_is_not_waited_for(partitioned: Pruner, writer: Connection, pipeline: Pipeline) -> None:
+    add(pipeline, writer, "open")  # which holds the outbox against being changed
+    pruned = partitioned.run(wait_seconds=0)
+    assert (pruned.deleted, partitioned.rows, partitions(partitioned)) == (6, 0, 3)
+    assert any("outbox_old is in use; its rows go one by one" in report for report in partitioned.reports)
+    writer.commit()
+    assert partitioned.rows == 1
+
+
+def test_rows_of_a_partition_of_another_owner_go_one_by_one(partitioned: Pruner, pipeline: Pipeline) -> None:
+    role = f"parts_{pipeline.name}"
+    partitioned.execute(f"create role {role} login password 'secret' in role pg_read_all_stats")
+    partitioned.execute(f"grant select, delete on outbox to {role}")
+    partitioned.execute(f"grant select, insert, delete on outbox_marks to {role}")
+    as_role = pipeline.stack.postgres.dsn(pipeline.name, user=role, password="secret")
+    assert partitioned.run(wait_seconds=0, dsn=as_role).deleted == 6
+    assert partitions(partitioned) == 3
 
 
 def test_a_run_that_is_killed_leaves_whole_batches(pruner: Pruner, pipeline: Pipeline, tmp_path: Path) -> None:

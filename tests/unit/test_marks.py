@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
 from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.marks import Delivery, Mark, Slot, decide, delivery_of
+from cdc_outbox.operate.marks import Delivery, Mark, Slot, decide, delivery_of, ends_at
 from cdc_outbox.operate.prune import PruneOptions
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -105,3 +105,24 @@ def test_options_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError) as caught:
         PruneOptions(**wrong)  # type: ignore[arg-type]
     assert caught.value.field == f"PruneOptions.{next(iter(wrong))}"
+
+
+@pytest.mark.parametrize(
+    ("bound", "end"),
+    [
+        (
+            "FOR VALUES FROM (MINVALUE) TO ('01900000-0000-7000-8000-000000000000')",
+            datetime(2024, 6, 10, 2, 35, 18, 400_000, tzinfo=UTC),
+        ),
+        (
+            "FOR VALUES FROM ('01800000-0000-0000-0000-000000000000') TO ('01900000-0001-0000-0000-000000000000')",
+            datetime(2024, 6, 10, 2, 35, 18, 401_000, tzinfo=UTC),
+        ),
+        ("FOR VALUES FROM ('01900000-0000-7000-8000-000000000000') TO (MAXVALUE)", None),
+        ("FOR VALUES FROM ('2024-01-01') TO ('2024-02-01')", None),
+        ("FOR VALUES FROM (MINVALUE) TO ('01900000-0000-4000-8000-000000000000')", None),
+        ("DEFAULT", None),
+    ],
+)
+def test_a_partition_ends_at_the_time_of_its_upper_bound(bound: str, end: datetime | None) -> None:
+    assert ends_at(bound) == end

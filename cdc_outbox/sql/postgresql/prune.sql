@@ -101,6 +101,27 @@ from looked_at
     insert into {archive} ({archived_columns}) select {archived_columns} from gone
 )
 
+-- name: partitions
+-- Those that may be dropped; to others a role that owns none of them has no more right than to delete rows.
+select namespace.nspname, part.relname, pg_get_expr(part.relpartbound, part.oid)
+from pg_inherits as inherits
+join pg_class as part on part.oid = inherits.inhrelid
+join pg_namespace as namespace on namespace.oid = part.relnamespace
+where inherits.inhparent = to_regclass(:table) and part.relkind = 'r' and pg_has_role(part.relowner, 'usage')
+order by part.relname
+
+-- name: limit_locks
+select set_config('lock_timeout', '500ms', true)
+
+-- name: lock_partition
+lock table {outbox} in share mode
+
+-- name: archive_partition
+insert into {archive} ({archived_columns}) select {archived_columns} from {outbox}
+
+-- name: drop_partition
+drop table {outbox}
+
 -- name: columns
 select attribute.attname
 from pg_attribute as attribute
