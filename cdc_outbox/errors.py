@@ -7,7 +7,8 @@
     ├── EventError (also ValueError)
     ├── OutboxError
     │   ├── NotInTransactionError
-    │   └── StaleSequenceError
+    │   ├── StaleSequenceError
+    │   └── UnprovenDeliveryError
     ├── RoutingError                           .exception
     ├── DecodeError
     ├── DatabaseError                          .sqlstate
@@ -99,6 +100,15 @@ class StaleSequenceError(OutboxError):
     """
 
     hint = "Read the aggregate again and decide anew, or skip what is written already."
+
+
+class UnprovenDeliveryError(OutboxError):
+    """Nothing proves which events were delivered, so none may be deleted."""
+
+    hint = (
+        "Name in the spec the slot that the connector reads; `cdc-outbox deploy-connector` makes it, and asks what "
+        "shall become of the events that are in no slot."
+    )
 
 
 class RoutingError(CdcOutboxError):

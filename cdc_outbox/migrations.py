@@ -132,6 +132,8 @@ def _turn(execute: Execute, statements: Mapping[str, Statement]) -> Iterator[Non
         raise OutboxError("another upgrade has the lock", hint="Wait for its end, or end its session.")
     try:
         yield
+        # Or who has the lock next would not see yet what was done, and do it again.
+        execute(statements["settle"].text)
     finally:
         execute(statements["unlock"].text)
 

@@ -250,6 +250,11 @@ class OutboxTable:
         return TableName(schema=schema, name=self.name, dialect=dialect)
 
     @property
+    def marks(self) -> TableName:
+        """Where the log ended at earlier prunings; see :mod:`cdc_outbox.operate.marks`."""
+        return self.table.sibling("marks")
+
+    @property
     def rest(self) -> TableName:
         """The partition that takes every id for which no other partition was made."""
         return self.table.sibling("rest")
@@ -268,6 +273,7 @@ class OutboxTable:
         return {
             "outbox": table.quoted,
             "heads": table.sibling("heads").quoted,
+            "marks": table.sibling("marks").quoted,
             "schema": "" if table.schema is None else quote(table.schema),
             "header_columns": "".join(f", {column}" for column, _ in headers),
             "header_values": "".join(f", {value}" for _, value in headers),

@@ -17,6 +17,7 @@ _COMMANDS = {
     "deploy-connector": ("cdc_outbox.cli.connector:deploy_connector", "Make a connector be what its spec says."),
     "init": ("cdc_outbox.cli.init:init", "Create, upgrade or check the outbox's or the inbox's tables."),
     "partitions": ("cdc_outbox.cli.partitions:partitions", "Create the outbox's next partitions."),
+    "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
     "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
 }

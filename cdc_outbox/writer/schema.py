@@ -19,8 +19,12 @@ def outbox_components(table: OutboxTable, *, first_source: str) -> tuple[Compone
     return () if table.adopted and not table.is_numbered else (outbox_component(table, first_source=first_source),)
 
 
+_LATER_STEPS = (("settle_heads",), ("create_marks",))
+"""What was added after the first version, in order."""
+
+
 def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL) -> Component:
-    """Return an outbox and its head table; of an adopted outbox the heads alone.
+    """Return an outbox, its heads and on PostgreSQL its marks; of an adopted outbox all but itself.
 
     Each dialect counts versions of its own.
 
@@ -40,13 +44,14 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
     }
     files, outbox = load(dialect, "outbox_schema"), table.table_in(dialect)
     heads, rest = outbox.sibling("heads"), () if table.partitions is None else (outbox.sibling("rest"),)
+    ours = (heads, *(outbox.sibling("marks") for _ in range("create_marks" in files)))
     create = ("create_heads",) if table.adopted else ("create", *["create_rest" for _ in rest], "create_heads")
     return Component(
         kind="heads" if table.adopted else "outbox",
-        tables=(heads,) if table.adopted else (outbox, heads, *rest),
+        tables=ours if table.adopted else (outbox, *ours, *rest),
         migrations=tuple(
             Migration(version=version, statements=statements)
-            for version, statements in enumerate(_steps(files, (create, ("settle_heads",)), names), 1)
+            for version, statements in enumerate(_steps(files, (create, *_LATER_STEPS), names), 1)
         ),
     )
 

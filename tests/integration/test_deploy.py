@@ -342,7 +342,8 @@ def test_a_connector_that_stood_still_for_a_republish_is_not_started_without_it(
         without_slot.deploy(earlier=EarlierEvents.REPUBLISH)
     assert "ConfigException" in caught.value.trace
     assert without_slot.client.find_config(without_slot.name) == before
-    assert without_slot.client.find_status(without_slot.name).state == "STOPPED"
+    # A change of the configuration shows as UNASSIGNED until the workers have seen it.
+    eventually(lambda: without_slot.client.find_status(without_slot.name).state == "STOPPED", "it to be stopped again")
     assert without_slot.client.find_offsets(without_slot.name) == []
     with pytest.raises(UnpublishedEventsError, match="is younger than 3 events"):
         without_slot.deploy()

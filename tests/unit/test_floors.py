@@ -16,7 +16,7 @@ FLOORS = [
     {"privileges", "spec"},
     {"drivers", "kafka"},
     {"connect", "consumer", "writer"},
-    {"testing"},
+    {"operate", "testing"},
     {"pytest_plugin"},
     {"cli"},
 ]

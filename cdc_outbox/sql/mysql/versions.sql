@@ -25,5 +25,8 @@ on duplicate key update
     upgraded_at = if(version < {version_literal}, utc_timestamp(6), upgraded_at),
     version = greatest(version, {version_literal})
 
+-- name: settle
+commit
+
 -- name: unlock
 select release_lock('cdc-outbox upgrade')

@@ -28,6 +28,16 @@ create table if not exists {heads} (
 -- versions that updates leave are cleared after one update in fifty rows, by default it is one in five.
 alter table {heads} set ({settings});
 
+-- name: create_marks
+create table if not exists {marks} (
+    number bigint generated always as identity primary key,
+    slot text collate "C" not null,
+    reader text collate "C" not null,
+    position pg_lsn not null,
+    oldest bigint not null,
+    taken_at timestamptz not null
+);
+
 -- name: create_publication
 begin
     if not exists (select from pg_publication where pubname = {publication_literal}) then

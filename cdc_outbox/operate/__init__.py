@@ -1,0 +1,1 @@
+"""Questions and chores that span the components, for the one who runs them."""

@@ -1,0 +1,139 @@
+-- name: slot
+-- Why a slot was invalidated is said since PostgreSQL 17; as JSON it can be asked for in any version.
+-- When its reader began tells two processes of one number apart; to a role without pg_read_all_stats it is null.
+select
+    coalesce(slot.plugin, ''),
+    coalesce(slot.database, ''),
+    coalesce(slot.wal_status, ''),
+    coalesce(to_jsonb(slot) ->> 'invalidation_reason', ''),
+    cast(slot.confirmed_flush_lsn as text),
+    case when slot.active_pid is null then '' else concat_ws(' ', slot.active_pid, extract(epoch from reader.backend_start)) end,
+    current_database()
+from pg_replication_slots as slot
+left join pg_stat_activity as reader on reader.pid = slot.active_pid
+where slot.slot_name = :slot
+
+-- name: look
+-- The snapshot is taken before the position is read, and a transaction writes its commit before a snapshot sees it:
+-- whatever is older than the snapshot's oldest transaction lies before the position.
+select
+    cast(pg_current_wal_insert_lsn() as text),
+    cast(cast(pg_snapshot_xmin(pg_current_snapshot()) as text) as bigint),
+    clock_timestamp(),
+    cast(clock_timestamp() at time zone 'UTC' - make_interval(secs => cast(:keep_seconds as double precision)) as text)
+
+-- name: record
+insert into {marks} (slot, reader, position, oldest, taken_at)
+values (:slot, :reader, cast(:position as pg_lsn), :oldest, :taken_at)
+
+-- name: marks
+-- A row knows only half of its transaction's number: a mark of two thousand million transactions ago would be ahead.
+select cast(position as text), oldest, reader, taken_at
+from {marks}
+where slot = :slot
+    and cast(cast(pg_snapshot_xmax(pg_current_snapshot()) as text) as bigint) - oldest < 1000000000
+order by number
+
+-- name: forget
+delete from {marks} where slot = :slot and (reader <> :reader or position < cast(:position as pg_lsn))
+
+-- name: running
+select concat('transaction ', backend_xid, ' (process ', pid, ', database ', datname, ')'), xact_start
+from pg_stat_activity
+where backend_xid = cast(cast(cast(:oldest as text) as xid8) as xid)
+union all
+select concat('the prepared transaction ', gid, ' (database ', database, ')'), prepared
+from pg_prepared_xacts
+where transaction = cast(cast(cast(:oldest as text) as xid8) as xid)
+
+-- name: count
+select
+    count(*) filter (where proven and not young),
+    count(*) filter (where proven and young),
+    count(*) filter (where not proven)
+from (
+    select
+        age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid)) as proven,
+        coalesce(written.{created_at} >= cast(:before as timestamp), false) as young
+    from {outbox} as written
+) as looked_at
+
+-- name: first
+select cast({id} as text) from {outbox} order by {id} limit 1
+
+-- name: lock
+select pg_advisory_xact_lock(hashtextextended(concat('cdc-outbox prune ', cast(:table as text)), 0))
+
+-- name: delete_batch
+-- Row by row by its own transaction's number, which an open transaction's savepoint has too: a snapshot's list of open
+-- transactions leaves those out. A row that was frozen long ago may count as not
+-- proven; it stays.
+with looked_at as materialized (
+    select
+        written.{id} as id,
+        age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid)) as proven,
+        coalesce(written.{created_at} >= cast(:before as timestamp), false) as young,
+        row_number() over (order by written.{id}) as place
+    from {outbox} as written
+    where written.{id} >= :first
+    order by written.{id}
+    -- One more, to go on from.
+    limit cast(:batch_rows as integer) + 1
+),
+gone as (
+    delete from {outbox} as written
+    using looked_at
+    where written.{id} = looked_at.id
+        and looked_at.proven
+        and not looked_at.young
+        and looked_at.place <= :batch_rows
+    returning written.*
+){and_archive}
+select
+    (select count(*) from gone),
+    count(*) filter (where proven and young and place <= :batch_rows),
+    count(*) filter (where not proven and place <= :batch_rows),
+    max(cast(id as text)) filter (where place > :batch_rows)
+from looked_at
+
+-- name: archive
+, kept as (
+    insert into {archive} ({archived_columns}) select {archived_columns} from gone
+)
+
+-- name: partitions
+-- Those that may be dropped; to others a role that owns none of them has no more right than to delete rows.
+select namespace.nspname, part.relname, pg_get_expr(part.relpartbound, part.oid)
+from pg_inherits as inherits
+join pg_class as part on part.oid = inherits.inhrelid
+join pg_namespace as namespace on namespace.oid = part.relnamespace
+where inherits.inhparent = to_regclass(:table) and part.relkind = 'r' and pg_has_role(part.relowner, 'usage')
+order by part.relname
+
+-- name: limit_locks
+select set_config('lock_timeout', '500ms', true)
+
+-- name: lock_partition
+lock table {outbox} in share mode
+
+-- name: archive_partition
+insert into {archive} ({archived_columns}) select {archived_columns} from {outbox}
+
+-- name: drop_partition
+drop table {outbox}
+
+-- name: columns
+select attribute.attname
+from pg_attribute as attribute
+where attribute.attrelid = to_regclass(:table)
+    and attribute.attnum > 0
+    and not attribute.attisdropped
+    and attribute.attgenerated = ''
+order by attribute.attnum
+
+-- name: table_exists
+select to_regclass(:table) is not null
+
+-- name: create_archive
+-- No key and no index: an id that was pruned may be written again.
+create table if not exists {archive} (like {outbox})

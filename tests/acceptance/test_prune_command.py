@@ -1,0 +1,73 @@
+"""`cdc-outbox prune` from the shell: what it prints, and what it exits with."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.rig import Pipeline, eventually, one, run_command
+
+
+@pytest.fixture
+def spec(pipeline: Pipeline, tmp_path: Path) -> Path:
+    path = tmp_path / "spec.yaml"
+    path.write_text(Pipeline.text(pipeline.name, "overrides: {heartbeat.interval.ms: 300}\n"))
+    return path
+
+
+@pytest.fixture
+def env(pipeline: Pipeline) -> dict[str, str]:
+    return pipeline.stack.environment() | {"CDC_OUTBOX_DSN": pipeline.dsn}
+
+
+def test_the_count_goes_to_stdout_and_what_holds_back_to_stderr(
+    pipeline: Pipeline, spec: Path, env: dict[str, str]
+) -> None:
+    deployed = run_command("deploy-connector", str(spec), "--stable-seconds=0", env=env)
+    assert deployed.returncode == 0, deployed.stderr
+    pipeline.write(3)
+    eventually(lambda: len(pipeline.messages()) == 3, "3 messages")
+    with psycopg.connect(pipeline.dsn) as writer:
+        one(writer, "select pg_current_xact_id()::text")
+        pipeline.write(2)
+        dry = run_command("prune", str(spec), "--dry-run", env=env)
+        assert (dry.returncode, dry.stdout) == (0, "3\n"), dry.stderr
+        assert f"slot       {pipeline.spec.database.slot} at " in dry.stderr
+        assert "kept       2 not proven delivered\n" in dry.stderr
+        assert f"(process {writer.info.backend_pid}, database {pipeline.name}) has been running since" in dry.stderr
+        young = run_command("prune", str(spec), "--keep=7d", env=env)
+        assert (young.returncode, young.stdout) == (0, "0\n"), young.stderr
+        assert "kept       3 delivered, but younger than --keep\n" in young.stderr
+    done = run_command("prune", str(spec), "--archive", "public.archived", "--limit=2", env=env)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+    assert "archive    public.archived created\n" in done.stderr
+    assert "stopped    at the limit" in done.stderr
+    behind = run_command("prune", str(spec), "--wait=0s", env=env)
+    assert behind.returncode == 0
+    assert "held back  the slot " in behind.stderr
+    with pipeline.connect() as connection:
+        assert one(connection, "select count(*) from archived") == 2
+
+
+def test_a_slot_that_is_not_there_is_a_sentence_and_exits_1(
+    pipeline: Pipeline, spec: Path, env: dict[str, str]
+) -> None:
+    pipeline.write(3)
+    for arguments in ([], ["--dry-run"]):
+        done = run_command("prune", str(spec), *arguments, env=env)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"error: the slot {pipeline.spec.database.slot} does not exist; nothing was deleted\n" in done.stderr
+        assert "hint: " in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--keep=7"], ["--keep=-1d"], ["--keep=week"], ["--batch=0"], ["--limit=0"], ["--max-seconds=-1"], ["--archive="]],
+)
+def test_an_option_that_means_nothing_exits_2(arguments: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(Pipeline.text("orders"))
+    done = run_command("prune", str(path), "--dsn=host=127.0.0.1 port=1", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,460 @@
+"""What was delivered goes from the outbox, and nothing else; afterwards rows and messages are counted."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cdc_outbox import Event, Outbox
+from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.errors import ConfigError, DatabaseAccessError, TableNotFoundError, UnprovenDeliveryError
+from cdc_outbox.lsn import Lsn
+from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
+from cdc_outbox.spec import Spec
+from cdc_outbox.table import OutboxTable, TableName
+from tests.rig import Connection, Pipeline, eventually, one, run_command
+
+ARCHIVE = TableName(schema="public", name="archived")
+WEEK = 7 * 86_400
+OLD = "01800000-0000-7000-8000-000000000000"
+"""An id of April 2022."""
+PARTITIONED = """
+alter table outbox rename to outbox_default;
+alter table outbox_default drop constraint outbox_pkey;
+create table outbox (like outbox_default including defaults, primary key (id)) partition by range (id);
+create table outbox_old partition of outbox for values from (minvalue) to ('01900000-0000-7000-8000-000000000000');
+create table outbox_ahead partition of outbox
+    for values from ('03000000-0000-7000-8000-000000000000') to ('03100000-0000-7000-8000-000000000000');
+alter table outbox attach partition outbox_default default;
+"""
+
+
+class Pruner:
+    """Prunes a pipeline's outbox, whose slot moves on soon though nobody writes."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.reports: list[str] = []
+        self.spec = replace(pipeline.spec, overrides={"heartbeat.interval.ms": "300"})
+        self.pipeline.deploy(spec=self.spec, stable_seconds=0)
+
+    def run(self, *, dry: bool = False, spec: Spec | None = None, dsn: str = "", **options: Any) -> Pruned:
+        with psycopg.connect(dsn or self.pipeline.dsn, autocommit=True) as connection:
+            wanted = PruneOptions(**({"wait_seconds": 30.0} | options))
+            pruning = Pruning(
+                spec or self.spec,
+                connection,
+                Psycopg(),
+                wanted,
+                lambda step, text: self.reports.append(f"{step}: {text}"),
+            )
+            return pruning.dry_run() if dry else pruning.run()
+
+    def prove(self) -> None:
+        """Let everything that is written now count as delivered, as the slot makes it count within seconds."""
+        self.execute(
+            f"""insert into outbox_marks (slot, reader, position, oldest, taken_at)
+            select slot_name, concat_ws(' ', pid, extract(epoch from backend_start)), '0/1',
+                pg_snapshot_xmax(pg_current_snapshot())::text::bigint, clock_timestamp()
+            from pg_replication_slots join pg_stat_activity on pid = active_pid
+            where slot_name = '{self.spec.database.slot}'"""  # noqa: S608 - our own name
+        )
+
+    def query(self, sql: str, *parameters: object) -> Any:
+        with self.pipeline.connect() as connection:
+            return one(connection, sql, *parameters)
+
+    def execute(self, sql: str) -> None:
+        with self.pipeline.connect() as connection:
+            connection.execute(sql.encode())
+
+    @property
+    def rows(self) -> int:
+        return int(self.query("select count(*) from outbox"))
+
+    def confirmed(self) -> Lsn:
+        slot = self.spec.database.slot
+        query = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
+        return Lsn.parse(self.query(query, slot))
+
+    def wait_for_messages(self, count: int) -> None:
+        eventually(lambda: len(self.pipeline.messages()) >= count, f"{count} messages")
+        assert len(self.pipeline.messages()) == count
+
+    def halt(self) -> None:
+        """Stop the connector, and wait until nobody reads its slot."""
+        self.pipeline.client.stop(self.pipeline.name)
+        query = "select active from pg_replication_slots where slot_name = %s"
+        eventually(lambda: not self.query(query, self.spec.database.slot), "the slot to be free")
+
+
+@pytest.fixture
+def pruner(pipeline: Pipeline) -> Pruner:
+    return Pruner(pipeline)
+
+
+@pytest.fixture
+def writer(pipeline: Pipeline) -> Iterator[Connection]:
+    with psycopg.connect(pipeline.dsn) as connection:
+        yield connection
+
+
+def add(pipeline: Pipeline, connection: Connection, aggregate_id: str) -> None:
+    event = Event(aggregate_type="order", aggregate_id=aggregate_id, type="OrderPlaced", payload={})
+    Outbox(contract=pipeline.spec.contract).add(connection, event)
+
+
+def test_what_was_delivered_goes_and_the_pipeline_goes_on(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(20)
+    pruned = pruner.run()
+    assert (pruned.deleted, pruned.unproven, pruned.young, pruner.rows) == (20, 0, 0, 0)
+    pruner.wait_for_messages(20)
+    # The numbers go on, and a deployment takes the empty table for what it is.
+    assert pipeline.write(1)[0].sequence == 21
+    assert pipeline.deploy(spec=pruner.spec).is_empty
+    assert pipeline.deploy(spec=pruner.spec, dry_run=True).is_empty
+    pruner.wait_for_messages(21)
+    assert pruner.run().deleted == 1
+    assert pruner.run().deleted == 0
+    # Only the last mark is of use.
+    assert pruner.query("select count(*) from outbox_marks") == 1
+
+
+def test_nothing_goes_that_the_slot_has_not_confirmed(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(5)
+    assert pruner.run().deleted == 5
+    worker = pipeline.stack.workers[0]
+    worker.pause()  # it goes on to read its slot, and confirms nothing
+    try:
+        pipeline.write(7)
+        pruned = pruner.run(wait_seconds=1)
+        assert (pruned.deleted, pruner.rows) == (0, 7)
+        assert "behind the mark" in pruned.verdict.held_back
+        assert any(report.startswith("wait: up to 1 s for the slot to pass ") for report in pruner.reports)
+    finally:
+        worker.resume()
+    pruner.wait_for_messages(12)
+    assert pruner.run().deleted == 7
+    assert pruner.rows == 0
+
+
+def test_a_mark_of_an_earlier_run_counts_once_it_was_passed(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(5)
+    marked = pruner.run(wait_seconds=0)
+    assert (marked.deleted, pruner.rows) == (0, 5)
+    position = Lsn.parse(pruner.query("select max(position)::text from outbox_marks"))
+    eventually(lambda: pruner.confirmed() >= position, "the slot to pass the mark")
+    assert pruner.run(wait_seconds=0).deleted == 5
+
+
+def test_nothing_goes_while_the_connector_is_stopped(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(5)
+    pruner.wait_for_messages(5)
+    pruner.halt()
+    pipeline.write(6)
+    pruned = pruner.run()
+    assert (pruned.deleted, pruner.rows) == (0, 11)
+    assert "nobody reads" in pruned.verdict.held_back
+    pipeline.deploy(spec=pruner.spec, stable_seconds=0)
+    assert pruner.run().deleted == 11
+    pruner.wait_for_messages(11)
+
+
+def test_an_open_transaction_keeps_what_it_wrote_until_that_was_delivered(
+    pruner: Pruner, pipeline: Pipeline, writer: Connection
+) -> None:
+    pipeline.write(5, "before")
+    with writer.transaction():  # a savepoint has a number of its own, which is younger than its transaction's
+        add(pipeline, writer, "slow")
+        with writer.transaction():
+            add(pipeline, writer, "slow savepoint")
+        pipeline.write(3, "meanwhile")
+        pruned = pruner.run()
+        assert (pruned.deleted, pruned.unproven, pruner.rows) == (5, 3, 3)
+        mark = pruned.verdict.mark
+        assert mark is not None
+        with pipeline.connect() as connection:
+            pruning = Pruning(pruner.spec, connection, Psycopg(), PruneOptions(), lambda _step, _text: None)
+            pid = writer.info.backend_pid
+            assert f"(process {pid}, database {pipeline.name}) has been running since" in pruning.find_running(mark)
+        worker = pipeline.stack.workers[0]
+        worker.pause()
+    try:
+        # They were committed behind the mark that the slot has passed, and are in no message yet.
+        pruned = pruner.run(wait_seconds=0)
+        assert pruned.verdict.mark is not None
+        assert (pruned.deleted, pruned.unproven, pruner.rows) == (0, 5, 5)
+    finally:
+        worker.resume()
+    pruner.wait_for_messages(10)
+    assert pruner.run().deleted == 5
+
+
+def test_a_slot_that_is_gone_is_refused(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(5)
+    pruner.wait_for_messages(5)
+    pruner.halt()
+    pruner.query("select pg_drop_replication_slot(%s)::text", pruner.spec.database.slot)
+    for dry in (False, True):
+        with pytest.raises(UnprovenDeliveryError, match="does not exist; nothing was deleted"):
+            pruner.run(dry=dry)
+    assert pruner.rows == 5
+
+
+def test_a_slot_that_was_made_again_proves_nothing_of_what_came_before(pruner: Pruner, pipeline: Pipeline) -> None:
+    pruner.run()
+    pruner.halt()
+    pipeline.write(5)
+    slot = pruner.spec.database.slot
+    marked = pruner.query("select pg_current_wal_lsn()::text")
+    pruner.run(wait_seconds=0)
+    pruner.query("select pg_drop_replication_slot(%s)::text", slot)
+    pruner.query("select pg_create_logical_replication_slot(%s, 'pgoutput')::text", slot)
+    assert pruner.confirmed() > Lsn.parse(marked)
+    assert (pruner.run().deleted, pruner.rows) == (0, 5)
+
+
+def test_a_slot_of_another_kind_is_refused(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(1)
+    pruner.query("select pg_create_physical_replication_slot(%s)::text", f"{pipeline.name}_physical")
+    try:
+        for slot, words in ((f"{pipeline.name}_physical", "is a physical one"), ("nowhere", "does not exist")):
+            spec = replace(pruner.spec, database=replace(pruner.spec.database, slot=slot))
+            with pytest.raises(UnprovenDeliveryError, match=words):
+                pruner.run(spec=spec)
+    finally:
+        pruner.query("select pg_drop_replication_slot(%s)::text", f"{pipeline.name}_physical")
+    other = pipeline.stack.postgres.create_database(f"{pipeline.name}_other")
+    with pytest.raises(UnprovenDeliveryError, match="belongs to the database"), psycopg.connect(other) as connection:
+        Pruning(pruner.spec, connection, Psycopg(), PruneOptions(), lambda _step, _text: None).run()
+    assert pruner.rows == 1
+
+
+def test_age_keeps_what_was_delivered_and_proves_nothing(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(5)
+    pruner.execute("update outbox set created_at = created_at - interval '8 days' where sequence <= 3")
+    pruned = pruner.run(keep_seconds=WEEK)
+    assert (pruned.deleted, pruned.young, pruned.unproven, pruner.rows) == (3, 2, 0, 2)
+    worker = pipeline.stack.workers[0]
+    worker.pause()
+    try:
+        pipeline.write(2)
+        pruner.execute("update outbox set created_at = created_at - interval '8 days'")
+        assert (pruner.run(keep_seconds=WEEK, wait_seconds=1).deleted, pruner.rows) == (0, 4)
+    finally:
+        worker.resume()
+    assert pruner.run(keep_seconds=WEEK).deleted == 4
+    pruner.wait_for_messages(7)
+
+
+def test_a_dry_run_counts_and_writes_nothing(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(5)
+    pruner.execute("update outbox set created_at = created_at - interval '8 days' where sequence <= 3")
+    pruner.prove()
+    pruner.execute("alter database %s set default_transaction_read_only = on" % pipeline.name)  # noqa: UP031
+    for options, expected in (
+        ({}, (5, 0, False)),
+        ({"keep_seconds": WEEK, "archive": ARCHIVE}, (3, 2, False)),
+        ({"limit_rows": 4}, (4, 0, True)),
+    ):
+        pruned = pruner.run(wait_seconds=0, dry=True, **options)
+        assert (pruned.deleted, pruned.young, pruned.stopped_early) == expected
+    assert pruner.rows == 5
+    assert pruner.query("select count(*) from outbox_marks") == 1
+
+
+def test_an_archive_gets_what_the_outbox_loses(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(5)
+    pruner.prove()
+    before = pruner.query("select json_agg(outbox order by id)::text from outbox")
+    assert pruner.run(wait_seconds=0, archive=ARCHIVE, batch_rows=2).deleted == 5
+    assert f"archive: {ARCHIVE} created" in pruner.reports
+    kept = "select json_agg(archived order by id)::text from archived"
+    assert pruner.query(kept) == before
+    # Each batch was a transaction of its own.
+    transactions = "select count(distinct xmin::text) from archived"
+    assert pruner.query(transactions) == 3
+    pipeline.write(2)
+    pruner.prove()
+    assert pruner.run(wait_seconds=0, archive=ARCHIVE).deleted == 2
+    # What cannot be kept is not deleted.
+    pipeline.write(2)
+    pruner.execute("alter table archived drop column payload")
+    with pytest.raises(TableNotFoundError, match="payload"):
+        pruner.run(wait_seconds=0, archive=ARCHIVE)
+    assert pruner.rows == 2
+
+
+def test_a_run_ends_at_its_limit_and_the_next_goes_on(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(20)
+    pruner.prove()
+    first = pruner.run(wait_seconds=0, limit_rows=9, batch_rows=4)
+    assert (first.deleted, first.stopped_early, pruner.rows) == (9, True, 11)
+    none = pruner.run(wait_seconds=0, max_seconds=0)
+    assert (none.deleted, none.stopped_early) == (0, True)
+    rest = pruner.run(wait_seconds=0, limit_rows=11, batch_rows=1)
+    assert (rest.deleted, rest.stopped_early, pruner.rows) == (11, False, 0)
+
+
+def test_two_runs_at_once_delete_each_row_once(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(200)
+    pruner.prove()
+    pruner.run(wait_seconds=0, archive=ARCHIVE, limit_rows=1)
+    with ThreadPoolExecutor(3) as pool:
+        runs = [pool.submit(pruner.run, wait_seconds=0, archive=ARCHIVE, batch_rows=number) for number in (3, 5, 7)]
+        assert sum(run.result().deleted for run in runs) == 199
+    assert pruner.rows == 0
+    ids = "select count(distinct id) = 200 and count(*) = 200 from archived"
+    assert pruner.query(ids)
+
+
+def test_runs_take_turns_by_the_batch(pruner: Pruner, pipeline: Pipeline, writer: Connection) -> None:
+    pipeline.write(5)
+    pruner.prove()
+    waiting = """select count(*) = 1 from pg_locks join pg_database on pg_database.oid = database
+        where locktype = 'advisory' and not granted and datname = current_database()"""
+    with ThreadPoolExecutor(1) as pool:
+        writer.execute('select pg_advisory_xact_lock(hashtextextended(\'cdc-outbox prune "public"."outbox"\', 0))')
+        run = pool.submit(pruner.run, wait_seconds=0)
+        eventually(lambda: pruner.query(waiting), "the run to wait for its turn")
+        assert pruner.rows == 5
+        writer.commit()
+        assert run.result(30).deleted == 5
+
+
+def test_a_connector_that_is_started_anew_meanwhile_is_waited_for(pruner: Pruner, pipeline: Pipeline) -> None:
+    worker = pipeline.stack.workers[0]
+    worker.pause()
+    pipeline.write(5)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(pruner.run, wait_seconds=100)
+        eventually(lambda: any(report.startswith("wait") for report in pruner.reports), "the run to wait")
+        worker.kill()
+        worker.start()
+        assert run.result(100).deleted == 5
+    pruner.wait_for_messages(5)
+
+
+@pytest.fixture
+def partitioned(pruner: Pruner) -> Pruner:
+    """An outbox in parts: one that is over, one of days to come, and one for all the rest."""
+    pruner.execute(PARTITIONED)
+    pruner.pipeline.write(5)
+    pruner.execute(f"insert into outbox (id, aggregatetype, aggregateid, type) values ('{OLD}', 'a', 'b', 'c')")  # noqa: S608 - our own id
+    assert pruner.query("select count(*) from outbox_old") == 1
+    pruner.prove()
+    return pruner
+
+
+def partitions(pruner: Pruner) -> int:
+    return int(pruner.query("select count(*) from pg_inherits where inhparent = 'outbox'::regclass"))
+
+
+def test_a_partition_that_is_over_is_dropped_and_the_rest_goes_row_by_row(
+    partitioned: Pruner, pipeline: Pipeline
+) -> None:
+    dry = partitioned.run(wait_seconds=0, dry=True)
+    assert (dry.deleted, partitions(partitioned)) == (6, 3)
+    pruned = partitioned.run(wait_seconds=0, archive=ARCHIVE, batch_rows=2)
+    assert (pruned.deleted, partitioned.query("select count(*) from archived"), partitioned.rows) == (6, 6, 0)
+    assert "partition: public.outbox_old dropped with 1 event" in partitioned.reports
+    # The one of days to come is empty too, and is what the writers will need.
+    assert partitions(partitioned) == 2
+    pipeline.write(1)
+    assert (partitioned.run(wait_seconds=0).deleted, partitioned.rows) == (0, 1)
+
+
+def test_a_partition_stays_while_a_row_of_it_does(partitioned: Pruner) -> None:
+    later = OLD.replace("0180", "0181")
+    partitioned.execute(f"insert into outbox (id, aggregatetype, aggregateid, type) values ('{later}', 'a', 'b', 'c')")  # noqa: S608 - as above
+    pruned = partitioned.run(wait_seconds=0)
+    assert (pruned.deleted, pruned.unproven, partitioned.rows, partitions(partitioned)) == (6, 1, 1, 3)
+    assert partitioned.run(wait_seconds=0, limit_rows=1).deleted == 0
+
+
+def test_a_partition_is_not_waited_for(partitioned: Pruner, writer: Connection, pipeline: Pipeline) -> None:
+    add(pipeline, writer, "open")  # which holds the outbox against being changed
+    pruned = partitioned.run(wait_seconds=0)
+    assert (pruned.deleted, partitioned.rows, partitions(partitioned)) == (6, 0, 3)
+    assert any("outbox_old is in use; its rows go one by one" in report for report in partitioned.reports)
+    writer.commit()
+    assert partitioned.rows == 1
+
+
+def test_rows_of_a_partition_of_another_owner_go_one_by_one(partitioned: Pruner, pipeline: Pipeline) -> None:
+    role = f"parts_{pipeline.name}"
+    partitioned.execute(f"create role {role} login password 'secret' in role pg_read_all_stats")
+    partitioned.execute(f"grant select, delete on outbox to {role}")
+    partitioned.execute(f"grant select, insert, delete on outbox_marks to {role}")
+    as_role = pipeline.stack.postgres.dsn(pipeline.name, user=role, password="secret")
+    assert partitioned.run(wait_seconds=0, dsn=as_role).deleted == 6
+    assert partitions(partitioned) == 3
+
+
+def test_a_run_that_is_killed_leaves_whole_batches(pruner: Pruner, pipeline: Pipeline, tmp_path: Path) -> None:
+    pipeline.write(300)
+    pruner.prove()
+    pruner.run(wait_seconds=0, archive=ARCHIVE, limit_rows=1)
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(Pipeline.text(pipeline.name))
+    options = ["--batch=1", "--archive=archived", "--wait=0s", "--dsn", pipeline.dsn]
+    archived = "select count(*) from archived"
+    both = "select count(*) from outbox join archived using (id)"
+    command = [f"{sys.prefix}/bin/cdc-outbox", "prune", str(spec), *options]
+    named = {"PGAPPNAME": "killed"}
+    with subprocess.Popen(command, env=named, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        eventually(lambda: pruner.query(archived) > 1, "the run to be under way")
+        process.kill()
+    gone = "select count(*) = 0 from pg_stat_activity where application_name = 'killed'"
+    eventually(lambda: pruner.query(gone), "its connection to end")
+    assert 0 < pruner.rows < 300
+    assert pruner.query(both) == 0
+    assert pruner.rows + pruner.query(archived) == 300
+    rows = pruner.rows
+    done = run_command("prune", str(spec), *options)
+    assert (done.returncode, done.stdout) == (0, f"{rows}\n"), done.stderr
+    assert (pruner.rows, pruner.query(archived)) == (0, 300)
+
+
+def test_a_role_needs_no_more_than_it_uses(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(5)
+    role = f"pruner_{pipeline.name}"
+    pruner.execute(f"create role {role} login password 'secret'")
+    as_role = pipeline.stack.postgres.dsn(pipeline.name, user=role, password="secret")
+    with pytest.raises(DatabaseAccessError):
+        pruner.run(dsn=as_role)
+    pruner.execute(f"grant select, delete on outbox to {role}")
+    pruner.execute(f"grant select, insert, delete on outbox_marks to {role}")
+    with pytest.raises(DatabaseAccessError, match="schema public"):
+        pruner.run(dsn=as_role, archive=ARCHIVE)
+    pruner.execute("create table archived (like outbox)")
+    pruner.execute(f"grant insert on archived to {role}")
+    assert pruner.run(dsn=as_role, archive=ARCHIVE).deleted == 5
+
+
+def test_a_table_may_have_any_name(pruner: Pruner, pipeline: Pipeline) -> None:
+    table = OutboxTable(schema='a"b', name="50% {id} :id")
+    names = table.names()
+    pruner.execute(
+        f"""create schema "a""b"; create table {names["outbox"]} (like outbox including all);
+        create table {names["marks"]} (like outbox_marks including all)"""
+    )
+    pipeline.write(3)
+    pruner.execute(f"insert into {names['outbox']} select * from outbox")  # noqa: S608 - our own names
+    pruner.prove()
+    columns = "slot, reader, position, oldest, taken_at"
+    pruner.execute(f"insert into {names['marks']} ({columns}) select {columns} from outbox_marks")  # noqa: S608 - as above
+    archive = TableName(schema='a"b', name="kept 50% {id}")
+    pruned = pruner.run(spec=replace(pruner.spec, outbox=table), archive=archive, wait_seconds=0)
+    assert (pruned.deleted, pruner.rows) == (3, 3)
+
+
+def test_an_outbox_is_not_its_own_archive(pruner: Pruner) -> None:
+    with pytest.raises(ConfigError, match="its own archive"):
+        pruner.run(archive=pruner.spec.outbox.table)

@@ -1,0 +1,128 @@
+"""What may go, decided from marks and a delivery; no database is asked."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
+from cdc_outbox.lsn import Lsn
+from cdc_outbox.operate.marks import Delivery, Mark, Slot, decide, delivery_of, ends_at
+from cdc_outbox.operate.prune import PruneOptions
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SLOT = Slot(plugin="pgoutput", database="orders", wal_status="reserved", reason="", confirmed=Lsn(7), reader="42")
+
+
+def mark(position: int, reader: str = "42") -> Mark[int]:
+    return Mark(position=position, oldest=100 + position, reader=reader, taken_at=NOON + timedelta(minutes=position))
+
+
+def delivery(confirmed: int, reader: str = "42") -> Delivery[int]:
+    return Delivery(name="the slot orders_outbox", confirmed=confirmed, reader=reader)
+
+
+def test_the_newest_mark_that_was_passed_counts() -> None:
+    marks = [mark(1), mark(2), mark(3)]
+    assert decide(marks, delivery(3)).mark == mark(3)
+    assert decide(marks, delivery(3)).held_back == ""
+    verdict = decide(marks, delivery(2))
+    assert verdict.mark == mark(2)
+    assert verdict.held_back == "the slot orders_outbox is at 2, behind the mark 3 of 2026-01-01 12:03:00+0000"
+
+
+def test_a_position_is_passed_when_it_is_reached_and_not_before() -> None:
+    assert decide([mark(2)], delivery(2)).mark == mark(2)
+    assert decide([mark(2)], delivery(1)).mark is None
+
+
+def test_nothing_is_proven_while_nobody_reads() -> None:
+    verdict = decide([mark(1), mark(1, reader="")], delivery(9, reader=""))
+    assert verdict.mark is None
+    assert "nobody reads the slot orders_outbox" in verdict.held_back
+
+
+def test_a_mark_of_another_reader_proves_nothing() -> None:
+    # The slot may have been dropped and made again between the two, and then it starts behind every mark.
+    verdict = decide([mark(1, reader="41"), mark(2, reader="")], delivery(9))
+    assert verdict.mark is None
+    assert "got another reader" in verdict.held_back
+    assert decide([mark(1, reader="41"), mark(2)], delivery(9)).mark == mark(2)
+    assert decide([mark(1, reader="41"), mark(2)], delivery(1)).mark is None
+
+
+readers = st.sampled_from(["", "1", "2"])
+marks = st.lists(st.builds(mark, st.integers(0, 9), readers))
+
+
+@given(marks, st.integers(0, 9), readers)
+def test_only_a_mark_that_its_own_reader_passed_counts(marks: list[Mark[int]], confirmed: int, reader: str) -> None:
+    verdict = decide(marks, delivery(confirmed, reader))
+    passed = [mark for mark in marks if reader and mark.reader == reader and mark.position <= confirmed]
+    assert verdict.mark == (passed[-1] if passed else None)
+    assert verdict.mark is not None or verdict.held_back
+
+
+def test_a_slot_of_the_outbox_proves_as_far_as_it_confirmed() -> None:
+    found = delivery_of("orders_outbox", SLOT, database="orders")
+    assert found == Delivery(name="the slot orders_outbox", confirmed=Lsn(7), reader="42")
+
+
+@pytest.mark.parametrize(
+    ("slot", "words"),
+    [
+        (None, "does not exist"),
+        (replace(SLOT, plugin="test_decoding"), "is one of the plugin test_decoding"),
+        (replace(SLOT, plugin="", database=""), "is a physical one"),
+        (replace(SLOT, database="shipping"), "belongs to the database 'shipping', not to 'orders'"),
+        (replace(SLOT, wal_status="lost"), "is lost: WAL that it needs is gone"),
+        (replace(SLOT, wal_status="lost", reason="idle_timeout"), "is lost (idle_timeout)"),
+        (replace(SLOT, confirmed=None), "confirms nothing"),
+    ],
+)
+def test_a_slot_that_can_prove_nothing_is_refused(slot: Slot | None, words: str) -> None:
+    with pytest.raises(UnprovenDeliveryError, match="nothing was deleted") as caught:
+        delivery_of("orders_outbox", slot, database="orders")
+    assert words in str(caught.value)
+    assert "deploy-connector" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"keep_seconds": -1.0},
+        {"keep_seconds": float("nan")},
+        {"wait_seconds": float("inf")},
+        {"max_seconds": -0.1},
+        {"batch_rows": 0},
+        {"batch_rows": 2**31},
+        {"limit_rows": 0},
+    ],
+)
+def test_options_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        PruneOptions(**wrong)  # type: ignore[arg-type]
+    assert caught.value.field == f"PruneOptions.{next(iter(wrong))}"
+
+
+@pytest.mark.parametrize(
+    ("bound", "end"),
+    [
+        (
+            "FOR VALUES FROM (MINVALUE) TO ('01900000-0000-7000-8000-000000000000')",
+            datetime(2024, 6, 10, 2, 35, 18, 400_000, tzinfo=UTC),
+        ),
+        (
+            "FOR VALUES FROM ('01800000-0000-0000-0000-000000000000') TO ('01900000-0001-0000-0000-000000000000')",
+            datetime(2024, 6, 10, 2, 35, 18, 401_000, tzinfo=UTC),
+        ),
+        ("FOR VALUES FROM ('01900000-0000-7000-8000-000000000000') TO (MAXVALUE)", None),
+        ("FOR VALUES FROM ('2024-01-01') TO ('2024-02-01')", None),
+        ("FOR VALUES FROM (MINVALUE) TO ('01900000-0000-4000-8000-000000000000')", None),
+        ("DEFAULT", None),
+    ],
+)
+def test_a_partition_ends_at_the_time_of_its_upper_bound(bound: str, end: datetime | None) -> None:
+    assert ends_at(bound) == end
