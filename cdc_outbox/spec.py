@@ -18,7 +18,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.router import EventRouter, Placement
-from cdc_outbox.table import OutboxTable, quote
+from cdc_outbox.table import OutboxMode, OutboxTable, quote
 from cdc_outbox.wire import WireContract
 
 
@@ -86,7 +86,7 @@ class Spec:
             id_column=columns["id"],
             key_column=columns["aggregate_id"],
             payload_column=columns["payload"],
-            timestamp_column=columns.get("created_at"),
+            timestamp_column=self.outbox.timestamp_column,
             route_by_column=columns["aggregate_type"],
             topic_replacement=self.contract.topic_of("${routedByValue}"),
             placements=tuple(
@@ -130,7 +130,9 @@ def _build(document: Document) -> Spec:
     content: dict[str, Any] = document.content
     name: str = content["name"]
     database, topics, outbox = content["database"], content.get("topics", {}), content.get("outbox", {})
-    table = OutboxTable(schema=outbox.get("schema"), name=outbox.get("table", "outbox"))
+    table = OutboxTable(
+        schema=outbox.get("schema"), name=outbox.get("table", "outbox"), mode=OutboxMode(outbox.get("mode", "keep"))
+    )
     publication = database.get("publication", _identifier(name))
     # A table checks its names itself; these are checked here, before anything is done with them.
     for identifier in (database["name"], database["user"], publication):

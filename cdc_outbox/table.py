@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import ClassVar
 
 from cdc_outbox.errors import ConfigError
 
@@ -102,16 +103,32 @@ class PayloadType(StrEnum):
 
 
 class OutboxMode(StrEnum):
-    """What becomes of an event's row."""
+    """What becomes of an event's row, and with it what the pipeline cannot promise.
+
+    Whatever the mode, writer, topics and consumer are the same: numbers without gaps, effects once.
+    """
 
     KEEP = "keep"
     """It stays until it is pruned, and can be published, compared and read again."""
     DELETE = "delete"
-    """It is deleted in the transaction that inserted it: the log has it, the table stays empty. Nothing can be
-    published again from the table, nor verified against it."""
+    """It is deleted in the transaction that inserted it: the log has it, the table stays empty.
+
+    Once the log is gone, so are the events. What a lost slot held cannot be published again, events cannot be
+    compared with the table, nothing but the log can be read instead of it. Whether something was written before the
+    slot is known from the head table only, so not of aggregate types without numbers.
+    """
     MESSAGE = "message"
-    """There is no row: the event is a logical message in PostgreSQL's log. Beside what DELETE costs, the record has the
-    connector's time, and an event that is not numbered has no source."""
+    """There is no row: the event is a logical message in PostgreSQL's log, and only the head table exists.
+
+    All that DELETE cannot do, and: the record's timestamp is the connector's clock, not the row's; an event that is
+    not numbered has no source; payloads are text, never bytes; nothing refuses the same id twice; after a restart the
+    connector may repeat events that it had delivered (consumers skip them). PostgreSQL only.
+    """
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the table can tell afterwards what was written."""
+        return self is OutboxMode.KEEP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +149,8 @@ class OutboxColumns:
     sequence: str | None = "sequence"
     source: str | None = "source"
     created_at: str | None = "created_at"
+
+    DEFAULT_CREATED_AT: ClassVar[str] = "created_at"
 
     def __post_init__(self) -> None:
         roles: dict[str, str] = {}
@@ -174,11 +193,35 @@ class OutboxTable:
 
     def __post_init__(self) -> None:
         _ = self.table  # which checks both names
+        if self.mode is OutboxMode.MESSAGE:
+            self._refuse_what_messages_cannot()
         for column in self.headers:
             if not _HEADER_COLUMN.fullmatch(column):
                 raise ConfigError(
                     f"the header column {column!r} is not named with letters, digits and underscores", field="headers"
                 )
+
+    def _refuse_what_messages_cannot(self) -> None:
+        if self.payload_type is PayloadType.BYTES:
+            raise ConfigError(
+                "a logical message carries the payload as JSON text, never as bytes",
+                field="payload_type",
+                hint="Choose the mode keep or delete.",
+            )
+        if self.columns.created_at not in {None, OutboxColumns.DEFAULT_CREATED_AT}:
+            raise ConfigError(
+                "a logical message has no time of its own; its record gets the connector's", field="columns.created_at"
+            )
+
+    @property
+    def timestamp_column(self) -> str | None:
+        """The column that gives the record its timestamp; ``None`` leaves it to the connector's clock."""
+        return None if self.mode is OutboxMode.MESSAGE else self.columns.created_at
+
+    @property
+    def message_prefix(self) -> str:
+        """The prefix of this outbox's logical messages, which no other table's has."""
+        return f"cdc-outbox:{self.table.quoted}"
 
     @property
     def is_numbered(self) -> bool:

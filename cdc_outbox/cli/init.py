@@ -9,7 +9,7 @@ from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.drivers import psycopg
 from cdc_outbox.migrations import Component, script, upgrade
 from cdc_outbox.table import InboxTable
-from cdc_outbox.writer.schema import outbox_component, publication_statement
+from cdc_outbox.writer.schema import outbox_component, outbox_statements
 
 
 @click.command(short_help="Create or upgrade the outbox's or the inbox's tables.")
@@ -57,7 +57,8 @@ def _wanted(spec: Path | None, inbox_schema: str | None) -> tuple[list[Component
     if spec is not None:
         pipeline = read_spec(spec)
         components.append(outbox_component(pipeline.outbox, first_source=pipeline.first_source))
-        after.append(publication_statement(pipeline.outbox, pipeline.database.publication))
+        publication, first_source = pipeline.database.publication, pipeline.first_source
+        after.extend(outbox_statements(pipeline.outbox, publication, first_source=first_source))
     if inbox_schema is not None:
         components.append(inbox_component(InboxTable(schema=inbox_schema)))
     return components, after

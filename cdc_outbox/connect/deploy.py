@@ -13,6 +13,7 @@ from cdc_outbox.connect.plan import (
     changes_between,
     has_finished_snapshot,
     plan_slot,
+    refuse_another_log,
     stored_lsn,
 )
 from cdc_outbox.connect.preflight import check_database
@@ -64,6 +65,12 @@ class Deployment:
         self._options = options
         self._report = report
         self._config = render(spec)
+        if options.earlier is EarlierEvents.REPUBLISH and not spec.outbox.mode.keeps_rows:
+            raise ConfigError(
+                f"an outbox of the mode {spec.outbox.mode} keeps no rows that could be published again",
+                field="earlier_events",
+                hint="--earlier-events skip leaves out for good what no slot held.",
+            )
 
     def check(self) -> DatabaseFacts:
         """Ask database and Connect whether the connector can work; nothing is changed.
@@ -84,6 +91,7 @@ class Deployment:
         Args:
             before: The configuration that runs, ``None`` if the connector does not exist.
         """
+        self._refuse_another_log(before)
         slot = None if before is None else self._plan_slot(facts)
         return Plan(before is None, changes_between(before, self._config), slot)
 
@@ -100,6 +108,7 @@ class Deployment:
         """
         facts = self.check()
         before = self._client.find_config(self._spec.name)
+        self._refuse_another_log(before)
         ran = before is not None and self._state() == "RUNNING"
         try:
             if before is None:
@@ -115,11 +124,15 @@ class Deployment:
             raise
         return plan
 
+    def _refuse_another_log(self, before: dict[str, str] | None) -> None:
+        if self._options.earlier is not EarlierEvents.SKIP:
+            refuse_another_log(before, self._config)
+
     def _plan_slot(self, facts: DatabaseFacts) -> SlotPlan:
         stored = stored_lsn(self._client.find_offsets(self._spec.name), topic_prefix=self._spec.name)
         written = facts.written
-        if stored is None and facts.table and facts.slot and facts.slot.is_unread and written.rows:
-            outside = self._database.count_rows_outside_slot(facts.table.columns)
+        if stored is None and facts.table and facts.slot and facts.slot.is_unread and written.has_events:
+            outside = self._database.count_events_outside_slot(facts.table.columns)
             written = replace(written, rows_outside_slot=outside)
         return plan_slot(self._spec.database.slot, facts.slot, stored, written, self._options.earlier)
 

@@ -1,15 +1,17 @@
 """What the database says about a pipeline, read once and kept as values."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cdc_outbox.drivers import Driver, Row
+from cdc_outbox.event import SequenceMode
 from cdc_outbox.lsn import Lsn
-from cdc_outbox.pgoutput import inserted_values
+from cdc_outbox.pgoutput import emitted_content, inserted_values
 from cdc_outbox.spec import Spec
 from cdc_outbox.sql import load
-from cdc_outbox.table import quote
+from cdc_outbox.table import OutboxMode, quote
 
 PEEKED_CHANGES = 1_000_000
 """Changes of a slot that are looked at: some hundred megabytes of WAL, a few seconds."""
@@ -27,7 +29,7 @@ class RoleFacts:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """The outbox table as it is.
+    """The outbox table as it is; of events that are messages, the head table.
 
     Args:
         kind: ``r`` for a table, ``p`` for a partitioned one (``pg_class.relkind``).
@@ -76,13 +78,20 @@ class WrittenFacts:
     Args:
         rows: Rows in the table; the count ends at :data:`COUNTED_ROWS`.
         has_heads: Whether a sequence was ever given out, also if its row was pruned since.
-        rows_outside_slot: Rows that a slot which nobody has read yet does not hold, because they were committed
+        rows_outside_slot: Events that a slot which nobody has read yet does not hold, because they were committed
             before it; 0 while nobody has looked.
+        keeps_rows: Whether what was written can be published again.
     """
 
     rows: int = 0
     has_heads: bool = False
     rows_outside_slot: int = 0
+    keeps_rows: bool = True
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there is anything to look for in a slot."""
+        return bool(self.rows or (self.has_heads and not self.keeps_rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +127,9 @@ class Database:
         publication = self._ask(
             "publication", publication=spec.database.publication, schema=outbox.table.schema, table=outbox.name
         )
-        table = self._ask("table", table=outbox.table.quoted)
-        columns: dict[str, str] = dict(self._ask("columns", table=outbox.table.quoted))
+        looked_at = outbox.heads if outbox.mode is OutboxMode.MESSAGE else outbox.table
+        table = self._ask("table", table=looked_at.quoted)
+        columns: dict[str, str] = dict(self._ask("columns", table=looked_at.quoted))
         return DatabaseFacts(
             version=version,
             wal_level=wal_level,
@@ -151,12 +161,61 @@ class Database:
 
     def read_written(self) -> WrittenFacts:
         """Return what the outbox holds now."""
-        [(rows,)] = self._ask("written", limit=COUNTED_ROWS)
+        mode = self._spec.outbox.mode
+        [(rows,)] = [(0,)] if mode is OutboxMode.MESSAGE else self._ask("written", limit=COUNTED_ROWS)
         [(heads_exist,)] = self._ask("heads_table", heads=self._spec.outbox.heads.quoted)
         has_heads = heads_exist and self._ask("heads")[0][0]
-        return WrittenFacts(rows, has_heads)
+        return WrittenFacts(rows, has_heads, keeps_rows=mode.keeps_rows)
 
-    def count_rows_outside_slot(self, columns: Mapping[str, str]) -> int:
+    def count_events_outside_slot(self, columns: Mapping[str, str]) -> int:
+        """Return how many events an inactive slot of ours would not deliver: by the rows, or else by their numbers.
+
+        Args:
+            columns: The table's, in its order.
+        """
+        outbox = self._spec.outbox
+        if outbox.mode is OutboxMode.KEEP:
+            return self._count_rows_outside_slot(columns)
+        return self._count_numbers_outside_slot(columns)
+
+    def _count_numbers_outside_slot(self, columns: Mapping[str, str]) -> int:
+        """Count the numbers that were given out below the first that the slot holds, aggregate by aggregate.
+
+        Of numbers with holes it is known only that one is missing where the slot holds none. The heads are read first:
+        an event that is committed meanwhile is then in the slot, and above them.
+        """
+        heads = self._ask("last_numbers", limit=COUNTED_ROWS)
+        first: dict[tuple[str, ...], int] = {}
+        for *aggregate, sequence in self._peek_numbers(list(columns)):
+            first.setdefault(tuple(aggregate), int(sequence))
+        aggregates = self._spec.contract.aggregates
+        missing = 0
+        for aggregate_type, aggregate_id, source, last in heads:
+            held = first.get((aggregate_type, aggregate_id, source))
+            if aggregates.get(aggregate_type) is SequenceMode.INCREASING:
+                missing += held is None
+            else:
+                missing += (last + 1 if held is None else held) - 1
+        return missing
+
+    def _peek_numbers(self, order: list[str]) -> Iterator[tuple[str, ...]]:
+        """Yield type, id, source and sequence of the numbered events in the slot."""
+        outbox, slot = self._spec.outbox, self._spec.database.slot
+        names = outbox.columns.names()
+        wanted = [names[role] for role in ("aggregate_type", "aggregate_id", "source", "sequence") if role in names]
+        emits = outbox.mode is OutboxMode.MESSAGE
+        statement, publication = "peek_messages" if emits else "peek", quote(self._spec.database.publication)
+        for (change,) in self._ask(statement, slot=slot, publication=publication, limit=PEEKED_CHANGES):
+            if emits:
+                content = emitted_content(bytes(change), outbox.message_prefix)
+                event = None if content is None else [json.loads(content).get(column) for column in wanted]
+            else:
+                row = inserted_values(bytes(change))
+                event = None if row is None else [row[order.index(column)] for column in wanted]
+            if event is not None and None not in event:
+                yield tuple(value.decode() if isinstance(value, bytes) else str(value) for value in event)
+
+    def _count_rows_outside_slot(self, columns: Mapping[str, str]) -> int:
         """Return how many rows of the table an inactive slot of ours would not deliver.
 
         By their ids: neither transaction ids (a savepoint has its own, another slot holds back the horizon) nor times

@@ -19,6 +19,14 @@ _SECRET = re.compile(r"password|passphrase|secret|token|credential|jaas|(private
 _REFERENCE = re.compile(r"\$\{[^}]+\}")
 
 
+_READS_MESSAGES = "message.prefix.include.list"
+_SKIP = "Run again with --earlier-events skip, which leaves them out for good."
+_REPUBLISH_OR_SKIP = (
+    "Run again with --earlier-events republish, which publishes every row that is still in the table "
+    "(consumers skip what they had), or with --earlier-events skip, which leaves them out for good."
+)
+
+
 class EarlierEvents(StrEnum):
     """What to do with events that were written before the slot, or between two slots."""
 
@@ -119,6 +127,21 @@ def has_finished_snapshot(offsets: Sequence[Mapping[str, Any]], *, topic_prefix:
     )
 
 
+def refuse_another_log(before: Mapping[str, str] | None, after: Mapping[str, str]) -> None:
+    """Refuse a connector that would read messages where it read rows, or the other way round.
+
+    Raises:
+        UnpublishedEventsError: What it has not read yet would be left out.
+    """
+    if before is not None and (_READS_MESSAGES in before) != (_READS_MESSAGES in after):
+        old, new = ("messages", "rows") if _READS_MESSAGES in before else ("rows", "messages")
+        raise UnpublishedEventsError(
+            f"the connector reads {old} and would read {new}: the {old} that it has not read yet would be left out.",
+            hint="Let the writers rest until the slot has confirmed everything, then run again with "
+            "--earlier-events skip.",
+        )
+
+
 def plan_slot(
     name: str,
     slot: SlotFacts | None,
@@ -144,9 +167,7 @@ def plan_slot(
         return SlotPlan(step)
     if earlier is None:
         raise UnpublishedEventsError(
-            f"{_state(name, step)} {hole}",
-            hint="Run again with --earlier-events republish, which publishes every row that is still in the table "
-            "(consumers skip what they had), or with --earlier-events skip, which leaves them out for good.",
+            f"{_state(name, step)} {hole}", hint=_REPUBLISH_OR_SKIP if written.keeps_rows else _SKIP
         )
     return SlotPlan(step, resets_offsets=stored is not None, republishes=earlier is EarlierEvents.REPUBLISH)
 
@@ -163,7 +184,8 @@ def _hole(step: SlotStep, slot: SlotFacts | None, stored: Lsn | None, written: W
     # A connector that reads the slot was deployed on it, and what lies before was decided then; its first offset is
     # stored only seconds later.
     if stored is None and not slot.active and written.rows_outside_slot:
-        return f"is younger than {_count(written.rows_outside_slot)} in the table, which would not be published."
+        place = " in the table" if written.keeps_rows else ""
+        return f"is younger than {_count(written.rows_outside_slot)}{place}, which would not be published."
     return ""
 
 
@@ -171,13 +193,18 @@ def _hole_without_slot(stored: Lsn | None, written: WrittenFacts) -> str:
     if stored is not None:
         return (
             f"while Connect's offset stands at {stored}: what was committed since then is lost with the slot, "
-            f"and the task would fail for good. The table still holds {_count(written.rows)}."
+            f"and the task would fail for good. {_kept(written)}"
         )
     if written.rows:
         return f"and the table holds {_count(written.rows)} already, which would not be published."
     if written.has_heads:
-        return "and sequences were given out already: events were written and pruned, and would not be published."
+        past = "written and pruned" if written.keeps_rows else "written"
+        return f"and sequences were given out already: events were {past}, and would not be published."
     return ""
+
+
+def _kept(written: WrittenFacts) -> str:
+    return f"The table still holds {_count(written.rows)}." if written.keeps_rows else "No rows are kept."
 
 
 def _state(name: str, step: SlotStep) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from cdc_outbox.connect.facts import DatabaseFacts, PublicationFacts, SlotFacts, TableFacts
 from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.spec import Spec
+from cdc_outbox.table import OutboxMode
 
 _TEXT = ("text", "character varying")
 _TYPES = {
@@ -76,6 +77,9 @@ def _check_role(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
 
 
 def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
+    if spec.outbox.mode is OutboxMode.MESSAGE:
+        yield from _check_heads(spec, table)
+        return
     name = str(spec.outbox.table)
     if table is None:
         yield _error("DB301", name, "the outbox table does not exist.", "Run `cdc-outbox init`, or correct the spec.")
@@ -96,10 +100,25 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             yield _error("DB304", place, f"its type is {found}.", f"It must be {' or '.join(types)}.")
 
 
+def _check_heads(spec: Spec, heads: TableFacts | None) -> Iterator[Finding]:
+    name = str(spec.outbox.heads)
+    if heads is None:
+        yield _error("DB305", name, "the head table does not exist.", "Run `cdc-outbox init`, or correct the spec.")
+    elif heads.persistence != "p":
+        yield _error(
+            "DB306",
+            name,
+            "the head table is unlogged or temporary, so numbers start again after a crash.",
+            "alter table … set logged",
+        )
+
+
 def _check_publication(spec: Spec, publication: PublicationFacts | None) -> Iterator[Finding]:
     name = spec.database.publication
     if publication is None:
         yield _error("DB401", name, "the publication does not exist.", "Run `cdc-outbox init`.")
+        return
+    if spec.outbox.mode is OutboxMode.MESSAGE:  # messages pass any publication, also an empty one
         return
     if not publication.covers_table:
         yield _error(

@@ -13,6 +13,7 @@ from cdc_outbox.sql import ParameterStyle, load
 from cdc_outbox.table import Dialect, OutboxMode, OutboxTable
 from cdc_outbox.wire import WireContract
 from cdc_outbox.writer.draft import Draft
+from cdc_outbox.writer.emission import emission
 
 _SUFFIX = {
     SequenceMode.GAPLESS: "gapless",
@@ -50,6 +51,15 @@ class OutboxStatements:
     dialect: Dialect
     style: ParameterStyle
 
+    def __post_init__(self) -> None:
+        if self.emits and self.dialect is not Dialect.POSTGRESQL:
+            raise ConfigError(f"{self.dialect} has no logical messages", field="OutboxTable.mode")
+
+    @property
+    def emits(self) -> bool:
+        """Whether events are logical messages instead of rows."""
+        return self.table.mode is OutboxMode.MESSAGE
+
     def add(self, draft: Draft) -> Insertion:
         """Return what writes one event: one statement on PostgreSQL.
 
@@ -57,20 +67,23 @@ class OutboxStatements:
             EventError: The event cannot be written.
         """
         event, mode = draft.event, self._mode(draft.event)
+        if self.emits:
+            return self._insertion(f"emit_{_SUFFIX[mode]}", emission(draft, self.table, mode), [event])
         parameters = {**draft.parameters(), "sequence": event.sequence}
         return self._insertion(f"add_{_SUFFIX[mode]}", parameters, [event])
 
     def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
         """Return what writes many events, in an order that keeps two writers from waiting for each other.
 
-        On PostgreSQL that is one statement for each sequence mode among them, elsewhere an event at a time.
+        On PostgreSQL that is one statement for each sequence mode among them; elsewhere, and for logical messages, an
+        event at a time.
 
         Raises:
             EventError: One of the events cannot be written.
         """
         in_order = sorted(drafts, key=lambda draft: (self._mode(draft.event), *_aggregate(draft.event)))
         self._refuse_descents([draft.event for draft in in_order])
-        if "add_all_gapless" not in self._statements:
+        if self.emits or "add_all_gapless" not in self._statements:
             return [self.add(draft) for draft in in_order]
         return [
             self._insertion(

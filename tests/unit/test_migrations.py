@@ -1,6 +1,6 @@
 import pytest
 
-from cdc_outbox import ConfigError, OutboxTable
+from cdc_outbox import ConfigError, OutboxMode, OutboxTable
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.migrations import Component, Migration, pending, script, upgrade
 from cdc_outbox.table import InboxTable, TableName
@@ -56,6 +56,14 @@ def test_the_script_says_what_an_upgrade_from_nothing_runs() -> None:
 )
 def test_our_components_have_versions_without_holes(component: Component) -> None:
     assert [step.version for step in component.migrations] == list(range(1, len(component.migrations) + 1))
+
+
+def test_the_source_of_messages_is_ascii() -> None:
+    table = OutboxTable(mode=OutboxMode.MESSAGE)
+    with pytest.raises(ConfigError, match="must be ASCII"):
+        outbox_component(table, first_source="Größe.1")
+    component = outbox_component(table, first_source="it's.1")
+    assert not any('"public"."outbox" (' in statement for statement in component.migrations[0].statements)
 
 
 def test_no_table_name_ends_the_block_that_makes_the_publication() -> None:

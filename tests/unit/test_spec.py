@@ -5,7 +5,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_outbox import ConfigError, SequenceMode
+from cdc_outbox import ConfigError, OutboxMode, SequenceMode
 from cdc_outbox.document import MAX_BYTES
 from cdc_outbox.spec import Latency, Spec, parse_spec, spec_schema
 
@@ -55,6 +55,8 @@ def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
     assert properties["database"]["properties"]["port"]["default"] == int(spec.database.port)
     assert properties["outbox"]["properties"]["schema"]["default"] == spec.outbox.table.schema
     assert properties["outbox"]["properties"]["table"]["default"] == spec.outbox.name
+    assert properties["outbox"]["properties"]["mode"]["default"] == spec.outbox.mode
+    assert properties["outbox"]["properties"]["mode"]["enum"] == list(OutboxMode)
     topics = properties["topics"]["properties"]
     assert topics["name"]["default"] == spec.contract.topic
     assert topics["partitions"]["default"] == spec.topics.partitions

@@ -1,8 +1,10 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox import ConfigError, OutboxTable
+from cdc_outbox import ConfigError, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.sql import PYFORMAT, Statement, load
 from cdc_outbox.table import InboxTable, OutboxColumns, TableName, derived_name, literal, quote
 
@@ -85,3 +87,23 @@ def test_a_table_with_a_bad_name_is_never_made(table: type[OutboxTable | InboxTa
 def test_columns_with_bad_names_are_never_made(columns: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         OutboxColumns(**columns)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"payload_type": PayloadType.BYTES}, "payload_type"),
+        ({"columns": OutboxColumns(created_at="at")}, "columns.created_at"),
+    ],
+)
+def test_what_a_message_cannot_carry_is_refused(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        OutboxTable(mode=OutboxMode.MESSAGE, **options)
+    assert caught.value.field == field
+    for mode in (OutboxMode.KEEP, OutboxMode.DELETE):
+        assert OutboxTable(mode=mode, **options).mode is mode
+
+
+def test_no_two_outboxes_share_a_prefix() -> None:
+    tables = [OutboxTable(schema="a.b", name="c"), OutboxTable(schema="a", name="b.c"), OutboxTable(name="outbox")]
+    assert len({table.message_prefix for table in tables}) == 3
