@@ -18,7 +18,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.router import EventRouter, Placement
-from cdc_outbox.table import OutboxMode, OutboxTable, quote
+from cdc_outbox.table import TRACE_HEADERS, OutboxMode, OutboxTable, quote
 from cdc_outbox.wire import WireContract
 
 
@@ -89,6 +89,8 @@ class Spec:
             timestamp_column=self.outbox.timestamp_column,
             route_by_column=columns["aggregate_type"],
             topic_replacement=self.contract.topic_of("${routedByValue}"),
+            # What was written before a header column was added is read after it.
+            ignores_missing=True,
             placements=tuple(
                 Placement(column, alias=header) for column, header in {**placed, **self.outbox.headers}.items()
             ),
@@ -131,7 +133,10 @@ def _build(document: Document) -> Spec:
     name: str = content["name"]
     database, topics, outbox = content["database"], content.get("topics", {}), content.get("outbox", {})
     table = OutboxTable(
-        schema=outbox.get("schema"), name=outbox.get("table", "outbox"), mode=OutboxMode(outbox.get("mode", "keep"))
+        schema=outbox.get("schema"),
+        name=outbox.get("table", "outbox"),
+        mode=OutboxMode(outbox.get("mode", "keep")),
+        headers={**TRACE_HEADERS, **outbox.get("headers", {})},
     )
     publication = database.get("publication", _identifier(name))
     # A table checks its names itself; these are checked here, before anything is done with them.
@@ -154,7 +159,11 @@ def _build(document: Document) -> Spec:
             publication=publication,
         ),
         outbox=table,
-        contract=WireContract(aggregates=modes, topic=topics.get("name", "outbox.event.{aggregate_type}")),
+        contract=WireContract(
+            aggregates=modes,
+            topic=topics.get("name", "outbox.event.{aggregate_type}"),
+            extra_headers=tuple(table.headers.values()),
+        ),
         topics=TopicSpec(
             partitions=topics.get("partitions", 3), replication_factor=topics.get("replication_factor", -1)
         ),

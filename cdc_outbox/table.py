@@ -168,7 +168,7 @@ class OutboxColumns:
         return {role: column for role, column in found.items() if column is not None}
 
 
-_TRACE_HEADERS = {"traceparent": "traceparent", "tracestate": "tracestate"}
+TRACE_HEADERS: Mapping[str, str] = {"traceparent": "traceparent", "tracestate": "tracestate"}
 """W3C trace context, as OpenTelemetry writes it."""
 _HEADER_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 """A header column's name also stands inside JSON paths, in each dialect's own quotes."""
@@ -187,7 +187,7 @@ class OutboxTable:
     schema: str | None = None
     name: str = "outbox"
     columns: OutboxColumns = field(default_factory=OutboxColumns)
-    headers: Mapping[str, str] = field(default_factory=lambda: dict(_TRACE_HEADERS))
+    headers: Mapping[str, str] = field(default_factory=lambda: dict(TRACE_HEADERS))
     payload_type: PayloadType = PayloadType.JSON
     mode: OutboxMode = OutboxMode.KEEP
 
@@ -195,11 +195,15 @@ class OutboxTable:
         _ = self.table  # which checks both names
         if self.mode is OutboxMode.MESSAGE:
             self._refuse_what_messages_cannot()
+        taken = {column: role for role, column in self.columns.names().items()}
         for column in self.headers:
             if not _HEADER_COLUMN.fullmatch(column):
-                raise ConfigError(
-                    f"the header column {column!r} is not named with letters, digits and underscores", field="headers"
-                )
+                reason = "is not named with letters, digits and underscores"
+            elif column in taken:
+                reason = f"holds the {taken[column]} already"
+            else:
+                continue
+            raise ConfigError(f"the header column {column!r} {reason}", field="outbox.headers")
 
     def _refuse_what_messages_cannot(self) -> None:
         if self.payload_type is PayloadType.BYTES:

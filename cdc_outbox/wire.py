@@ -37,13 +37,7 @@ class HeaderNames:
     def __post_init__(self) -> None:
         taken = {"id": "the event's id"}
         for role, header in self.placed().items():
-            if header in taken:
-                raise _bad_header(role, header, f"it already carries {taken[header]}")
-            if header != header.strip() or not header or set(header) & set(":,"):
-                raise _bad_header(role, header, "it is empty, or holds a colon, a comma or a blank at an end")
-            if header.startswith(_FOREIGN_PREFIX):
-                raise _bad_header(role, header, "Debezium's own headers are named so, and a consumer skips them")
-            taken[header] = f"the {role}"
+            _take_header(taken, header, f"the {role}", field=f"HeaderNames.{role}")
 
     def placed(self) -> Mapping[str, str]:
         """Return attribute → header, in the order of the wire."""
@@ -68,6 +62,9 @@ class WireContract:
     def __post_init__(self) -> None:
         if not self.aggregates:
             raise ConfigError("a contract names at least one aggregate type", field="aggregates")
+        taken = {"id": "the event's id"} | {header: f"the {role}" for role, header in self.headers.placed().items()}
+        for header in self.extra_headers:
+            _take_header(taken, header, "a header column", field="outbox.headers")
         for aggregate_type in self.aggregates:
             if not _TOPIC.fullmatch(self.topic_of(aggregate_type)):
                 raise ConfigError(
@@ -153,8 +150,18 @@ class WireContract:
             raise _broken(message, str(error)) from error
 
 
-def _bad_header(role: str, header: str, reason: str) -> ConfigError:
-    return ConfigError(f"{header!r} cannot be the header of the {role}: {reason}", field=f"HeaderNames.{role}")
+def _take_header(taken: dict[str, str], header: str, what: str, *, field: str) -> None:
+    """Note what a header carries, and refuse one that cannot."""
+    if header in taken:
+        reason = f"it already carries {taken[header]}"
+    elif header != header.strip() or not header or set(header) & set(":,"):
+        reason = "it is empty, or holds a colon, a comma or a blank at an end"
+    elif header.startswith(_FOREIGN_PREFIX):
+        reason = "Debezium's own headers are named so, and a consumer skips them"
+    else:
+        taken[header] = what
+        return
+    raise ConfigError(f"{header!r} cannot be the header of {what}: {reason}", field=field)
 
 
 def _texts(message: Message) -> dict[str, str]:

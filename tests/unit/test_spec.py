@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from cdc_outbox import ConfigError, OutboxMode, SequenceMode
 from cdc_outbox.document import MAX_BYTES
 from cdc_outbox.spec import Latency, Spec, parse_spec, spec_schema
+from cdc_outbox.writer.schema import outbox_component
 
 ORDERS = Path(__file__).parents[2] / "connectors" / "orders.yaml"
 
@@ -144,3 +145,30 @@ def test_any_text_is_a_spec_or_a_config_error(text: str) -> None:
         assert error.findings  # noqa: PT017
     else:
         assert isinstance(spec, Spec)
+
+
+def test_header_columns_are_placed_stated_and_made() -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {{headers: {{tenant: x-tenant, tracestate: ts}}}}\n")
+    assert spec.outbox.headers == {"traceparent": "traceparent", "tracestate": "ts", "tenant": "x-tenant"}
+    assert spec.contract.extra_headers == ("traceparent", "ts", "x-tenant")
+    assert "tenant:header:x-tenant" in spec.router.options()["table.fields.additional.placement"]
+    made = "".join(outbox_component(spec.outbox, first_source="orders.1").migrations[0].statements)
+    assert '"tenant" text,' in made
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ("{payload: x}", "the header column 'payload' holds the payload already"),
+        ("{no blank: x}", "is not named with letters, digits and underscores"),
+        ("{tenant: id}", "it already carries the event's id"),
+        ("{tenant: eventType}", "it already carries the type"),
+        ("{tenant: traceparent}", "it already carries a header column"),
+        ("{tenant: 'a:b'}", "holds a colon"),
+        ("{tenant: __debezium.x}", "Debezium's own headers"),
+    ],
+)
+def test_a_header_that_cannot_be_is_refused_with_its_line(headers: str, message: str) -> None:
+    [finding] = findings(f"{MINIMAL}outbox:\n  headers: {headers}\n")
+    assert finding.startswith("x.yaml:12 outbox.headers: error SP107: ")
+    assert message in finding
