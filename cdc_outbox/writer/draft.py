@@ -48,7 +48,7 @@ def draft(event: Event, table: OutboxTable, dialect: Dialect, *, max_message_byt
     _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
     _check_text("type", event.type, MAX_NAME_BYTES)
     encoded = _encode(event.payload, table, dialect)
-    headers = _columns(event.headers, table)
+    headers = header_columns(event.headers, table)
     size = _size(encoded) + len(event.aggregate_id.encode()) + len(headers or "")
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
@@ -75,7 +75,7 @@ def _size(encoded: str | bytes | None) -> int:
     return len(encoded.encode() if isinstance(encoded, str) else encoded or b"")
 
 
-def _columns(headers: Mapping[str, str], table: OutboxTable) -> str | None:
+def header_columns(headers: Mapping[str, str], table: OutboxTable) -> str | None:
     """Return the headers as a JSON object of header columns, ``None`` where there are none."""
     if not headers:
         return None

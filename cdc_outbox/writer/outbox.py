@@ -13,6 +13,7 @@ from cdc_outbox.wire import WireContract
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft
 from cdc_outbox.writer.statements import Insertion, OutboxStatements
+from cdc_outbox.writer.tracing import traced
 
 MAX_MESSAGE_BYTES = 1_000_000
 """Kafka's producers and topics refuse a record over 1,048,576 bytes by default; such a record fails the connector's
@@ -43,7 +44,8 @@ class _Outbox:
         return self._statements[key]
 
     def _draft(self, event: Event, driver: Driver | AsyncDriver) -> Draft:
-        return draft(event, self.table, driver.dialect, max_message_bytes=self.max_message_bytes)
+        checked = draft(event, self.table, driver.dialect, max_message_bytes=self.max_message_bytes)
+        return traced(checked, self.table, self.contract)
 
 
 class Outbox(_Outbox):

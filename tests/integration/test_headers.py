@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import psycopg
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 
 from cdc_outbox import Event, EventError, Outbox
 from cdc_outbox.errors import ConnectorInvalidError
@@ -81,3 +83,21 @@ def test_an_outbox_that_is_in_use_gets_a_header_more(outbox_stack: Stack, mode: 
             Outbox(table=new.outbox, contract=new.contract).add(connection, event)
         assert headers_seen(pipeline, 1) == [{"x-tenant": "t"}]
         assert [new.contract.event_of(message).sequence for message in pipeline.messages()] == [1, 2, 3]
+
+
+def test_a_trace_goes_from_the_service_to_the_handler(deployed: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = TracerProvider()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    outbox, event = Outbox(contract=deployed.spec.contract), replace(ORDER, type="WithHeaders")
+    with (
+        psycopg.connect(deployed.dsn) as connection,
+        provider.get_tracer("service").start_as_current_span("checkout") as span,
+    ):
+        written = [outbox.add(connection, event), *outbox.add_all(connection, [event])]
+        with outbox.collect(connection) as events:
+            events.add(event)
+    seen = headers_seen(deployed, 3)
+    assert seen == [dict(event.headers) for event in [*written, *events.written]]
+    trace_id = f"{span.get_span_context().trace_id:032x}"
+    assert [headers["traceparent"].split("-")[1] for headers in seen] == [trace_id] * 3
+    assert len({headers["traceparent"] for headers in seen}) == 3

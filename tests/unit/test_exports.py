@@ -23,6 +23,7 @@ def test_exported_names_exist_and_are_sorted(name: str) -> None:
     ("statement", "foreign"),
     [
         ("import cdc_outbox", {"psycopg", "confluent_kafka", "requests", "jsonschema", "yaml", "click"}),
+        ("import cdc_outbox", {"cloudevents", "opentelemetry"}),
         ("import cdc_outbox.consumer", {"psycopg", "requests", "jsonschema", "yaml", "click"}),
         ("import cdc_outbox.testing", {"pymysql", "requests", "jsonschema", "yaml", "click"}),
         ("import cdc_outbox.pytest_plugin", {"psycopg", "confluent_kafka", "psutil", "requests"}),
