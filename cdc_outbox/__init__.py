@@ -15,7 +15,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.payload import TOMBSTONE, Tombstone
-from cdc_outbox.table import OutboxColumns, OutboxMode, OutboxTable, PayloadType
+from cdc_outbox.table import EventFormat, OutboxColumns, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.wire import HeaderNames, WireContract
 from cdc_outbox.writer import AsyncOutbox, Outbox
 
@@ -27,6 +27,7 @@ __all__ = [
     "DatabaseError",
     "Event",
     "EventError",
+    "EventFormat",
     "HeaderNames",
     "NotInTransactionError",
     "Outbox",

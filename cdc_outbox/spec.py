@@ -13,12 +13,13 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from referencing import Registry
 
+from cdc_outbox.cloudevents import ROW_HEADERS
 from cdc_outbox.document import Document, Path, did_you_mean, read_yaml
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.router import EventRouter, Placement
-from cdc_outbox.table import TRACE_HEADERS, OutboxMode, OutboxTable, quote
+from cdc_outbox.table import TRACE_HEADERS, EventFormat, OutboxMode, OutboxTable, quote
 from cdc_outbox.wire import WireContract
 
 
@@ -81,7 +82,9 @@ class Spec:
     def router(self) -> EventRouter:
         """The EventRouter that carries this outbox's rows as this contract wants them."""
         columns = self.outbox.columns.names()
-        placed = {columns[role]: header for role, header in self.contract.headers.placed().items() if role in columns}
+        placed = [(columns[role], header) for role, header in self.contract.names.placed().items() if role in columns]
+        placed += self.outbox.header_columns.items()
+        placed += [(columns[role], header) for header, role in ROW_HEADERS[self.outbox.format].items()]
         return EventRouter(
             id_column=columns["id"],
             key_column=columns["aggregate_id"],
@@ -91,9 +94,7 @@ class Spec:
             topic_replacement=self.contract.topic_of("${routedByValue}"),
             # What was written before a header column was added is read after it.
             ignores_missing=True,
-            placements=tuple(
-                Placement(column, alias=header) for column, header in {**placed, **self.outbox.headers}.items()
-            ),
+            placements=tuple(Placement(column, alias=header) for column, header in placed),
         )
 
 
@@ -137,6 +138,7 @@ def _build(document: Document) -> Spec:
         name=outbox.get("table", "outbox"),
         mode=OutboxMode(outbox.get("mode", "keep")),
         headers={**TRACE_HEADERS, **outbox.get("headers", {})},
+        format=EventFormat(outbox.get("format", "plain")),
     )
     publication = database.get("publication", _identifier(name))
     # A table checks its names itself; these are checked here, before anything is done with them.
@@ -163,6 +165,7 @@ def _build(document: Document) -> Spec:
             aggregates=modes,
             topic=topics.get("name", "outbox.event.{aggregate_type}"),
             extra_headers=tuple(table.headers.values()),
+            format=table.format,
         ),
         topics=TopicSpec(
             partitions=topics.get("partitions", 3), replication_factor=topics.get("replication_factor", -1)

@@ -102,6 +102,29 @@ class PayloadType(StrEnum):
     """Avro, Protobuf, anything: the connector needs BinaryDataConverter."""
 
 
+class EventFormat(StrEnum):
+    """How an event's attributes travel."""
+
+    PLAIN = "plain"
+    """In headers of this package's names."""
+    CLOUDEVENTS_BINARY = "cloudevents-binary"
+    """In the headers of CloudEvents 1.0, the payload as it is."""
+    CLOUDEVENTS_STRUCTURED = "cloudevents-structured"
+    """In an envelope of CloudEvents 1.0 around the payload, and in the plain headers besides."""
+
+
+FORMAT_HEADERS: Mapping[EventFormat, Mapping[str, str]] = {
+    EventFormat.PLAIN: {},
+    EventFormat.CLOUDEVENTS_BINARY: {
+        "ce_specversion": "ce_specversion",
+        "ce_time": "ce_time",
+        "content_type": "content-type",
+    },
+    EventFormat.CLOUDEVENTS_STRUCTURED: {"content_type": "content-type"},
+}
+"""Header columns that the writer fills in, each with its header."""
+
+
 class OutboxMode(StrEnum):
     """What becomes of an event's row, and with it what the pipeline cannot promise.
 
@@ -182,6 +205,7 @@ class OutboxTable:
         schema: ``None`` is ``public`` on PostgreSQL and the connection's database elsewhere.
         name: At most 63 bytes; any character but NUL.
         headers: Header column → header of the message; text columns that may be null.
+        format: What the writer adds to each event; it brings header columns of its own.
     """
 
     schema: str | None = None
@@ -190,17 +214,24 @@ class OutboxTable:
     headers: Mapping[str, str] = field(default_factory=lambda: dict(TRACE_HEADERS))
     payload_type: PayloadType = PayloadType.JSON
     mode: OutboxMode = OutboxMode.KEEP
+    format: EventFormat = EventFormat.PLAIN
 
     def __post_init__(self) -> None:
         _ = self.table  # which checks both names
         if self.mode is OutboxMode.MESSAGE:
             self._refuse_what_messages_cannot()
+        if self.format is EventFormat.CLOUDEVENTS_STRUCTURED and self.payload_type is PayloadType.BYTES:
+            hint = f"Choose {EventFormat.CLOUDEVENTS_BINARY}."
+            raise ConfigError("an envelope is JSON, never bytes", field="outbox.format", hint=hint)
+        if self.format is EventFormat.CLOUDEVENTS_BINARY and not self.is_numbered:
+            raise ConfigError("CloudEvents have a source, and the table has no columns for one", field="outbox.format")
         taken = {column: role for role, column in self.columns.names().items()}
+        taken |= dict.fromkeys(FORMAT_HEADERS[self.format], f"format {self.format}")
         for column in self.headers:
             if not _HEADER_COLUMN.fullmatch(column):
                 reason = "is not named with letters, digits and underscores"
             elif column in taken:
-                reason = f"holds the {taken[column]} already"
+                reason = f"belongs to the {taken[column]} already"
             else:
                 continue
             raise ConfigError(f"the header column {column!r} {reason}", field="outbox.headers")
@@ -216,6 +247,11 @@ class OutboxTable:
             raise ConfigError(
                 "a logical message has no time of its own; its record gets the connector's", field="columns.created_at"
             )
+
+    @property
+    def header_columns(self) -> Mapping[str, str]:
+        """Every header column with its header: the declared ones, and those of the format."""
+        return {**self.headers, **FORMAT_HEADERS[self.format]}
 
     @property
     def timestamp_column(self) -> str | None:
@@ -248,7 +284,7 @@ class OutboxTable:
         schema = dialect.default_schema if self.schema is None else self.schema
         prefix = "" if schema is None else f"{quote(schema)}."
         columns = {role: quote(column) for role, column in self.columns.names().items()}
-        headers = [(quote(column), _header_value(dialect, column)) for column in self.headers]
+        headers = [(quote(column), _header_value(dialect, column)) for column in self.header_columns]
         return {
             "outbox": prefix + quote(self.name),
             "heads": prefix + quote(derived_name(self.name, "heads")),

@@ -92,7 +92,7 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             "alter table … set logged",
         )
     wanted = {column: _TYPES[role] for role, column in spec.outbox.columns.names().items()}
-    for column, types in {**wanted, **dict.fromkeys(spec.outbox.headers, _TEXT)}.items():
+    for column, types in {**wanted, **dict.fromkeys(spec.outbox.header_columns, _TEXT)}.items():
         place, found = f"{name}.{column}", table.columns.get(column)
         if found is None:
             yield _error("DB303", place, "the column does not exist.", "Run `cdc-outbox init`, or correct the spec.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from cdc_outbox import payload
+from cdc_outbox import cloudevents, payload
 from cdc_outbox.errors import EventError
 from cdc_outbox.event import Event, new_event_id
 from cdc_outbox.table import Dialect, OutboxTable, PayloadType
@@ -20,11 +20,15 @@ MAX_NAME_BYTES = 249
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An event with its id, its encoded payload and its headers as the statements take them."""
+    """An event with its id, its encoded payload and its header columns.
+
+    Args:
+        event: As the caller gave it, without what its format adds.
+    """
 
     event: Event
     payload: str | bytes | None
-    headers: str | None
+    columns: Mapping[str, str]
 
     def parameters(self) -> dict[str, Any]:
         """Return what every statement that writes takes."""
@@ -34,7 +38,7 @@ class Draft:
             "aggregate_id": self.event.aggregate_id,
             "type": self.event.type,
             "payload": self.payload,
-            "headers": self.headers,
+            "headers": _json(self.columns) if self.columns else None,
         }
 
 
@@ -47,15 +51,18 @@ def draft(event: Event, table: OutboxTable, dialect: Dialect, *, max_message_byt
     _check_text("aggregate_type", event.aggregate_type, MAX_NAME_BYTES)
     _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
     _check_text("type", event.type, MAX_NAME_BYTES)
-    encoded = _encode(event.payload, table, dialect)
-    headers = header_columns(event.headers, table)
-    size = _size(encoded) + len(event.aggregate_id.encode()) + len(headers or "")
+    checked = replace(event, id=_checked_id(event.id))
+    _check_headers(event.headers, table)
+    written = cloudevents.encoded(checked, table.format)
+    encoded = _encode(written.payload, table, dialect)
+    columns = header_columns(written.headers, table)
+    size = _size(encoded) + len(event.aggregate_id.encode()) + len(_json(columns))
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
             f"payload, key and headers have {size:,} bytes, the limit is {max_message_bytes:,}",
             hint="Store the large part elsewhere and put a reference into the payload.",
         )
-    return Draft(replace(event, id=_checked_id(event.id)), encoded, headers)
+    return Draft(checked, encoded, columns)
 
 
 def _encode(value: Any, table: OutboxTable, dialect: Dialect) -> str | bytes | None:  # noqa: ANN401 - see payload
@@ -75,21 +82,24 @@ def _size(encoded: str | bytes | None) -> int:
     return len(encoded.encode() if isinstance(encoded, str) else encoded or b"")
 
 
-def header_columns(headers: Mapping[str, str], table: OutboxTable) -> str | None:
-    """Return the headers as a JSON object of header columns, ``None`` where there are none."""
-    if not headers:
-        return None
-    columns = {header: column for column, header in table.headers.items()}
-    found = {}
+def header_columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[str, str]:
+    """Return the headers by the columns that hold them."""
+    return {column: headers[header] for column, header in table.header_columns.items() if header in headers}
+
+
+def _check_headers(headers: Mapping[str, str], table: OutboxTable) -> None:
+    known = table.headers.values()
     for header, value in headers.items():
-        if header not in columns:
+        if header not in known:
             raise EventError(
                 f"the table has no column for the header {header!r}",
-                hint=f"Headers with a column are {', '.join(sorted(columns))}.",
+                hint=f"Headers with a column are {', '.join(sorted(known))}.",
             )
         _check_text(f"the header {header}", value, None)
-        found[columns[header]] = value
-    return json.dumps(found, ensure_ascii=False)
+
+
+def _json(columns: Mapping[str, str]) -> str:
+    return json.dumps(columns, ensure_ascii=False)
 
 
 def _checked_id(event_id: str | None) -> str:

@@ -23,7 +23,7 @@ def emission(draft: Draft, table: OutboxTable, mode: SequenceMode) -> Mapping[st
         columns.aggregate_id: event.aggregate_id,
         columns.type: event.type,
         columns.payload: draft.payload,
-        **{column: event.headers.get(header) for column, header in table.headers.items()},
+        **{column: draft.columns.get(column) for column in table.header_columns},
     }
     known = {
         "id": event.id,

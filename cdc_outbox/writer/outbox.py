@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Row, find_async_driver, find_driver
-from cdc_outbox.errors import NotInTransactionError
+from cdc_outbox.errors import ConfigError, NotInTransactionError
 from cdc_outbox.event import Event
 from cdc_outbox.sql import ParameterStyle
 from cdc_outbox.table import Dialect, OutboxTable
@@ -33,6 +33,10 @@ class _Outbox:
         self.table = table or OutboxTable()
         self.contract = contract
         self.max_message_bytes = max_message_bytes
+        if contract is not None and contract.format is not self.table.format:
+            raise ConfigError(
+                f"the table's format is {self.table.format}, the contract's {contract.format}", field="contract.format"
+            )
         self._statements: dict[tuple[Dialect, ParameterStyle], OutboxStatements] = {}
 
     def _statements_for(self, driver: Driver | AsyncDriver) -> OutboxStatements:

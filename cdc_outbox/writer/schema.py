@@ -28,7 +28,7 @@ def outbox_statements(table: OutboxTable, publication: str, *, first_source: str
     shall_be = [publication_statement(table, publication)]
     if table.mode is not OutboxMode.MESSAGE:
         create_outbox, _ = _create_tables(table, first_source)
-        shall_be = [create_outbox, *(_header_column(table, column) for column in table.headers), *shall_be]
+        shall_be = [create_outbox, *(_header_column(table, column) for column in table.header_columns), *shall_be]
     return shall_be
 
 

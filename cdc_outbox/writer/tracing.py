@@ -67,4 +67,5 @@ def _with_headers(draft: Draft, table: OutboxTable, added: dict[str, str]) -> Dr
     kept = {header: value for header, value in draft.event.headers.items() if header != _TRACESTATE}
     headers = kept | {header: value for header, value in added.items() if header in table.headers.values()}
     event: Event = replace(draft.event, headers=headers)
-    return replace(draft, event=event, headers=header_columns(headers, table))
+    formatted = {column: value for column, value in draft.columns.items() if column not in table.headers}
+    return replace(draft, event=event, columns={**header_columns(headers, table), **formatted})

@@ -12,6 +12,7 @@ FLOORS = [
     {"finding"},
     {"errors"},
     {"document", "event", "lsn", "message", "metrics", "payload", "pgoutput", "sql", "table"},
+    {"cloudevents"},
     {"migrations", "router", "wire"},
     {"spec"},
     {"drivers", "kafka"},

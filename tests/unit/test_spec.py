@@ -5,7 +5,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_outbox import ConfigError, OutboxMode, SequenceMode
+from cdc_outbox import ConfigError, EventFormat, OutboxMode, SequenceMode
 from cdc_outbox.document import MAX_BYTES
 from cdc_outbox.spec import Latency, Spec, parse_spec, spec_schema
 from cdc_outbox.writer.schema import outbox_component
@@ -58,6 +58,8 @@ def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
     assert properties["outbox"]["properties"]["table"]["default"] == spec.outbox.name
     assert properties["outbox"]["properties"]["mode"]["default"] == spec.outbox.mode
     assert properties["outbox"]["properties"]["mode"]["enum"] == list(OutboxMode)
+    assert properties["outbox"]["properties"]["format"]["default"] == spec.outbox.format
+    assert properties["outbox"]["properties"]["format"]["enum"] == list(EventFormat)
     topics = properties["topics"]["properties"]
     assert topics["name"]["default"] == spec.contract.topic
     assert topics["partitions"]["default"] == spec.topics.partitions
@@ -159,7 +161,7 @@ def test_header_columns_are_placed_stated_and_made() -> None:
 @pytest.mark.parametrize(
     ("headers", "message"),
     [
-        ("{payload: x}", "the header column 'payload' holds the payload already"),
+        ("{payload: x}", "the header column 'payload' belongs to the payload already"),
         ("{no blank: x}", "is not named with letters, digits and underscores"),
         ("{tenant: id}", "it already carries the event's id"),
         ("{tenant: eventType}", "it already carries the type"),
