@@ -166,7 +166,8 @@ class WireContract:
                 contract promises one, the aggregate type is unknown, the payload is not JSON.
         """
         headers = _texts(message)
-        names = BINARY_NAMES if "ce_specversion" in headers and self.headers.type not in headers else self.headers
+        binary = BINARY_NAMES.type in headers and self.headers.type not in headers
+        names = BINARY_NAMES if binary else self.headers
         aggregate_type = _required(headers, names.aggregate_type, message)
         sequence, source = headers.pop(names.sequence, None), headers.pop(names.source, None)
         numbered = self._is_numbered(aggregate_type, message)

@@ -56,7 +56,7 @@ def draft(event: Event, table: OutboxTable, dialect: Dialect, *, max_message_byt
     written = cloudevents.encoded(checked, table.format)
     encoded = _encode(written.payload, table, dialect)
     columns = header_columns(written.headers, table)
-    size = _size(encoded) + len(event.aggregate_id.encode()) + len(_json(columns))
+    size = _size(encoded) + len(event.aggregate_id.encode()) + (len(_json(columns)) if columns else 0)
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
             f"payload, key and headers have {size:,} bytes, the limit is {max_message_bytes:,}",

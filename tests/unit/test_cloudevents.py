@@ -29,7 +29,7 @@ from cdc_outbox import (
 from cdc_outbox.cloudevents import encoded, time_of
 from cdc_outbox.errors import MessageError
 from cdc_outbox.message import Message
-from cdc_outbox.table import Dialect
+from cdc_outbox.table import FORMAT_HEADERS, Dialect
 from cdc_outbox.writer.draft import draft
 from tests.cloudevents_oracle import judged
 
@@ -229,3 +229,12 @@ def test_what_a_format_cannot_is_refused(make: Any, reason: str) -> None:
 def test_an_envelope_is_one_json_object() -> None:
     written = encoded(ORDER, EventFormat.CLOUDEVENTS_STRUCTURED).payload
     assert json.loads(written)["time"] == TIME
+
+
+@pytest.mark.parametrize("event_format", CLOUDEVENTS)
+def test_a_row_from_before_the_format_is_read_as_well(event_format: EventFormat) -> None:
+    """Connectors get a format before writers do, so that no envelope goes without its content type."""
+    stated, plain = contract(event_format).message_of(ORDER), READER.message_of(ORDER)
+    added = FORMAT_HEADERS[event_format].values()
+    old = tuple((name, None if name in added else value) for name, value in stated.headers)
+    assert READER.event_of(replace(stated, headers=old, value=plain.value)) == ORDER
