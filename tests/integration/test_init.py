@@ -130,3 +130,26 @@ def test_a_role_that_may_not_create_is_told_and_leaves_nothing(outbox_stack: Sta
     assert "Traceback" not in done.stderr
     with psycopg.connect(dsn) as connection:
         assert one(connection, "select to_regclass('cdc_outbox_version') is null")
+
+
+def test_without_a_table_there_are_heads_and_a_publication_and_a_table_may_follow(
+    outbox_stack: Stack, tmp_path: Path
+) -> None:
+    direct, scripted = (outbox_stack.postgres.create_database(name) for name in ("init_message", "init_message_sql"))
+    table_less, with_table = tmp_path / "message.yaml", tmp_path / "keep.yaml"
+    table_less.write_text(Pipeline.text("orders", "outbox: {mode: message}\n"))
+    with_table.write_text(Pipeline.text("orders", "outbox: {headers: {tenant: x-tenant}}\n"))
+    for spec in (table_less, with_table):
+        assert run_command("init", str(spec), "--dsn", direct).returncode == 0
+        script = run_command("init", str(spec), "--sql").stdout
+        for _ in range(2):
+            subprocess.run(
+                [psql(), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", scripted], input=script, text=True, check=True
+            )
+        made = objects(direct)
+        assert objects(scripted) == made
+        has_table = spec is with_table
+        assert (("orders_outbox", "public.outbox", "", True, "", "") in made) == has_table
+        assert any(row[:2] == ("outbox", "tenant") for row in made) == has_table
+        assert ("orders_outbox", "publish", "tfff", True, "", "") in made
+        assert any(row[:2] == ("outbox_heads", "last") for row in made)
