@@ -84,6 +84,8 @@ def _size(encoded: str | bytes | None) -> int:
 
 def header_columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[str, str]:
     """Return the headers by the columns that hold them."""
+    if not headers:
+        return {}
     return {column: headers[header] for column, header in table.header_columns.items() if header in headers}
 
 

@@ -25,11 +25,8 @@ def traced(draft: Draft, table: OutboxTable, contract: WireContract | None) -> D
     The span is over at once: whether the event comes to exist, the caller's transaction decides. There is none for an
     event that brings its own ``traceparent``, nor where no column holds one.
     """
-    headers = table.headers.values()
-    if _TRACEPARENT not in headers or _TRACEPARENT in draft.event.headers:
-        return draft
     trace: Any = sys.modules.get("opentelemetry.trace")
-    if trace is None:
+    if trace is None or _TRACEPARENT not in table.headers.values() or _TRACEPARENT in draft.event.headers:
         return draft
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
