@@ -14,9 +14,10 @@ from cdc_outbox.errors import (
     TableNotFoundError,
 )
 from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.modes import EventFormat, OutboxMode, PayloadType
 from cdc_outbox.payload import TOMBSTONE, Tombstone
 from cdc_outbox.schemas import EventSchemas
-from cdc_outbox.table import OutboxColumns, OutboxMode, OutboxTable, PayloadType
+from cdc_outbox.table import OutboxColumns, OutboxTable
 from cdc_outbox.wire import HeaderNames, WireContract
 from cdc_outbox.writer import AsyncOutbox, Outbox, PublicationPolicy, execute_with_events
 
@@ -28,6 +29,7 @@ __all__ = [
     "DatabaseError",
     "Event",
     "EventError",
+    "EventFormat",
     "EventSchemas",
     "HeaderNames",
     "NotInTransactionError",

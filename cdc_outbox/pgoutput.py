@@ -1,11 +1,11 @@
-"""What PostgreSQL's pgoutput plugin says about an inserted row. Pure.
+"""What PostgreSQL's pgoutput plugin says about an inserted row or a logical message. Pure.
 
 Format: PostgreSQL's documentation, "Logical Replication Message Formats", protocol version 1, values as text.
 """
 
 from cdc_outbox.errors import DecodeError
 
-_INSERT, _NEW_TUPLE = b"I", b"N"
+_INSERT, _NEW_TUPLE, _MESSAGE = b"I", b"N", b"M"
 _NULL, _TEXT = b"n", b"t"
 
 
@@ -42,8 +42,25 @@ def inserted_values(message: bytes) -> list[bytes | None] | None:
     return values
 
 
+def emitted_content(message: bytes, prefix: str) -> bytes | None:
+    """Return the content of a logical message with this prefix; ``None`` for any other message.
+
+    Raises:
+        DecodeError: The message ends too early or too late.
+    """
+    # 'M', flags, the LSN, the prefix up to a NUL, and then a length and the content.
+    start = 10
+    if message[:1] != _MESSAGE or message[start:].partition(b"\0")[0] != prefix.encode():
+        return None
+    at = start + len(prefix.encode()) + 1
+    content = _take(message, at + 4, int.from_bytes(_take(message, at, 4)))
+    if at + 4 + len(content) != len(message):
+        raise DecodeError("a logical message goes on after its content")
+    return content
+
+
 def _take(message: bytes, at: int, length: int) -> bytes:
     taken = message[at : at + length]
     if len(taken) != length:
-        raise DecodeError(f"an Insert message of {len(message)} bytes ends before byte {at + length}")
+        raise DecodeError(f"a message {message[:1]!r} of {len(message)} bytes ends before byte {at + length}")
     return taken

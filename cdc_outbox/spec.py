@@ -14,12 +14,14 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 from referencing import Registry
 
+from cdc_outbox.cloudevents import ROW_HEADERS
 from cdc_outbox.document import Document, Path, did_you_mean, read_yaml
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
+from cdc_outbox.modes import EventFormat, OutboxMode, Partitions
 from cdc_outbox.router import EventRouter, Placement
-from cdc_outbox.table import OutboxColumns, OutboxTable, Partitions, quote
+from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable, quote
 from cdc_outbox.wire import WireContract
 
 _SECRET = re.compile(
@@ -97,17 +99,19 @@ class Spec:
     def router(self) -> EventRouter:
         """The EventRouter that carries this outbox's rows as this contract wants them."""
         columns = self.outbox.columns.names()
-        placed = {columns[role]: header for role, header in self.contract.headers.placed().items() if role in columns}
+        placed = [(columns[role], header) for role, header in self.contract.names.placed().items() if role in columns]
+        placed += self.outbox.header_columns.items()
+        placed += [(columns[role], header) for header, role in ROW_HEADERS[self.outbox.format].items()]
         return EventRouter(
             id_column=columns["id"],
             key_column=columns["aggregate_id"],
             payload_column=columns["payload"],
-            timestamp_column=columns.get("created_at"),
+            timestamp_column=self.outbox.timestamp_column,
             route_by_column=columns["aggregate_type"],
             topic_replacement=self.contract.topic_of("${routedByValue}"),
-            placements=tuple(
-                Placement(column, alias=header) for column, header in {**placed, **self.outbox.headers}.items()
-            ),
+            # What was written before a header column was added is read after it.
+            ignores_missing=True,
+            placements=tuple(Placement(column, alias=header) for column, header in placed),
         )
 
 
@@ -173,6 +177,7 @@ def _build(document: Document) -> Spec:
             aggregates=modes,
             topic=topics.get("name", "outbox.event.{aggregate_type}"),
             extra_headers=tuple(table.headers.values()),
+            format=table.format,
         ),
         topics=TopicSpec(
             # To JSON Schema 3.0 is an integer; to Kafka it is none.
@@ -202,18 +207,16 @@ def _port(value: str | float) -> str:
 
 def _outbox(outbox: Mapping[str, Any]) -> OutboxTable:
     adopted, partitions = "columns" in outbox, outbox.get("partitions")
-    options: dict[str, Any] = {"headers": {}} if adopted else {}
-    if "headers" in outbox:
-        options["headers"] = outbox["headers"]
     try:
-        columns = OutboxColumns(**outbox.get("columns", {}))
         return OutboxTable(
             schema=outbox.get("schema"),
             name=outbox.get("table", "outbox"),
-            columns=columns,
+            columns=OutboxColumns(**outbox.get("columns", {})),
+            headers={**({} if adopted else TRACE_HEADERS), **outbox.get("headers", {})},
+            mode=OutboxMode(outbox.get("mode", "keep")),
+            format=EventFormat(outbox.get("format", "plain")),
             partitions=None if partitions is None else Partitions(partitions),
             adopted=adopted,
-            **options,
         )
     except ConfigError as error:
         place = error.field.replace("OutboxColumns", "columns")

@@ -5,8 +5,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.modes import FORMAT_HEADERS, EventFormat, OutboxMode, Partitions, PayloadType
 
 MAX_IDENTIFIER_BYTES = 63
 """PostgreSQL cuts a longer name off without a word, and two names may become one."""
@@ -127,34 +129,6 @@ class TableName:
         return self.name if self.schema is None else f"{self.schema}.{self.name}"
 
 
-class PayloadType(StrEnum):
-    """What the payload column holds, and with it what arrives as the message's value."""
-
-    JSON = "json"
-    BYTES = "bytes"
-    """Avro, Protobuf, anything: the connector needs BinaryDataConverter."""
-
-
-class OutboxMode(StrEnum):
-    """What becomes of an event's row."""
-
-    KEEP = "keep"
-    """It stays until it is pruned, and can be published, compared and read again."""
-    DELETE = "delete"
-    """It is deleted in the transaction that inserted it: the log has it, the table stays empty. Nothing can be
-    published again from the table, nor verified against it."""
-    MESSAGE = "message"
-    """There is no row: the event is a logical message in PostgreSQL's log. Beside what DELETE costs, the record has the
-    connector's time, and an event that is not numbered has no source."""
-
-
-class Partitions(StrEnum):
-    """How long the span of time is whose events share a partition, by the time in their ids."""
-
-    DAY = "day"
-    MONTH = "month"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxColumns:
     """The outbox's column names, by what they hold; the defaults are Debezium's where it has one.
@@ -174,6 +148,8 @@ class OutboxColumns:
     source: str | None = "source"
     created_at: str | None = "created_at"
 
+    DEFAULT_CREATED_AT: ClassVar[str] = "created_at"
+
     def __post_init__(self) -> None:
         roles: dict[str, str] = {}
         for role, column in self.names().items():
@@ -190,7 +166,7 @@ class OutboxColumns:
         return {role: column for role, column in found.items() if column is not None}
 
 
-_TRACE_HEADERS = {"traceparent": "traceparent", "tracestate": "tracestate"}
+TRACE_HEADERS: Mapping[str, str] = {"traceparent": "traceparent", "tracestate": "tracestate"}
 """W3C trace context, as OpenTelemetry writes it."""
 _HEADER_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 """A header column's name also stands inside JSON paths, in each dialect's own quotes."""
@@ -204,6 +180,7 @@ class OutboxTable:
         schema: ``None`` is ``public`` on PostgreSQL and the connection's database elsewhere.
         name: At most 63 bytes; any character but NUL.
         headers: Header column → header of the message; text columns that may be null.
+        format: What the writer adds to each event; it brings header columns of its own.
         partitions: PostgreSQL only; ``None`` is a table that is not partitioned.
         adopted: Whether somebody else made it. Nothing here touches such a table then, but to write events.
     """
@@ -211,9 +188,10 @@ class OutboxTable:
     schema: str | None = None
     name: str = "outbox"
     columns: OutboxColumns = field(default_factory=OutboxColumns)
-    headers: Mapping[str, str] = field(default_factory=lambda: dict(_TRACE_HEADERS))
+    headers: Mapping[str, str] = field(default_factory=lambda: dict(TRACE_HEADERS))
     payload_type: PayloadType = PayloadType.JSON
     mode: OutboxMode = OutboxMode.KEEP
+    format: EventFormat = EventFormat.PLAIN
     partitions: Partitions | None = None
     adopted: bool = False
 
@@ -221,13 +199,53 @@ class OutboxTable:
         _ = self.table  # which checks both names
         if self.adopted and self.partitions is not None:
             raise ConfigError("an adopted table's partitions are its owner's", field="partitions")
+        if self.mode is OutboxMode.MESSAGE:
+            self._refuse_what_messages_cannot()
+        if self.format is EventFormat.CLOUDEVENTS_STRUCTURED and self.payload_type is PayloadType.BYTES:
+            hint = f"Choose {EventFormat.CLOUDEVENTS_BINARY}."
+            raise ConfigError("an envelope is JSON, never bytes", field="format", hint=hint)
+        if self.format is EventFormat.CLOUDEVENTS_BINARY and not self.is_numbered:
+            raise ConfigError("CloudEvents have a source, and the table has no columns for one", field="format")
+        taken = {column: role for role, column in self.columns.names().items()}
+        taken |= dict.fromkeys(FORMAT_HEADERS[self.format], f"format {self.format}")
         for column in self.headers:
             if not _HEADER_COLUMN.fullmatch(column):
-                raise ConfigError(
-                    f"the header column {column!r} is not named with letters, digits and underscores", field="headers"
-                )
-            if column in self.columns.names().values():
-                raise ConfigError(f"the column {column!r} cannot hold a header too", field=f"headers.{column}")
+                reason = "is not named with letters, digits and underscores"
+            elif column in taken:
+                reason = f"belongs to the {taken[column]} already"
+            else:
+                continue
+            raise ConfigError(f"the header column {column!r} {reason}", field="headers")
+
+    def _refuse_what_messages_cannot(self) -> None:
+        if self.adopted or self.partitions is not None:
+            field = "columns" if self.adopted else "partitions"
+            raise ConfigError("logical messages need no table, to adopt or to partition", field=field)
+        if self.payload_type is PayloadType.BYTES:
+            raise ConfigError(
+                "a logical message carries the payload as JSON text, never as bytes",
+                field="payload_type",
+                hint="Choose the mode keep or delete.",
+            )
+        if self.columns.created_at not in {None, OutboxColumns.DEFAULT_CREATED_AT}:
+            raise ConfigError(
+                "a logical message has no time of its own; its record gets the connector's", field="columns.created_at"
+            )
+
+    @property
+    def header_columns(self) -> Mapping[str, str]:
+        """Every header column with its header: the declared ones, and those of the format."""
+        return {**self.headers, **FORMAT_HEADERS[self.format]}
+
+    @property
+    def timestamp_column(self) -> str | None:
+        """The column that gives the record its timestamp; ``None`` leaves it to the connector's clock."""
+        return None if self.mode is OutboxMode.MESSAGE else self.columns.created_at
+
+    @property
+    def message_prefix(self) -> str:
+        """The prefix of this outbox's logical messages, which no other table's has."""
+        return f"cdc-outbox:{self.table.quoted}"
 
     @property
     def is_numbered(self) -> bool:
@@ -269,7 +287,7 @@ class OutboxTable:
         """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}``, the columns and lists of them."""
         quote, table = dialect.quote, self.table_in(dialect)
         columns = {role: quote(column) for role, column in self.columns.names().items()}
-        headers = [(quote(column), _header_value(dialect, column)) for column in self.headers]
+        headers = [(quote(column), _header_value(dialect, column)) for column in self.header_columns]
         return {
             "outbox": table.quoted,
             "heads": table.sibling("heads").quoted,

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cdc_outbox import payload
+from cdc_outbox import cloudevents, payload
 from cdc_outbox.errors import ConfigError, MessageError
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
+from cdc_outbox.modes import FORMAT_HEADERS, EventFormat
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 """What Kafka accepts as a topic's name; a worse one makes the connector's task fail, so writers refuse it."""
@@ -19,6 +20,20 @@ _PLACEHOLDER = "{aggregate_type}"
 _FOREIGN_PREFIX = "__debezium."
 """Headers that Debezium adds of its own accord; they say nothing about the event."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _take_header(taken: dict[str, str], header: str, what: str, *, field: str) -> None:
+    """Note what a header carries, and refuse one that cannot."""
+    if header in taken:
+        reason = f"it already carries {taken[header]}"
+    elif header != header.strip() or not header or set(header) & set(":,"):
+        reason = "it is empty, or holds a colon, a comma or a blank at an end"
+    elif header.startswith(_FOREIGN_PREFIX):
+        reason = "Debezium's own headers are named so, and a consumer skips them"
+    else:
+        taken[header] = what
+        return
+    raise ConfigError(f"{header!r} cannot be the header of {what}: {reason}", field=field)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +52,17 @@ class HeaderNames:
     def __post_init__(self) -> None:
         taken = {"id": "the event's id"}
         for role, header in self.placed().items():
-            if header in taken:
-                raise _bad_header(role, header, f"it already carries {taken[header]}")
-            if header != header.strip() or not header or set(header) & set(":,"):
-                raise _bad_header(role, header, "it is empty, or holds a colon, a comma or a blank at an end")
-            if header.startswith(_FOREIGN_PREFIX):
-                raise _bad_header(role, header, "Debezium's own headers are named so, and a consumer skips them")
-            taken[header] = f"the {role}"
+            _take_header(taken, header, f"the {role}", field=f"HeaderNames.{role}")
 
     def placed(self) -> Mapping[str, str]:
         """Return attribute → header, in the order of the wire."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+BINARY_NAMES = HeaderNames(
+    type="ce_type", aggregate_type="ce_aggregatetype", sequence="ce_sequence", source="ce_source"
+)
+"""What CloudEvents calls them in binary mode; the aggregate type and the sequence are extensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +72,31 @@ class WireContract:
     Args:
         aggregates: Every aggregate type that is spoken of, with its sequence mode.
         topic: The topic's name, with ``{aggregate_type}`` in it or without.
+        headers: Which header says what in plain and structured messages; binary CloudEvents have names of their own.
         extra_headers: What else travels as headers, in the order of the wire: those of the table's header columns.
+        format: What :meth:`message_of` writes; :meth:`event_of` reads every format.
     """
 
     aggregates: Mapping[str, SequenceMode]
     topic: str = f"outbox.event.{_PLACEHOLDER}"
     headers: HeaderNames = field(default_factory=HeaderNames)
     extra_headers: tuple[str, ...] = ("traceparent", "tracestate")
+    format: EventFormat = EventFormat.PLAIN
 
     def __post_init__(self) -> None:
         if not self.aggregates:
             raise ConfigError("a contract names at least one aggregate type", field="aggregates")
+        if self.format is EventFormat.CLOUDEVENTS_BINARY and SequenceMode.NONE in self.aggregates.values():
+            raise ConfigError(
+                "an event without a number would have a ce_sequence without a value, on which CloudEvents readers fail",
+                field="outbox.format",
+                hint="Number every aggregate type, or choose cloudevents-structured.",
+            )
+        taken = {"id": "the event's id"} | {header: f"the {role}" for role, header in self.names.placed().items()}
+        for header in (*FORMAT_HEADERS[self.format].values(), *cloudevents.ROW_HEADERS[self.format]):
+            taken[header] = f"something in {self.format}"
+        for header in self.extra_headers:
+            _take_header(taken, header, "a header column", field="outbox.headers")
         for aggregate_type in self.aggregates:
             if not _TOPIC.fullmatch(self.topic_of(aggregate_type)):
                 raise ConfigError(
@@ -76,6 +105,11 @@ class WireContract:
                     field="aggregates",
                     hint="Use letters, digits, dot, underscore and hyphen, 249 characters at most.",
                 )
+
+    @property
+    def names(self) -> HeaderNames:
+        """The headers that carry an event's attributes in this contract's format."""
+        return BINARY_NAMES if self.format is EventFormat.CLOUDEVENTS_BINARY else self.headers
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -105,17 +139,20 @@ class WireContract:
 
         The timestamp is the row's ``created_at`` cut to milliseconds, as Debezium cuts it.
         """
+        names, written = self.names, cloudevents.encoded(event, self.format)
         placed = {
-            self.headers.type: event.type,
-            self.headers.aggregate_type: event.aggregate_type,
-            self.headers.sequence: None if event.sequence is None else str(event.sequence),
-            self.headers.source: event.source,
-        } | {header: event.headers.get(header) for header in self.extra_headers}
-        headers = {"id": event.id} | placed
+            names.type: event.type,
+            names.aggregate_type: event.aggregate_type,
+            names.sequence: None if event.sequence is None else str(event.sequence),
+            names.source: event.source,
+        }
+        extra = (*self.extra_headers, *FORMAT_HEADERS[self.format].values())
+        headers = {"id": event.id} | placed | {header: written.headers.get(header) for header in extra}
+        headers |= {header: getattr(event, role) for header, role in cloudevents.ROW_HEADERS[self.format].items()}
         return Message(
             topic=self.topic_of(event.aggregate_type),
             key=event.aggregate_id.encode(),
-            value=_value(event),
+            value=_value(written),
             headers=tuple((name, None if text is None else text.encode()) for name, text in headers.items()),
             timestamp_ms=None if event.created_at is None else _milliseconds(event.created_at),
         )
@@ -130,15 +167,18 @@ class WireContract:
 
         Of headers that the contract does not name, those that are text are taken along, each with its first value.
         """
-        headers = _texts(message, {"id", *self.headers.placed().values(), *self.extra_headers})
-        aggregate_type = _required(headers, self.headers.aggregate_type, message)
-        sequence, source = headers.pop(self.headers.sequence, None), headers.pop(self.headers.source, None)
+        present = {name for name, value in message.headers if value is not None}
+        binary = BINARY_NAMES.type in present and self.headers.type not in present
+        names = BINARY_NAMES if binary else self.headers
+        headers = _texts(message, {"id", *names.placed().values(), *self.extra_headers})
+        aggregate_type = _required(headers, names.aggregate_type, message)
+        sequence, source = headers.pop(names.sequence, None), headers.pop(names.source, None)
         numbered = self._is_numbered(aggregate_type, message)
         if numbered and (sequence is None or not source):
             raise _broken(message, f"{aggregate_type} is numbered, and its sequence or its source is missing")
-        return Event(
+        event = Event(
             id=_required(headers, "id", message),
-            type=_required(headers, self.headers.type, message),
+            type=_required(headers, names.type, message),
             aggregate_type=aggregate_type,
             aggregate_id=_key(message),
             payload=_payload(message),
@@ -147,16 +187,16 @@ class WireContract:
             created_at=_moment(message),
             headers=headers,
         )
+        try:
+            return cloudevents.decoded(event)
+        except ValueError as error:
+            raise _broken(message, str(error)) from error
 
     def _is_numbered(self, aggregate_type: str, message: Message) -> bool:
         try:
             return self.mode_of(aggregate_type) is not SequenceMode.NONE
         except ConfigError as error:
             raise _broken(message, str(error)) from error
-
-
-def _bad_header(role: str, header: str, reason: str) -> ConfigError:
-    return ConfigError(f"{header!r} cannot be the header of the {role}: {reason}", field=f"HeaderNames.{role}")
 
 
 def _texts(message: Message, named: Set[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from uuid import uuid4
 import psycopg
 from confluent_kafka import Producer
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, OutboxMode
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.connect.facts import Database
@@ -25,7 +25,7 @@ from cdc_outbox.migrations import Component, upgrade
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.table import InboxTable
 from cdc_outbox.testing import MemoryMetrics, Stack
-from cdc_outbox.writer.schema import outbox_component, publication_statement
+from cdc_outbox.writer.schema import outbox_component, outbox_statements
 
 CONNECTOR_PASSWORD = 'connector\'s "pass"word'
 """What the connector's role logs in with on the tests' stack; a password may hold anything."""
@@ -83,11 +83,19 @@ class Pipeline:
         pipeline = cls(stack, parse_spec(cls.text(name, extra), name=f"{name}.yaml"), dsn)
         with pipeline.connect() as connection:
             make_connector_role(connection)
-            run_upgrade(connection, outbox_component(pipeline.spec.outbox, first_source=pipeline.spec.first_source))
-            connection.execute(publication_statement(pipeline.spec.outbox, pipeline.spec.database.publication).encode())
-            grant = psycopg.sql.SQL("grant select on {} to connector")
-            connection.execute(grant.format(psycopg.sql.Identifier("public", pipeline.spec.outbox.name)))
+            pipeline.init(connection)
         return pipeline
+
+    def init(self, connection: Connection, spec: Spec | None = None) -> None:
+        """Make what ``cdc-outbox init`` makes."""
+        spec = spec or self.spec
+        outbox, source = spec.outbox, spec.first_source
+        run_upgrade(connection, outbox_component(outbox, first_source=source))
+        for statement in outbox_statements(outbox, spec.database.publication, first_source=source):
+            connection.execute(statement.encode())
+        if outbox.mode is not OutboxMode.MESSAGE:
+            grant = psycopg.sql.SQL("grant select on {} to connector")
+            connection.execute(grant.format(psycopg.sql.Identifier("public", outbox.name)))
 
     @staticmethod
     def text(name: str, extra: str = "") -> str:
@@ -147,7 +155,7 @@ topics:
 
     def write(self, count: int = 1, aggregate_id: str = "1", event_type: str = "OrderPlaced") -> list[Event]:
         """Write events of one aggregate, each in a transaction of its own."""
-        outbox, written = Outbox(contract=self.spec.contract), []
+        outbox, written = Outbox(table=self.spec.outbox, contract=self.spec.contract), []
         with psycopg.connect(self.dsn) as connection:
             for number in range(count):
                 event = Event(

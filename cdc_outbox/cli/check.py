@@ -9,6 +9,7 @@ from cdc_outbox.connect.preflight import check_outbox as check_for_connector
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding
 from cdc_outbox.migrations import Component
+from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import Role, check_role
 from cdc_outbox.spec import Spec
 from cdc_outbox.writer.catalog import Catalog
@@ -28,13 +29,13 @@ def check_spec(spec: Spec, connection: Any, driver: "Psycopg") -> Iterator[Findi
     found = catalog.read_outbox(spec.outbox, components, publication)
     needs = check_for_connector(spec, Database(connection, driver, spec).read_facts())
     yield from needs
-    if found.outbox is None:
+    if found.outbox is None and spec.outbox.mode is not OutboxMode.MESSAGE:
         return
-    unfit = {finding.place for finding in needs if finding.code == _TYPE}
+    unfit = {(_EXACT_TYPE if finding.code == _TYPE else finding.code, finding.place) for finding in needs}
     for component in components:
         yield from check_version(component, found.version)
     for finding in check_outbox(spec.outbox, spec.first_source, found, publication, now=datetime.now(UTC)):
-        if finding.code != _EXACT_TYPE or finding.place not in unfit:
+        if (finding.code, finding.place) not in unfit:
             yield finding
 
 

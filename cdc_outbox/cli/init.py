@@ -17,6 +17,7 @@ from cdc_outbox.consumer.schema import consumer_role, inbox_component
 from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
 from cdc_outbox.migrations import Component, script, upgrade
+from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import Role, migrator_role, roles_script
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import InboxTable, OutboxTable
@@ -26,7 +27,7 @@ from cdc_outbox.writer.incarnation import Source, begin_incarnation, read_source
 from cdc_outbox.writer.schema import (
     connector_role,
     outbox_components,
-    publication_statement,
+    outbox_statements,
     writer_role,
 )
 
@@ -65,10 +66,12 @@ class _Wanted:
         return [*found, inbox_component(self.inbox)] if self.inbox is not None else found
 
     @property
-    def publication(self) -> list[str]:
+    def statements(self) -> list[str]:
         """What is not versioned, because it says what shall be."""
         spec = self.spec
-        return [publication_statement(spec.outbox, spec.database.publication)] if spec is not None else []
+        if spec is None:
+            return []
+        return outbox_statements(spec.outbox, spec.database.publication, first_source=spec.first_source)
 
     def role(self, kind: str, *, named: bool) -> Role | None:
         """Return a party's role, ``None`` if there is nothing for it here.
@@ -174,7 +177,7 @@ def init(
 
 
 def _script(wanted: _Wanted, *, creates: bool, grants: bool) -> str:
-    parts = [*map(script, wanted.components), *wanted.publication] if creates else []
+    parts = [*map(script, wanted.components), *wanted.statements] if creates else []
     if grants:
         roles = [(about, wanted.role(kind, named=False)) for kind, about in _ABOUT.items()]
         parts.append(roles_script((about, role) for about, role in roles if role is not None))
@@ -200,7 +203,7 @@ def _create(wanted: _Wanted, connection: Any, driver: "Psycopg") -> ExitCode:  #
     done = [upgrade(lambda statement: driver.fetch(connection, statement), part) for part in wanted.components]
     if wanted.spec is not None:
         _refuse_other_shape(wanted.spec.outbox, Catalog(connection, driver))
-    for statement in wanted.publication:
+    for statement in wanted.statements:
         driver.fetch(connection, statement)
     driver.commit(connection)
     for component, steps in zip(wanted.components, done, strict=True):
@@ -214,13 +217,13 @@ def _create(wanted: _Wanted, connection: Any, driver: "Psycopg") -> ExitCode:  #
 
 
 def _refuse_other_shape(table: OutboxTable, catalog: Catalog) -> None:
-    """Refuse what `create table if not exists` passes over, before a publication is made for it."""
-    found = catalog.find_table(table.table)
-    if found is None:
+    """Refuse what `create table if not exists` passes over, before anything is made for it."""
+    found = None if table.mode is OutboxMode.MESSAGE else catalog.find_table(table.table)
+    if found is None and table.adopted:
         raise TableNotFoundError(
             f"{table.table} does not exist, and the spec adopts it", hint="Leave out outbox.columns to have one made."
         )
-    if not table.adopted and bool(found.partition_key) != (table.partitions is not None):
+    if found is not None and not table.adopted and bool(found.partition_key) != (table.partitions is not None):
         raise OutboxError(
             f"{table.table} is {'' if found.partition_key else 'not '}partitioned, and the spec says otherwise",
             hint="A table cannot become partitioned, nor the other way round: correct outbox.partitions, or make "

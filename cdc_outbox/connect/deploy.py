@@ -13,6 +13,7 @@ from cdc_outbox.connect.plan import (
     SlotStep,
     make_plan,
     plan_slot,
+    refuse_another_log,
     stored_offset,
 )
 from cdc_outbox.connect.preflight import (
@@ -63,6 +64,12 @@ class Deployment:
         self._options = options
         self._report = report
         self._config = render(spec)
+        if options.earlier is EarlierEvents.REPUBLISH and not spec.outbox.mode.keeps_rows:
+            raise ConfigError(
+                f"an outbox of the mode {spec.outbox.mode} keeps no rows that could be published again",
+                field="earlier_events",
+                hint="--earlier-events skip leaves out for good what no slot held.",
+            )
         self._reader = Reader(spec.name, client, database, timeout_seconds=options.timeout_seconds, report=report)
 
     def check(self) -> DatabaseFacts:
@@ -87,6 +94,7 @@ class Deployment:
         facts, found = self.check(), self._reader.find()
         if found is None:
             return self._checked(facts, make_plan(None, self._config, self._foresee_slot(facts)))
+        self._refuse_another_log(found)
         return self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
 
     def run(self) -> Plan:
@@ -97,6 +105,7 @@ class Deployment:
             ConnectorFailedError: It did not come up; the configuration was taken back, unless that is off.
         """
         facts, found = self.check(), self._reader.find()
+        self._refuse_another_log(found)
         undo = Undo(name=self._spec.name, client=self._client, reader=self._reader, report=self._report, before=found)
         try:
             if found is None:
@@ -114,6 +123,10 @@ class Deployment:
                 undo.take_back()
             raise
         return plan
+
+    def _refuse_another_log(self, found: Found | None) -> None:
+        if self._options.earlier is not EarlierEvents.SKIP:
+            refuse_another_log(None if found is None else found.config, self._config)
 
     def _foresee_slot(self, facts: DatabaseFacts) -> SlotPlan | None:
         """Return what is certain before there is a connector: without a slot, offsets only make it worse."""
@@ -149,11 +162,11 @@ class Deployment:
     def _look_into_slot(self, facts: DatabaseFacts, slot: SlotFacts | None) -> WrittenFacts:
         """Return what was written, and how much of it a slot that nobody read yet does not hold."""
         written = facts.written
-        if slot is None or not slot.is_unread or not written.rows or facts.table is None:
+        if slot is None or not slot.is_unread or not written.has_events or facts.table is None:
             return written
         published = facts.publication.columns if facts.publication else None
         try:
-            outside = self._database.count_rows_outside_slot(published or list(facts.table.columns))
+            outside = self._database.count_events_outside_slot(published or list(facts.table.columns))
         except DatabaseError as error:
             if error.sqlstate == UNDEFINED_OBJECT:
                 self._refuse((slot_older_than_publication(self._spec),), "the slot cannot be read")
@@ -168,7 +181,7 @@ class Deployment:
     def _apply(self, plan: Plan, facts: DatabaseFacts, undo: Undo) -> Plan:
         """Make it so, and return the plan as it became: while the slot was made, somebody may have begun to write."""
         slot = plan.slot or SlotPlan(SlotStep.KEEP)
-        if slot.needs_stop and not plan.creates:
+        if plan.needs_stop and not plan.creates:
             self._reader.stop()
         undo.owes_rows = slot.republishes
         slot = self._apply_slot(slot, facts)

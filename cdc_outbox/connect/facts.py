@@ -1,13 +1,16 @@
 """What the database says about a pipeline, read once and kept as values."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cdc_outbox.drivers import Row, TransactionDriver, translate
 from cdc_outbox.errors import CdcOutboxError, DatabaseError
+from cdc_outbox.event import SequenceMode
 from cdc_outbox.lsn import Lsn
-from cdc_outbox.pgoutput import inserted_values
+from cdc_outbox.modes import OutboxMode
+from cdc_outbox.pgoutput import emitted_content, inserted_values
 from cdc_outbox.spec import Spec
 from cdc_outbox.sql import load
 from cdc_outbox.table import quote
@@ -41,7 +44,7 @@ class RoleFacts:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """The outbox table as it is.
+    """The outbox table as it is; of events that are messages, the head table.
 
     Args:
         kind: ``r`` for a table, ``p`` for a partitioned one (``pg_class.relkind``).
@@ -103,13 +106,20 @@ class WrittenFacts:
     Args:
         rows: Rows in the table; the count ends at :data:`COUNTED_ROWS`.
         has_heads: Whether a sequence was ever given out, also if its row was pruned since.
-        rows_outside_slot: Rows that a slot which nobody has read yet does not hold, because they were committed
+        rows_outside_slot: Events that a slot which nobody has read yet does not hold, because they were committed
             before it; 0 while nobody has looked.
+        keeps_rows: Whether what was written can be published again.
     """
 
     rows: int = 0
     has_heads: bool = False
     rows_outside_slot: int = 0
+    keeps_rows: bool = True
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there is anything to look for in a slot."""
+        return bool(self.rows or (self.has_heads and not self.keeps_rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +155,9 @@ class Database:
         publication = self._ask(
             "publication", publication=spec.database.publication, schema=outbox.table.schema, table=outbox.name
         )
-        table = self._ask("table", table=outbox.table.quoted)
-        columns: dict[str, str] = dict(self._ask("columns", table=outbox.table.quoted))
+        looked_at = outbox.heads if outbox.mode is OutboxMode.MESSAGE else outbox.table
+        table = self._ask("table", table=looked_at.quoted)
+        columns: dict[str, str] = dict(self._ask("columns", table=looked_at.quoted))
         return DatabaseFacts(
             version=version,
             wal_level=wal_level,
@@ -191,12 +202,61 @@ class Database:
 
     def read_written(self) -> WrittenFacts:
         """Return what the outbox holds now."""
-        [(rows,)] = self._ask("written", limit=COUNTED_ROWS)
+        mode = self._spec.outbox.mode
+        [(rows,)] = [(0,)] if mode is OutboxMode.MESSAGE else self._ask("written", limit=COUNTED_ROWS)
         [(heads_exist,)] = self._ask("heads_table", heads=self._spec.outbox.heads.quoted)
         has_heads = heads_exist and self._ask("heads")[0][0]
-        return WrittenFacts(rows, has_heads)
+        return WrittenFacts(rows, has_heads, keeps_rows=mode.keeps_rows)
 
-    def count_rows_outside_slot(self, columns: Sequence[str]) -> int:
+    def count_events_outside_slot(self, columns: Sequence[str]) -> int:
+        """Return how many events an inactive slot of ours would not deliver: by the rows, or else by their numbers.
+
+        Args:
+            columns: Those that are published, in their order.
+        """
+        outbox = self._spec.outbox
+        if outbox.mode.keeps_rows or not outbox.is_numbered:
+            return self._count_rows_outside_slot(columns)
+        return self._count_numbers_outside_slot(columns)
+
+    def _count_numbers_outside_slot(self, columns: Sequence[str]) -> int:
+        """Count the numbers that were given out below the first that the slot holds, aggregate by aggregate.
+
+        Of numbers with holes it is known only that one is missing where the slot holds none. The heads are read first:
+        an event that is committed meanwhile is then in the slot, and above them.
+        """
+        heads = self._ask("last_numbers", limit=COUNTED_ROWS)
+        first: dict[tuple[str, ...], int] = {}
+        for *aggregate, sequence in self._numbers_in_slot(list(columns)):
+            first.setdefault(tuple(aggregate), int(sequence))
+        aggregates = self._spec.contract.aggregates
+        missing = 0
+        for aggregate_type, aggregate_id, source, last in heads:
+            held = first.get((aggregate_type, aggregate_id, source))
+            if aggregates.get(aggregate_type) is SequenceMode.INCREASING:
+                missing += held is None
+            else:
+                missing += (last + 1 if held is None else held) - 1
+        return missing
+
+    def _numbers_in_slot(self, order: list[str]) -> Iterator[tuple[str, ...]]:
+        """Yield type, id, source and sequence of the numbered events in the slot."""
+        outbox = self._spec.outbox
+        names = outbox.columns.names()
+        wanted = [names[role] for role in ("aggregate_type", "aggregate_id", "source", "sequence") if role in names]
+        emits = outbox.mode is OutboxMode.MESSAGE
+        for change in self._peek("peek_messages" if emits else "peek"):
+            if emits:
+                content = emitted_content(change, outbox.message_prefix)
+                event = None if content is None else [json.loads(content).get(column) for column in wanted]
+            else:
+                row = inserted_values(change) or []
+                # A table that shares the publication may have other columns.
+                event = [row[order.index(column)] for column in wanted] if len(row) == len(order) else None
+            if event is not None and None not in event:
+                yield tuple(value.decode() if isinstance(value, bytes) else str(value) for value in event)
+
+    def _count_rows_outside_slot(self, columns: Sequence[str]) -> int:
         """Return how many rows of the table an inactive slot of ours would not deliver, up to :data:`COUNTED_ROWS`.
 
         By their ids: neither transaction ids (a savepoint has its own, another slot holds back the horizon) nor times
@@ -211,21 +271,25 @@ class Database:
         return int(rows)
 
     def _ids_in_slot(self, position: int) -> list[str]:
-        """Return the ids among the slot's changes; by a cursor, for a million payloads are no thing to hold."""
-        slot, publication = self._spec.database.slot, self._spec.database.publication
+        """Return the ids among the slot's changes."""
         held: list[str] = []
+        for change in self._peek("peek"):
+            values = inserted_values(change) or []
+            # A table that shares the publication may have fewer columns.
+            if position < len(values) and (value := values[position]) is not None:
+                held.append(value.decode())
+        return held
+
+    def _peek(self, statement: str) -> Iterator[bytes]:
+        """Yield the slot's changes; by a cursor, for a million payloads are no thing to hold."""
+        slot, publication = self._spec.database.slot, quote(self._spec.database.publication)
         self._driver.begin(self._connection)
         try:
-            self._ask("peek", slot=slot, publication=quote(publication), limit=PEEKED_CHANGES)
+            self._ask(statement, slot=slot, publication=publication, limit=PEEKED_CHANGES)
             while changes := self._ask("next_changes"):
-                for (change,) in changes:
-                    values = inserted_values(bytes(change)) or []
-                    # A table that shares the publication may have fewer columns.
-                    if position < len(values) and (value := values[position]) is not None:
-                        held.append(value.decode())
+                yield from (bytes(change) for (change,) in changes)
         finally:
             self._driver.rollback(self._connection)
-        return held
 
     def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
         sql = self._statements[statement].render(self._spec.outbox.names(), self._driver.style)

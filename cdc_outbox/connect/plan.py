@@ -18,6 +18,13 @@ from cdc_outbox.errors import UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.spec import shows_secret
 
+_READS_MESSAGES = "message.prefix.include.list"
+_SKIP = "Run again with --earlier-events skip, which leaves them out for good."
+_REPUBLISH_OR_SKIP = (
+    "Run again with --earlier-events republish, which publishes every row that is still in the table "
+    "(consumers skip what they had), or with --earlier-events skip, which leaves them out for good."
+)
+
 
 class EarlierEvents(StrEnum):
     """What to do with events that were written before the slot, or between two slots."""
@@ -106,6 +113,7 @@ class Plan:
         halted: It was stopped or paused.
         failed: It or a task of it had failed.
         up: It ran, and all its tasks did.
+        changes_log: It read messages and will read rows, or the other way round.
     """
 
     creates: bool = False
@@ -114,11 +122,17 @@ class Plan:
     halted: bool = False
     failed: bool = False
     up: bool = False
+    changes_log: bool = False
+
+    @property
+    def needs_stop(self) -> bool:
+        """Whether the connector must not run meanwhile: what is for its new router would pass the old one by."""
+        return self.changes_log or (self.slot is not None and self.slot.needs_stop)
 
     @property
     def resumes(self) -> bool:
         """Whether it has to be told to run: a new connector is made stopped."""
-        return self.creates or self.halted or (self.slot is not None and self.slot.needs_stop)
+        return self.creates or self.halted or self.needs_stop
 
     @property
     def is_empty(self) -> bool:
@@ -156,6 +170,7 @@ def make_plan(found: Found | None, config: Mapping[str, str], slot: SlotPlan | N
         halted=found.is_halted,
         failed=condition is Condition.FAILED,
         up=condition is Condition.UP,
+        changes_log=_reads_another_log(found.config, config),
     )
 
 
@@ -208,6 +223,25 @@ class SlotState:
     republishing: bool = False
 
 
+def refuse_another_log(before: Mapping[str, str] | None, after: Mapping[str, str]) -> None:
+    """Refuse a connector that would read messages where it read rows, or the other way round.
+
+    Raises:
+        UnpublishedEventsError: What it has not read yet would be left out.
+    """
+    if before is not None and _reads_another_log(before, after):
+        old, new = ("messages", "rows") if _READS_MESSAGES in before else ("rows", "messages")
+        raise UnpublishedEventsError(
+            f"the connector reads {old} and would read {new}: the {old} that it has not read yet would be left out.",
+            hint="Let the writers rest until the slot has confirmed everything, then run again with "
+            "--earlier-events skip.",
+        )
+
+
+def _reads_another_log(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    return (_READS_MESSAGES in before) != (_READS_MESSAGES in after)
+
+
 def plan_slot(name: str, state: SlotState, earlier: EarlierEvents | None) -> SlotPlan:
     """Return what to do about slot and offsets.
 
@@ -226,9 +260,7 @@ def plan_slot(name: str, state: SlotState, earlier: EarlierEvents | None) -> Slo
         return SlotPlan(step)
     if earlier is None:
         raise UnpublishedEventsError(
-            f"{_state(name, step)} {hole}",
-            hint="Run again with --earlier-events republish, which publishes every row that is still in the table "
-            "(consumers skip what they had), or with --earlier-events skip, which leaves them out for good.",
+            f"{_state(name, step)} {hole}", hint=_REPUBLISH_OR_SKIP if state.written.keeps_rows else _SKIP
         )
     # A connector that republishes stores an offset when it is stopped, if it has none yet.
     resets = state.stored is not None or state.republishing
@@ -255,7 +287,8 @@ def _hole(step: SlotStep, state: SlotState) -> str:
     # A connector that reads the slot was deployed on it, and what lies before was decided then; its first offset is
     # stored only seconds later.
     if stored is None and not slot.active and written.rows_outside_slot:
-        return f"is younger than {_count(written.rows_outside_slot)} in the table, which would not be published."
+        place = " in the table" if written.keeps_rows else ""
+        return f"is younger than {_count(written.rows_outside_slot)}{place}, which would not be published."
     return ""
 
 
@@ -263,13 +296,18 @@ def _hole_without_slot(stored: StoredOffset | None, written: WrittenFacts) -> st
     if stored is not None:
         return (
             f"while Connect's offset stands at {stored.lsn}: what was committed since then is lost with the slot, "
-            f"and the task would fail for good. The table still holds {_count(written.rows)}."
+            f"and the task would fail for good. {_kept(written)}"
         )
     if written.rows:
         return f"and the table holds {_count(written.rows)} already, which would not be published."
     if written.has_heads:
-        return "and sequences were given out already: events were written and pruned, and would not be published."
+        past = "written and pruned" if written.keeps_rows else "written"
+        return f"and sequences were given out already: events were {past}, and would not be published."
     return ""
+
+
+def _kept(written: WrittenFacts) -> str:
+    return f"The table still holds {_count(written.rows)}." if written.keeps_rows else "No rows are kept."
 
 
 def _state(name: str, step: SlotStep) -> str:

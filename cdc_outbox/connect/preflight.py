@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from cdc_outbox.connect.facts import DatabaseFacts, PublicationFacts, SlotFacts, TableFacts
 from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import Spec
 
 _TEXT = ("text", "character varying")
@@ -114,6 +115,9 @@ def _check_role(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
 
 
 def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
+    if spec.outbox.mode is OutboxMode.MESSAGE:
+        yield from _check_heads(spec, table)
+        return
     name = str(spec.outbox.table)
     if table is None:
         yield _error("DB301", name, "the outbox table does not exist.", "Run `cdc-outbox init`, or correct the spec.")
@@ -129,7 +133,9 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             "alter table … set logged",
         )
     wanted = {column: _TYPES[role] for role, column in spec.outbox.columns.names().items()}
-    for column, types in {**wanted, **dict.fromkeys(spec.outbox.headers, _TEXT)}.items():
+    if spec.outbox.mode is OutboxMode.DELETE:  # rows that go are found by their ids, as what they are
+        wanted[spec.outbox.columns.id] = ("uuid",)
+    for column, types in {**wanted, **dict.fromkeys(spec.outbox.header_columns, _TEXT)}.items():
         place, found = f"{name}.{column}", table.columns.get(column)
         if found is None:
             yield _error("DB303", place, "the column does not exist.", "Run `cdc-outbox init`, or correct the spec.")
@@ -137,10 +143,25 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             yield _error("DB304", place, f"its type is {found}.", f"It must be {' or '.join(types)}.")
 
 
+def _check_heads(spec: Spec, heads: TableFacts | None) -> Iterator[Finding]:
+    name = str(spec.outbox.heads)
+    if heads is None:
+        yield _error("DB321", name, "the head table does not exist.", "Run `cdc-outbox init`, or correct the spec.")
+    elif heads.persistence != "p":
+        yield _error(
+            "DB323",
+            name,
+            "the head table is unlogged or temporary, so numbers start again after a crash.",
+            "alter table … set logged",
+        )
+
+
 def _check_publication(spec: Spec, table: TableFacts | None, publication: PublicationFacts | None) -> Iterator[Finding]:
     name = spec.database.publication
     if publication is None:
         yield _error("DB401", name, "the publication does not exist.", "Run `cdc-outbox init`.")
+        return
+    if spec.outbox.mode is OutboxMode.MESSAGE:  # messages pass any publication, also an empty one
         return
     if not publication.covers_table:
         # Without that setting a partitioned table's rows are published as those of its partitions.
@@ -167,8 +188,9 @@ def _check_publication(spec: Spec, table: TableFacts | None, publication: Public
             f"the publication has a row filter, and what does not meet {publication.row_filter} would never leave.",
             "alter publication … set table …, without a where",
         )
-    published = publication.columns if publication.columns is not None else spec.outbox.columns.names().values()
-    missing = [column for column in spec.outbox.columns.names().values() if column not in published]
+    placed = (*spec.outbox.columns.names().values(), *spec.outbox.header_columns)
+    published = placed if publication.columns is None else publication.columns
+    missing = [column for column in placed if column not in published and (table is None or column in table.columns)]
     if missing and publication.covers_table:
         yield _error(
             "DB405",

@@ -3,6 +3,7 @@
 import re
 
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import Latency, Spec
 from cdc_outbox.sql import load
 
@@ -22,6 +23,14 @@ _POLL_INTERVAL_MS = {
     Latency.ECONOMY: 500,
 }
 
+_DECODING = {
+    "transforms.decode.type": "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
+    # Without this a null has no field at all, and the router fails on a tombstone or an event without a number.
+    "transforms.decode.fields.null.include": "true",
+    "transforms.decode.predicate": "isOutbox",
+}
+"""Makes a logical message look like an inserted row."""
+
 _HEARTBEAT_INTERVAL_MS = 10_000
 """Short enough that an idle outbox holds back seconds of WAL, long enough that nobody notices the messages."""
 
@@ -35,6 +44,7 @@ _PROMISES = {
     "header.converter": "consumers could not read the headers",
     "key.converter": "another key puts an aggregate into another partition, and its order is lost",
     "lsn.flush.": "the slot would hold back WAL until the disk is full, or give it up too early",
+    "message.prefix": "the spec decides which messages are events",
     "post.processors": "the spec decides what becomes of a row",
     "predicates": "the spec decides what becomes of a row",
     "producer.override.acks": "an event could be lost with the broker that alone had it",
@@ -101,7 +111,9 @@ def render_republishing(spec: Spec) -> dict[str, str]:
 
 
 def raw_topic(spec: Spec) -> str:
-    """Return the topic that a row's change event is for before it is routed; Debezium replaces what Kafka refuses."""
+    """Return the topic that an event is for before it is routed; Debezium replaces what Kafka refuses."""
+    if spec.outbox.mode is OutboxMode.MESSAGE:
+        return f"{spec.name}.message"
     return re.sub(r"[^A-Za-z0-9._-]", "_", f"{spec.name}.{spec.outbox.table.schema}.{spec.outbox.name}")
 
 
@@ -123,6 +135,7 @@ def _connector(spec: Spec) -> dict[str, str]:
         "offset.mismatch.strategy": "trust_offset",
         "publication.name": database.publication,
         "publication.autocreate.mode": "disabled",
+        # Also without a table: no list means every table, and Debezium would read the columns of them all.
         "table.include.list": _exactly(f"{spec.outbox.table.schema}.{spec.outbox.name}"),
         "snapshot.mode": "no_data",
         "skipped.operations": "u,d,t",
@@ -132,20 +145,31 @@ def _connector(spec: Spec) -> dict[str, str]:
         # only what it has seen. A logical message needs no table, and is kept off the topics again.
         "heartbeat.interval.ms": str(_HEARTBEAT_INTERVAL_MS),
         "heartbeat.action.query": f"select pg_logical_emit_message(false, '{HEARTBEAT_PREFIX}', '')",
-        "message.prefix.exclude.list": ".*",
+        **_messages(spec),
         "extended.headers.enabled": "false",
     }
 
 
+def _messages(spec: Spec) -> dict[str, str]:
+    """Return which logical messages become records: this outbox's, or none."""
+    if spec.outbox.mode is not OutboxMode.MESSAGE:
+        return {"message.prefix.exclude.list": ".*"}
+    # Debezium ignores case, and two outboxes may differ in nothing else.
+    included = "(?-i)" + _exactly(spec.outbox.message_prefix)
+    return {"message.prefix.include.list": included, "binary.handling.mode": "bytes"}
+
+
 def _pipeline(spec: Spec) -> dict[str, str]:
     options = spec.router.options()
+    decoding = _DECODING if spec.outbox.mode is OutboxMode.MESSAGE else {}
     return {
         "key.converter": _STRING_CONVERTER,
         "value.converter": _STRING_CONVERTER,
         "predicates": "isOutbox",
         "predicates.isOutbox.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
         "predicates.isOutbox.pattern": _exactly(raw_topic(spec)),
-        "transforms": "outbox",
+        "transforms": ",".join(["decode"] * bool(decoding) + ["outbox"]),
+        **decoding,
         "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
         "transforms.outbox.predicate": "isOutbox",
         **{f"transforms.outbox.{option}": value for option, value in options.items()},

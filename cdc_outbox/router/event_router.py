@@ -71,6 +71,7 @@ class EventRouter:
         topic_replacement: ``route.topic.replacement``; ``${routedByValue}`` is the only group.
         tombstone_on_empty_payload: A payload of nothing but blanks becomes a null value. A null payload does so
             anyway with StringConverter.
+        ignores_missing: A row without a placed column passes without the header, instead of failing the task.
     """
 
     id_column: str = "id"
@@ -81,6 +82,7 @@ class EventRouter:
     route_by_column: str = "aggregatetype"
     topic_replacement: str = f"outbox.event.{_ROUTED}"
     tombstone_on_empty_payload: bool = False
+    ignores_missing: bool = False
 
     def __post_init__(self) -> None:
         if set(self.topic_replacement.replace(_ROUTED, "")) & set("$\\"):
@@ -101,6 +103,8 @@ class EventRouter:
             options["table.fields.additional.placement"] = ",".join(map(str, self.placements))
         if self.tombstone_on_empty_payload:
             options["route.tombstone.on.empty.payload"] = "true"
+        if self.ignores_missing:
+            options["table.field.additional.missing"] = "ignore"
         return options
 
     def route(self, row: Mapping[str, ConnectValue], *, connector_time_ms: int) -> Message:
@@ -149,6 +153,8 @@ class EventRouter:
         headers: list[tuple[str, bytes | None]] = []
         partition: int | None = None
         for placement in self.placements:
+            if self.ignores_missing and placement.column not in row:
+                continue
             if placement.kind is PlacementKind.HEADER:
                 headers.append((placement.header, _column(row, placement.column).text()))
             else:

@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from cdc_outbox import payload
+from cdc_outbox import cloudevents, payload
 from cdc_outbox.errors import EventError
 from cdc_outbox.event import Event, new_event_id
+from cdc_outbox.modes import EventFormat, PayloadType
+from cdc_outbox.payload import TOMBSTONE
 from cdc_outbox.schemas import EventSchemas
-from cdc_outbox.table import Dialect, OutboxTable, PayloadType
+from cdc_outbox.table import Dialect, OutboxTable
 
 MAX_AGGREGATE_ID_BYTES = 1_000
 """The keys of head table and inbox hold it beside three shorter texts, and an index entry of PostgreSQL's takes 2,704
@@ -22,12 +24,16 @@ MAX_NAME_BYTES = 249
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An event with its id, its encoded payload and its headers as the statements take them."""
+    """An event with its id, its encoded payload and its header columns.
+
+    Args:
+        event: As the caller gave it, without what its format adds.
+    """
 
     event: Event
     id: str
     payload: str | bytes | None
-    headers: str | None
+    columns: Mapping[str, str]
 
     def parameters(self) -> dict[str, Any]:
         """Return what every statement that writes takes."""
@@ -37,7 +43,7 @@ class Draft:
             "aggregate_id": self.event.aggregate_id,
             "type": self.event.type,
             "payload": self.payload,
-            "headers": self.headers,
+            "headers": _json(self.columns) if self.columns else None,
             "sequence": self.event.sequence,
         }
 
@@ -59,19 +65,24 @@ def draft(
         value = getattr(event, field)
         _check_name(field, value) if isinstance(value, str) else _check_text(field, value, None)
     _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
+    event_id = _checked_id(event.id)
     encoded = _encode(event, table, dialect, schemas)
-    headers = _columns(event.headers, table)
-    size = _size(encoded) + len(event.aggregate_id.encode()) + len(headers or "")
+    columns = _columns(event.headers, table)
+    if table.format is not EventFormat.PLAIN:
+        encoded, columns = _formatted(replace(event, id=event_id), encoded, table)
+    size = _size(encoded) + len(event.aggregate_id.encode()) + (len(_json(columns)) if columns else 0)
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
             f"payload, key and headers have {size:,} bytes, the limit is {max_message_bytes:,}",
             hint="Store the large part elsewhere and put a reference into the payload.",
         )
-    return Draft(event, _checked_id(event.id), encoded, headers)
+    return Draft(event, event_id, encoded, columns)
 
 
 def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSchemas | None) -> str | bytes | None:
-    encoded = payload.encode(event.payload, max_depth=dialect.max_payload_depth)
+    # An envelope is one object more around the payload.
+    around = table.format is EventFormat.CLOUDEVENTS_STRUCTURED
+    encoded = payload.encode(event.payload, max_depth=dialect.max_payload_depth - around)
     if schemas is not None:
         schemas.check(event, encoded)
     match table.payload_type, encoded:
@@ -89,21 +100,39 @@ def _size(encoded: str | bytes | None) -> int:
     return len(encoded.encode() if isinstance(encoded, str) else encoded or b"")
 
 
-def _columns(headers: Mapping[str, str], table: OutboxTable) -> str | None:
-    """Return the headers as a JSON object of header columns, ``None`` where there are none."""
+def _formatted(event: Event, encoded: str | bytes | None, table: OutboxTable) -> tuple[Any, Mapping[str, str]]:
+    """Return payload and header columns with what the table's format adds to them."""
+    if table.format is EventFormat.CLOUDEVENTS_STRUCTURED:
+        event = replace(event, payload=TOMBSTONE if encoded is None else encoded)
+        encoded = None
+    written = cloudevents.encoded(event, table.format)
+    if table.format is EventFormat.CLOUDEVENTS_STRUCTURED and written.payload is not TOMBSTONE:
+        encoded = written.payload
+    return encoded, header_columns(written.headers, table)
+
+
+def _columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[str, str]:
+    """Return the caller's headers by the columns that hold them, and refuse those that have none."""
     if not headers:
-        return None
-    columns = {header: column for column, header in table.headers.items()}
-    found = {}
+        return headers
+    known = table.headers.values()
     for header, value in headers.items():
-        if header not in columns:
+        if header not in known:
             raise EventError(
                 f"the table has no column for the header {header!r}",
-                hint=f"Headers with a column are {', '.join(sorted(columns))}.",
+                hint=f"Headers with a column are {', '.join(sorted(known))}.",
             )
         _check_text(f"the header {header}", value, None)
-        found[columns[header]] = value
-    return json.dumps(found, ensure_ascii=False)
+    return header_columns(headers, table)
+
+
+def header_columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[str, str]:
+    """Return the headers by the columns that hold them."""
+    return {column: headers[header] for column, header in table.header_columns.items() if header in headers}
+
+
+def _json(columns: Mapping[str, str]) -> str:
+    return json.dumps(columns, ensure_ascii=False)
 
 
 def _checked_id(event_id: str | None) -> str:

@@ -10,7 +10,8 @@ from datetime import datetime
 
 from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.migrations import Component
-from cdc_outbox.table import OutboxTable, PayloadType, TableName
+from cdc_outbox.modes import OutboxMode, PayloadType
+from cdc_outbox.table import OutboxTable, TableName
 from cdc_outbox.writer.catalog import ColumnFacts, OutboxCatalog, TableCatalog
 from cdc_outbox.writer.incarnation import Source, constant_of
 from cdc_outbox.writer.partitions import missing_partitions, wanted_partitions
@@ -43,7 +44,8 @@ def check_outbox(
     table: OutboxTable, first_source: str, catalog: OutboxCatalog, publication: str, *, now: datetime
 ) -> Iterator[Finding]:
     """Return what is not as `init` makes it, but for what does not exist at all."""
-    if catalog.outbox is not None and not table.adopted:
+    has_table = not table.adopted and table.mode is not OutboxMode.MESSAGE
+    if catalog.outbox is not None and has_table:
         yield from _check_columns(table.table, wanted_columns(table), catalog.outbox)
         yield from _check_foreign_columns(table, catalog.outbox)
         yield from _check_key(table.table, (table.columns.id,), catalog.outbox)
@@ -73,7 +75,7 @@ def wanted_columns(table: OutboxTable) -> Mapping[str, ColumnFacts]:
         "created_at": ColumnFacts("timestamp(6) without time zone", True, "(clock_timestamp() AT TIME ZONE 'UTC')"),
     }
     own = {column: by_role[role] for role, column in table.columns.names().items()}
-    return own | dict.fromkeys(table.headers, ColumnFacts("text"))
+    return own | dict.fromkeys(table.header_columns, ColumnFacts("text"))
 
 
 def _check_columns(table: TableName, wanted: Mapping[str, ColumnFacts], found: TableCatalog) -> Iterator[Finding]:
@@ -154,7 +156,8 @@ def _check_heads(table: OutboxTable, heads: TableCatalog | None) -> Iterator[Fin
 
 def _check_sources(table: OutboxTable, first_source: str, catalog: OutboxCatalog) -> Iterator[Finding]:
     heads = _source(catalog.heads, "source")
-    outbox = heads if table.adopted else _source(catalog.outbox, str(table.columns.source))
+    has_table = not table.adopted and table.mode is not OutboxMode.MESSAGE
+    outbox = heads if not has_table else _source(catalog.outbox, str(table.columns.source))
     if heads is None or outbox is None:
         return
     place = f"{table.heads}.source"

@@ -6,6 +6,7 @@ from typing import Any
 
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConfigError, OutboxError
+from cdc_outbox.modes import OutboxMode
 from cdc_outbox.sql import load
 from cdc_outbox.table import OutboxTable, literal
 from cdc_outbox.writer.catalog import Catalog
@@ -83,7 +84,8 @@ def begin_incarnation(
     """
     source = None
     # An adopted table's default is its owner's; what is numbered takes its source from the heads.
-    for name in ("set_source",) if table.adopted else ("set_outbox_source", "set_source"):
+    has_source = not table.adopted and table.mode is not OutboxMode.MESSAGE
+    for name in ("set_outbox_source", "set_source") if has_source else ("set_source",):
         driver.begin(connection)
         try:
             for statement in ("lock", "limit"):

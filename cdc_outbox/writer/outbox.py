@@ -14,6 +14,7 @@ from cdc_outbox.wire import WireContract
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft
 from cdc_outbox.writer.statements import Insertion, OutboxStatements
+from cdc_outbox.writer.tracing import traced
 
 MAX_MESSAGE_BYTES = 1_000_000
 """Kafka's producers and topics refuse a record over 1,048,576 bytes by default; such a record fails the connector's
@@ -48,6 +49,10 @@ class _Outbox:
         self.max_message_bytes = max_message_bytes
         self.schemas = schemas
         self.policy = policy
+        if contract is not None and contract.format is not self.table.format:
+            raise ConfigError(
+                f"the table's format is {self.table.format}, the contract's {contract.format}", field="contract.format"
+            )
         self._statements: dict[tuple[Dialect, ParameterStyle], OutboxStatements] = {}
 
     def _statements_for(self, driver: Driver | AsyncDriver) -> OutboxStatements:
@@ -59,7 +64,10 @@ class _Outbox:
         return self._statements[key]
 
     def _draft(self, event: Event, driver: Driver | AsyncDriver) -> Draft:
-        return draft(event, self.table, driver.dialect, max_message_bytes=self.max_message_bytes, schemas=self.schemas)
+        checked = draft(
+            event, self.table, driver.dialect, max_message_bytes=self.max_message_bytes, schemas=self.schemas
+        )
+        return traced(checked, self.table, self.contract)
 
 
 class Outbox(_Outbox):

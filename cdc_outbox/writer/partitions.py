@@ -8,8 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.modes import Partitions
 from cdc_outbox.sql import load
-from cdc_outbox.table import OutboxTable, Partitions, TableName, literal
+from cdc_outbox.table import OutboxTable, TableName, literal
 from cdc_outbox.writer.catalog import Catalog
 
 AHEAD = {Partitions.DAY: 7, Partitions.MONTH: 2}

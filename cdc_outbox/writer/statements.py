@@ -10,10 +10,12 @@ from typing import Any
 
 from cdc_outbox.errors import ConfigError, EventError, StaleSequenceError
 from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.modes import OutboxMode
 from cdc_outbox.sql import ParameterStyle, load
-from cdc_outbox.table import Dialect, OutboxMode, OutboxTable
+from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.wire import WireContract
 from cdc_outbox.writer.draft import Draft
+from cdc_outbox.writer.emission import emission
 
 _SUFFIX = {
     SequenceMode.GAPLESS: "gapless",
@@ -51,25 +53,38 @@ class OutboxStatements:
     dialect: Dialect
     style: ParameterStyle
 
+    def __post_init__(self) -> None:
+        if self.emits and self.dialect is not Dialect.POSTGRESQL:
+            raise ConfigError(f"{self.dialect} has no logical messages", field="OutboxTable.mode")
+
+    @property
+    def emits(self) -> bool:
+        """Whether events are logical messages instead of rows."""
+        return self.table.mode is OutboxMode.MESSAGE
+
     def add(self, draft: Draft) -> Insertion:
         """Return what writes one event: one statement on PostgreSQL.
 
         Raises:
             EventError: The event cannot be written.
         """
-        return self._insertion(f"add_{_SUFFIX[self._mode(draft.event)]}", draft.parameters(), [draft])
+        mode = self._mode(draft.event)
+        if self.emits:
+            return self._insertion(f"emit_{_SUFFIX[mode]}", emission(draft, self.table, mode), [draft])
+        return self._insertion(f"add_{_SUFFIX[mode]}", draft.parameters(), [draft])
 
     def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
         """Return what writes many events, in an order that keeps two writers from waiting for each other.
 
-        On PostgreSQL that is one statement for each sequence mode among them, elsewhere an event at a time.
+        On PostgreSQL that is one statement for each sequence mode among them; elsewhere, and for logical messages, an
+        event at a time.
 
         Raises:
             EventError: One of the events cannot be written.
         """
         in_order = sorted(drafts, key=lambda draft: (self._mode(draft.event), *_aggregate(draft.event)))
         self._refuse_descents([draft.event for draft in in_order])
-        if "add_all_gapless" not in self._statements:
+        if self.emits or "add_all_gapless" not in self._statements:
             return [self.add(draft) for draft in in_order]
         return [
             self._insertion(f"add_all_{_SUFFIX[mode]}", _listed(group := list(drafts_of_mode)), group)
@@ -145,7 +160,9 @@ def _aggregate(event: Event) -> tuple[str, str]:
 
 def _listed(drafts: Sequence[Draft]) -> dict[str, str]:
     """Return many events as one parameter: drivers take one text faster than arrays, and all take it alike."""
-    return {"events": json.dumps([draft.parameters() for draft in drafts], ensure_ascii=False, default=bytes.hex)}
+    # Headers as an object: a text in there would be a JSON string to the database, in which it finds no header.
+    listed = [{**draft.parameters(), "headers": draft.columns or None} for draft in drafts]
+    return {"events": json.dumps(listed, ensure_ascii=False, default=bytes.hex)}
 
 
 def _completed(

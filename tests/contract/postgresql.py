@@ -13,7 +13,8 @@ from psycopg.types.string import TextLoader
 from cdc_outbox import NotInTransactionError
 from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
 from cdc_outbox.event import new_event_id
-from cdc_outbox.table import Dialect, OutboxTable, PayloadType
+from cdc_outbox.modes import PayloadType
+from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
 from tests.contract.writer_contract import ORDER, Client, RowLockContract, Store

@@ -243,6 +243,13 @@ EDGES = [
     Edge([{}], {"aggregatetype": None}),
     Edge([{}], router=EventRouter(placements=(Placement("nowhere"),))),
     Edge([{}], router=PARTITIONED),
+    # The same columns, missing and not missed.
+    Edge(
+        [{"words": "x"}, {}],
+        {"words": ["text"]},
+        EventRouter(placements=(Placement("nowhere"), Placement("words")), ignores_missing=True),
+    ),
+    Edge([{}], router=replace(PARTITIONED, ignores_missing=True)),
     Edge([{"aggregatetype": None}]),
     Edge([{"aggregatetype": 1}, {"aggregatetype": None}], {"aggregatetype": ["integer"]}),
 ]

@@ -211,6 +211,14 @@ class PlaceContract(ABC):
             *(str(event.id), "order", "42", "OrderPlaced", text, "1", "orders.1", "00-'\"%s-01", "None")
         ]
 
+    def test_headers_are_written_of_one_event_and_of_many(self, client: Client, store: Store) -> None:
+        event = replace(ORDER, headers={"traceparent": "00-'\"%s-ü"})
+        client.add(event)
+        client.add_all([event, ORDER])
+        client.commit()
+        found = store.query("select traceparent, tracestate from outbox order by sequence")
+        assert found == [("00-'\"%s-ü", None), ("00-'\"%s-ü", None), (None, None)]
+
 
 class WriterContract(PlaceContract):
     """All that is asked of a driver."""

@@ -172,7 +172,7 @@ def test_a_slot_that_cannot_be_decoded_for_its_age_is_named(
     def cannot(_database: Database, _columns: Sequence[str]) -> int:
         raise DatabaseError("publication does not exist", sqlstate="42704")
 
-    monkeypatch.setattr(Database, "count_rows_outside_slot", cannot)
+    monkeypatch.setattr(Database, "count_events_outside_slot", cannot)
     with pipeline.connect() as connection:
         connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (pipeline.spec.database.slot,))
     pipeline.write(1)

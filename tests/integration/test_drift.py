@@ -120,3 +120,25 @@ def test_a_database_where_nothing_was_made_has_two_findings(outbox_stack: Stack,
     assert [code for code, _ in found(path, dsn)] == ["DB301", "DB401"]
     done = run_command("init", "--inbox", "--check", "--dsn", dsn)
     assert (done.returncode, done.stdout.count("DB343")) == (3, 1)
+
+
+def test_of_messages_the_heads_alone_are_checked(dsn: str, tmp_path: Path) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("drop publication drift_outbox; drop schema public cascade; create schema public")
+    spec = write_spec(tmp_path, "outbox: {mode: message}\n")
+    assert found(spec, dsn) == [("DB321", "public.outbox_heads"), ("DB401", "drift_outbox"), ("DB343", "public.outbox")]
+    assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
+    assert found(spec, dsn) == []
+    grants = run_command("init", str(spec), "--grants", "--writer=drift_message_writer", "--connector=connector").stdout
+    assert 'public"."outbox" to' not in grants
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(grants.encode())
+        connection.execute("alter table outbox_heads set unlogged")
+    done = run_command("init", str(spec), "--check", "--writer=drift_message_writer", "--dsn", dsn)
+    assert [line.split(": ")[1].split()[1] for line in done.stdout.splitlines()] == ["DB323"]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("alter table outbox_heads set logged")
+
+    begun = run_command("init", str(spec), "--new-incarnation", "--from", "drift.1", "--dsn", dsn)
+    assert (begun.returncode, begun.stdout) == (0, "public.outbox: drift.1 -> drift.2\n")
+    assert found(spec, dsn) == []

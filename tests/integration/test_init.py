@@ -42,8 +42,12 @@ def psql() -> str:
 def spec(tmp_path: Path) -> Path:
     path = tmp_path / "orders.yaml"
     # The worker resolves the name, so that each test has a database of its own.
-    path.write_text(Pipeline.text("orders").replace("  name: orders\n", "  name: ${env:DATABASE}\n"))
+    path.write_text(for_any_database(Pipeline.text("orders")))
     return path
+
+
+def for_any_database(text: str) -> str:
+    return text.replace("  name: orders\n", "  name: ${env:DATABASE}\n")
 
 
 def objects(dsn: str) -> list[tuple[object, ...]]:
@@ -171,3 +175,26 @@ def test_another_database_than_the_specs_is_refused(outbox_stack: Stack, tmp_pat
 )
 def test_what_contradicts_itself_is_refused(spec: Path, arguments: list[str]) -> None:
     assert run_command("init", str(spec), *arguments, "--dsn", "host=nowhere.invalid").returncode == 2
+
+
+def test_without_a_table_there_are_heads_and_a_publication_and_a_table_may_follow(
+    outbox_stack: Stack, tmp_path: Path
+) -> None:
+    direct, scripted = (outbox_stack.postgres.create_database(name) for name in ("init_message", "init_message_sql"))
+    table_less, with_table = tmp_path / "message.yaml", tmp_path / "keep.yaml"
+    table_less.write_text(for_any_database(Pipeline.text("orders", "outbox: {mode: message}\n")))
+    with_table.write_text(for_any_database(Pipeline.text("orders", "outbox: {headers: {tenant: x-tenant}}\n")))
+    for spec in (table_less, with_table):
+        assert run_command("init", str(spec), "--dsn", direct).returncode == 0
+        script = run_command("init", str(spec), "--sql").stdout
+        for _ in range(2):
+            subprocess.run(
+                [psql(), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", scripted], input=script, text=True, check=True
+            )
+        made = objects(direct)
+        assert objects(scripted) == made
+        has_table = spec is with_table
+        assert (("orders_outbox", "public.outbox", "", True, "", "") in made) == has_table
+        assert any(row[:2] == ("outbox", "tenant") for row in made) == has_table
+        assert ("orders_outbox", "publish", "tfff", True, "", "") in made
+        assert any(row[:2] == ("outbox_heads", "last") for row in made)

@@ -10,8 +10,9 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import parse_spec
-from cdc_outbox.table import OutboxMode, OutboxTable
+from cdc_outbox.table import OutboxTable
 from cdc_outbox.writer.schema import writer_role
 from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop, eventually, one, run_command
 

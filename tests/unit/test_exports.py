@@ -23,7 +23,20 @@ def test_exported_names_exist_and_are_sorted(name: str) -> None:
     ("statement", "foreign"),
     [
         ("import cdc_outbox", {"psycopg", "confluent_kafka", "requests", "jsonschema", "yaml", "click"}),
-        ("import cdc_outbox", {"MySQLdb", "asyncpg", "django", "psycopg2", "pymysql", "sqlalchemy", "sqlite3"}),
+        (
+            "import cdc_outbox",
+            {
+                "MySQLdb",
+                "asyncpg",
+                "cloudevents",
+                "django",
+                "opentelemetry",
+                "psycopg2",
+                "pymysql",
+                "sqlalchemy",
+                "sqlite3",
+            },
+        ),
         ("import cdc_outbox.consumer", {"psycopg", "requests", "jsonschema", "yaml", "click"}),
         ("import cdc_outbox.testing", {"pymysql", "requests", "jsonschema", "yaml", "click"}),
         ("import cdc_outbox.pytest_plugin", {"psycopg", "confluent_kafka", "psutil", "requests"}),

@@ -11,7 +11,9 @@ PACKAGE = Path(__file__).parents[2] / "cdc_outbox"
 FLOORS = [
     {"finding"},
     {"errors"},
+    {"modes"},
     {"document", "event", "lsn", "message", "metrics", "payload", "pgoutput", "sql", "table"},
+    {"cloudevents"},
     {"migrations", "router", "schemas", "wire"},
     {"privileges", "spec"},
     {"drivers", "kafka"},

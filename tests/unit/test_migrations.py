@@ -1,9 +1,10 @@
 import pytest
 
-from cdc_outbox import ConfigError, OutboxTable
+from cdc_outbox import ConfigError, OutboxMode, OutboxTable
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.migrations import Component, Migration, pending, script, upgrade
-from cdc_outbox.table import Dialect, InboxTable, Partitions, TableName
+from cdc_outbox.modes import Partitions
+from cdc_outbox.table import Dialect, InboxTable, TableName
 from cdc_outbox.writer.schema import outbox_component, publication_statement
 
 STEPS = tuple(Migration(version=n, statements=(f"step {n}",)) for n in (1, 2, 3))
@@ -66,6 +67,14 @@ def test_partitions_are_postgresqls_alone() -> None:
     assert table.rest in outbox_component(table, first_source="orders.1").tables
     with pytest.raises(ConfigError, match="only PostgreSQL"):
         outbox_component(table, first_source="orders.1", dialect=Dialect.MYSQL)
+
+
+def test_the_source_of_messages_is_ascii() -> None:
+    table = OutboxTable(mode=OutboxMode.MESSAGE)
+    with pytest.raises(ConfigError, match="must be ASCII"):
+        outbox_component(table, first_source="Größe.1")
+    component = outbox_component(table, first_source="it's.1")
+    assert not any('"public"."outbox" (' in statement for statement in component.migrations[0].statements)
 
 
 def test_no_table_name_ends_the_block_that_makes_the_publication() -> None:

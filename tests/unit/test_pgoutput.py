@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox.errors import DecodeError
-from cdc_outbox.pgoutput import inserted_values
+from cdc_outbox.pgoutput import emitted_content, inserted_values
 
 
 def insert(values: list[bytes | None]) -> bytes:
@@ -40,3 +40,28 @@ def test_a_message_that_ends_early_is_refused(values: list[bytes | None], data: 
 def test_what_is_not_null_or_text_is_refused(message: bytes, reason: str) -> None:
     with pytest.raises(DecodeError, match=reason):
         inserted_values(message)
+
+
+def logical_message(prefix: str, content: bytes) -> bytes:
+    return b"M\1" + (2**40).to_bytes(8) + prefix.encode() + b"\0" + len(content).to_bytes(4) + content
+
+
+prefixes = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+
+
+@given(prefixes, st.binary(), prefixes)
+def test_the_content_of_our_messages_is_read_back(prefix: str, content: bytes, other: str) -> None:
+    message = logical_message(prefix, content)
+    assert emitted_content(message, prefix) == content
+    assert emitted_content(message, other) == (content if other == prefix else None)
+    assert emitted_content(insert([content]), prefix) is None
+
+
+@given(prefixes, st.binary(), st.data())
+def test_a_logical_message_of_another_length_is_refused(prefix: str, content: bytes, data: st.DataObject) -> None:
+    whole = logical_message(prefix, content)
+    shortest = len(whole) - len(content) - 4
+    with pytest.raises(DecodeError, match="ends before byte"):
+        emitted_content(whole[: data.draw(st.integers(shortest, len(whole) - 1))], prefix)
+    with pytest.raises(DecodeError, match="goes on"):
+        emitted_content(whole + b"x", prefix)

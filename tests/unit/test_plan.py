@@ -1,5 +1,8 @@
 """Slot and offsets are decided together; nothing written is left out unless somebody said so."""
 
+import re
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +20,7 @@ from cdc_outbox.connect.plan import (
     changes_between,
     make_plan,
     plan_slot,
+    refuse_another_log,
     stored_offset,
 )
 from cdc_outbox.errors import UnpublishedEventsError
@@ -25,6 +29,7 @@ from cdc_outbox.lsn import Lsn
 NOTHING = WrittenFacts()
 ROWS = WrittenFacts(rows=7, has_heads=True)
 PRUNED = WrittenFacts(rows=0, has_heads=True)
+KEPT_NONE = WrittenFacts(rows=0, has_heads=True, keeps_rows=False)
 
 
 def slot(confirmed: int = 100, *, wal_status: str = "reserved", active: bool = False) -> SlotFacts:
@@ -235,3 +240,32 @@ def test_a_secret_in_clear_text_is_masked_and_a_reference_is_not(option: str) ->
 
 def test_an_option_that_only_sounds_secret_is_shown() -> None:
     assert str(Change("transforms.outbox.table.field.event.key", None, "id")).endswith("= id")
+
+
+@pytest.mark.parametrize(
+    ("found", "stored", "written", "said"),
+    [
+        (None, None, KEPT_NONE, "events were written, and would not be published."),
+        (None, at(5), KEPT_NONE, "would fail for good. No rows are kept."),
+        (slot(), None, replace(KEPT_NONE, rows_outside_slot=3), "is younger than 3 events, which"),
+    ],
+)
+def test_where_no_rows_are_kept_nothing_is_said_of_publishing_them(
+    found: SlotFacts | None, stored: StoredOffset | None, written: WrittenFacts, said: str
+) -> None:
+    with pytest.raises(UnpublishedEventsError, match=re.escape(said)) as caught:
+        plan_slot("s", SlotState(slot=found, stored=stored, written=written), None)
+    assert "republish" not in caught.value.hint
+    assert "skip" in caught.value.hint
+
+
+def test_rows_and_messages_are_not_exchanged_under_a_connector() -> None:
+    rows, messages = {"message.prefix.exclude.list": ".*"}, {"message.prefix.include.list": "x"}
+    for before, after in ((rows, rows), (messages, messages), (None, rows), (None, messages)):
+        refuse_another_log(before, after)
+    for before, after in ((rows, messages), (messages, rows)):
+        with pytest.raises(UnpublishedEventsError, match="would be left out"):
+            refuse_another_log(before, after)
+        plan = make_plan(replace(found("RUNNING", "RUNNING"), config=before), after, KEEP)
+        assert (plan.needs_stop, plan.resumes) == (True, True)
+    assert not make_plan(replace(found("RUNNING", "RUNNING"), config=rows), rows, KEEP).needs_stop

@@ -135,3 +135,18 @@ def test_a_partitioned_table_is_published_through_its_root() -> None:
     [finding] = check_database(SPEC, facts)
     assert finding.code == "DB402"
     assert "publish_via_partition_root = true" in finding.remedy
+
+
+def test_a_header_that_is_not_published_would_be_left_out_without_a_word() -> None:
+    columns = [column for column in COLUMNS if column != "traceparent"]
+    [finding] = check_database(SPEC, replace(GOOD, publication=replace(PUBLICATION, columns=columns)))
+    assert (finding.code, "the column traceparent." in finding.message) == ("DB405", True)
+
+
+def test_rows_that_go_are_found_by_an_id_of_the_type_that_it_is() -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {{mode: delete}}\n")
+    assert check_database(spec, GOOD) == ()
+    as_text = replace(GOOD, table=TableFacts("r", "p", {**COLUMNS, "id": "text"}))
+    assert check_database(SPEC, as_text) == ()
+    [finding] = check_database(spec, as_text)
+    assert (finding.code, finding.remedy) == ("DB304", "It must be uuid.")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox import ConfigError
-from cdc_outbox.connect.render import raw_topic, render
+from cdc_outbox import ConfigError, OutboxTable
+from cdc_outbox.connect.render import HEARTBEAT_PREFIX, raw_topic, render
 from cdc_outbox.spec import parse_spec
 from tests.unit.test_spec import MINIMAL, ORDERS
 
@@ -83,6 +83,8 @@ def test_an_override_is_taken() -> None:
         "topic.creation.default.cleanup.policy",
         "topic.creation.default.partitions",
         "heartbeat.interval.ms",
+        "message.prefix.exclude.list",
+        "message.prefix.include.list",
     ],
 )
 def test_an_override_that_breaks_a_promise_is_refused_with_its_line(option: str) -> None:
@@ -124,3 +126,32 @@ def test_a_value_that_breaks_a_promise_is_refused(option: str, value: str) -> No
 )
 def test_what_only_tunes_is_taken(option: str, value: str) -> None:
     assert render(parse_spec(f"{MINIMAL}overrides:\n  {option}: {value}\n"))[option] == value
+
+
+def test_without_a_table_exactly_this_outboxs_messages_are_read_and_made_rows() -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {{mode: message, schema: 'a,b'}}\n")
+    config, rows = render(spec), render(parse_spec(MINIMAL))
+    # (?-i) because Debezium ignores case; a comma would start the next of a list.
+    [included] = re.split(r"(?<!\\),", config["message.prefix.include.list"])
+    assert re.fullmatch(included.removeprefix("(?-i)"), spec.outbox.message_prefix)
+    assert not re.fullmatch(included.removeprefix("(?-i)"), HEARTBEAT_PREFIX)
+    assert "message.prefix.exclude.list" not in config
+    assert config["transforms"] == "decode,outbox"
+    assert config["predicates.isOutbox.pattern"] == r"orders\.message"
+    assert {config[f"transforms.{name}.predicate"] for name in ("decode", "outbox")} == {"isOutbox"}
+    assert "transforms.outbox.table.field.event.timestamp" not in config
+    assert rows["message.prefix.exclude.list"] == ".*"
+
+
+def test_the_content_of_messages_stays_bytes() -> None:
+    with pytest.raises(ConfigError, match="cannot be overridden"):
+        render(parse_spec(f"{MINIMAL}outbox: {{mode: message}}\noverrides: {{binary.handling.mode: hex}}\n"))
+
+
+def test_the_heartbeat_is_no_outbox() -> None:
+    assert not OutboxTable().message_prefix.startswith(HEARTBEAT_PREFIX)
+
+
+@pytest.mark.parametrize("mode", ["keep", "delete"])
+def test_rows_that_go_are_read_as_rows_that_stay(mode: str) -> None:
+    assert render(parse_spec(f"{MINIMAL}outbox: {{mode: {mode}}}\n")) == render(parse_spec(MINIMAL))

@@ -5,9 +5,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_outbox import ConfigError, SequenceMode
+from cdc_outbox import ConfigError, EventFormat, OutboxMode, SequenceMode
 from cdc_outbox.document import MAX_BYTES
 from cdc_outbox.spec import Latency, Spec, parse_spec, spec_schema
+from cdc_outbox.writer.schema import outbox_component
 
 ORDERS = Path(__file__).parents[2] / "connectors" / "orders.yaml"
 
@@ -57,6 +58,10 @@ def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
     assert properties["outbox"]["properties"]["table"]["default"] == spec.outbox.name
     columns = properties["outbox"]["properties"]["columns"]["properties"]
     assert {role: column["default"] for role, column in columns.items()} == spec.outbox.columns.names()
+    assert properties["outbox"]["properties"]["mode"]["default"] == spec.outbox.mode
+    assert properties["outbox"]["properties"]["mode"]["enum"] == list(OutboxMode)
+    assert properties["outbox"]["properties"]["format"]["default"] == spec.outbox.format
+    assert properties["outbox"]["properties"]["format"]["enum"] == list(EventFormat)
     topics = properties["topics"]["properties"]
     assert topics["name"]["default"] == spec.contract.topic
     assert topics["partitions"]["default"] == spec.topics.partitions
@@ -201,7 +206,9 @@ def test_an_adopted_table_has_the_columns_that_are_named_and_no_trace_columns() 
 
 def test_headers_are_those_of_the_outbox() -> None:
     spec = parse_spec(MINIMAL + "outbox: {headers: {tenant: x-tenant}}\n")
-    assert (spec.outbox.headers, spec.contract.extra_headers) == ({"tenant": "x-tenant"}, ("x-tenant",))
+    assert (
+        spec.contract.extra_headers == tuple(spec.outbox.headers.values()) == ("traceparent", "tracestate", "x-tenant")
+    )
     assert "tenant:header:x-tenant" in spec.router.options()["table.fields.additional.placement"]
 
 
@@ -214,9 +221,11 @@ def test_headers_are_those_of_the_outbox() -> None:
         ("outbox: {columns: {kind: x}}\n", "outbox.columns.kind: error SP101", "unknown key 'kind'."),
         ("outbox: {columns: {}, partitions: day}\n", "outbox.partitions: error SP107", "are its owner's"),
         ("outbox: {partitions: week}\n", "outbox.partitions: error SP104", "must be day or month."),
-        ("outbox: {headers: {a: sequence}}\n", "outbox.headers.a: error SP105", "is taken by the contract"),
-        ("outbox: {headers: {a: 'b:c'}}\n", "outbox.headers.a: error SP105", "holds a colon"),
-        ("outbox: {headers: {payload: b}}\n", "outbox.headers.payload: error SP107", "cannot hold a header too"),
+        ("outbox: {headers: {a: sequence}}\n", "outbox.headers: error SP107", "it already carries the sequence"),
+        ("outbox: {headers: {a: 'b:c'}}\n", "outbox.headers: error SP107", "holds a colon"),
+        ("outbox: {headers: {payload: b}}\n", "outbox.headers: error SP107", "belongs to the payload already"),
+        ("outbox: {mode: message, columns: {}}\n", "outbox.columns: error SP107", "need no table, to adopt"),
+        ("outbox: {mode: message, partitions: day}\n", "outbox.partitions: error SP107", "or to partition"),
     ],
 )
 def test_an_outbox_that_cannot_be_is_refused_with_its_place(outbox: str, place: str, message: str) -> None:
@@ -240,3 +249,30 @@ def test_any_text_is_a_spec_or_a_config_error(text: str) -> None:
         assert error.findings  # noqa: PT017
     else:
         assert isinstance(spec, Spec)
+
+
+def test_header_columns_are_placed_stated_and_made() -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {{headers: {{tenant: x-tenant, tracestate: ts}}}}\n")
+    assert spec.outbox.headers == {"traceparent": "traceparent", "tracestate": "ts", "tenant": "x-tenant"}
+    assert spec.contract.extra_headers == ("traceparent", "ts", "x-tenant")
+    assert "tenant:header:x-tenant" in spec.router.options()["table.fields.additional.placement"]
+    made = "".join(outbox_component(spec.outbox, first_source="orders.1").migrations[0].statements)
+    assert '"tenant" text,' in made
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ("{payload: x}", "the header column 'payload' belongs to the payload already"),
+        ("{no blank: x}", "is not named with letters, digits and underscores"),
+        ("{tenant: id}", "it already carries the event's id"),
+        ("{tenant: eventType}", "it already carries the type"),
+        ("{tenant: traceparent}", "it already carries a header column"),
+        ("{tenant: 'a:b'}", "holds a colon"),
+        ("{tenant: __debezium.x}", "Debezium's own headers"),
+    ],
+)
+def test_a_header_that_cannot_be_is_refused_with_its_line(headers: str, message: str) -> None:
+    [finding] = findings(f"{MINIMAL}outbox:\n  headers: {headers}\n")
+    assert finding.startswith("x.yaml:12 outbox.headers: error SP107: ")
+    assert message in finding

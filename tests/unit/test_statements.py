@@ -1,11 +1,16 @@
 """What is looked at before an event becomes statements, and how many those are."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from cdc_outbox import (
     TOMBSTONE,
+    ConfigError,
     Event,
     EventError,
+    EventFormat,
     EventSchemas,
     OutboxMode,
     OutboxTable,
@@ -13,7 +18,7 @@ from cdc_outbox import (
     SequenceMode,
     WireContract,
 )
-from cdc_outbox.sql import NAMED
+from cdc_outbox.sql import NAMED, PYFORMAT
 from cdc_outbox.table import Dialect
 from cdc_outbox.writer.draft import Draft, draft
 from cdc_outbox.writer.statements import OutboxStatements
@@ -59,3 +64,22 @@ def test_an_event_costs_as_many_statements_as_the_readme_says(dialect: Dialect, 
             event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={}, sequence=sequence)
             found.append(len(statements.add(draft(event, table, dialect)).steps))
         assert found == [count + forgotten for count in counts]
+
+
+def test_an_envelope_is_not_what_a_schema_speaks_of_and_is_counted_as_deep_as_it_is() -> None:
+    table = OutboxTable(format=EventFormat.CLOUDEVENTS_STRUCTURED)
+    schemas = EventSchemas({("Placed", None): {"properties": {"total": {}}, "additionalProperties": False}})
+    event = Event(aggregate_type="order", aggregate_id="42", type="Placed", payload={"total": 1})
+    made = draft(event, table, Dialect.MYSQL, schemas=schemas)
+    assert json.loads(str(made.payload))["data"] == {"total": 1}
+    assert json.loads(str(made.payload))["id"] == made.id
+    deep = "[" * 31 + "]" * 31
+    assert draft(replace(event, payload=deep), OutboxTable(), Dialect.MYSQL).payload == deep
+    with pytest.raises(EventError, match="deep"):
+        draft(replace(event, payload=deep), table, Dialect.MYSQL)
+
+
+@pytest.mark.parametrize("dialect", [Dialect.MYSQL, Dialect.SQLITE])
+def test_logical_messages_are_postgresqls(dialect: Dialect) -> None:
+    with pytest.raises(ConfigError, match="has no logical messages"):
+        OutboxStatements(table=OutboxTable(mode=OutboxMode.MESSAGE), contract=None, dialect=dialect, style=PYFORMAT)

@@ -1,10 +1,11 @@
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox import ConfigError, OutboxTable
+from cdc_outbox import ConfigError, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.sql import PYFORMAT, Statement, load
 from cdc_outbox.table import Dialect, InboxTable, OutboxColumns, TableName, derived_name, literal, quote
 
@@ -101,7 +102,7 @@ def test_every_dialect_knows_every_name_that_its_statements_use(dialect: Dialect
     schema = load(dialect, "outbox_schema")
     for statement in (*load(dialect, "outbox").values(), schema["create"], schema["create_heads"]):
         for step in statement.steps():
-            assert not re.search(r"[{}]|;\n", step.render(names, PYFORMAT))
+            assert not re.search(r"\{\w+\}|;\n", step.render(names, PYFORMAT))
 
 
 def test_a_table_is_called_as_its_dialect_calls_it() -> None:
@@ -118,7 +119,7 @@ def test_a_backslash_does_not_leave_a_literal_in_any_mode() -> None:
 
 
 def test_a_header_column_is_not_one_of_the_events_own() -> None:
-    with pytest.raises(ConfigError, match="cannot hold a header too"):
+    with pytest.raises(ConfigError, match="belongs to the payload already"):
         OutboxTable(headers={"payload": "x"})
 
 
@@ -126,3 +127,23 @@ def test_rows_are_sorted_by_what_the_table_has() -> None:
     assert OutboxTable().names()["in_order"] == 'order by "sequence" nulls first, "created_at" nulls first'
     bare = OutboxTable(columns=OutboxColumns(sequence=None, source=None, created_at=None))
     assert (bare.names()["in_order"], bare.returned) == ("", ())
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"payload_type": PayloadType.BYTES}, "payload_type"),
+        ({"columns": OutboxColumns(created_at="at")}, "columns.created_at"),
+    ],
+)
+def test_what_a_message_cannot_carry_is_refused(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        OutboxTable(mode=OutboxMode.MESSAGE, **options)
+    assert caught.value.field == field
+    for mode in (OutboxMode.KEEP, OutboxMode.DELETE):
+        assert OutboxTable(mode=mode, **options).mode is mode
+
+
+def test_no_two_outboxes_share_a_prefix() -> None:
+    tables = [OutboxTable(schema="a.b", name="c"), OutboxTable(schema="a", name="b.c"), OutboxTable(name="outbox")]
+    assert len({table.message_prefix for table in tables}) == 3

@@ -132,3 +132,36 @@ returning cast({id} as text), {returned}
 
 -- name: forget
 delete from {outbox} where {id} = any(cast(cast(:ids as text[]) as uuid[]))
+
+-- name: emit_gapless
+with head as (
+    insert into {heads} as head (aggregatetype, aggregateid, last)
+    values (:aggregate_type, :aggregate_id, 1)
+    on conflict (source, aggregatetype, aggregateid) do update set last = head.last + 1
+    returning head.source, head.last
+)
+select cast(:id as text), head.last, head.source, null
+from head
+-- After the head row is locked: what the message says is what the row says.
+cross join lateral pg_logical_emit_message(
+    true, cast(:prefix as text),
+    concat(cast(:content as text), head.last, cast(:source_key as text), to_json(head.source), '}')
+) as message
+
+-- name: emit_increasing
+with head as (
+    insert into {heads} as head (aggregatetype, aggregateid, last)
+    values (:aggregate_type, :aggregate_id, :sequence)
+    on conflict (source, aggregatetype, aggregateid) do update set last = excluded.last where head.last < excluded.last
+    returning head.source, head.last
+)
+select cast(:id as text), head.last, head.source, null
+from head
+cross join lateral pg_logical_emit_message(
+    true, cast(:prefix as text),
+    concat(cast(:content as text), head.last, cast(:source_key as text), to_json(head.source), '}')
+) as message
+
+-- name: emit_unsequenced
+select cast(:id as text), null, null, null
+from pg_logical_emit_message(true, cast(:prefix as text), cast(:content as text)) as message

@@ -74,3 +74,20 @@ lock table {rest} in access exclusive mode
 
 -- name: count_rest
 select count(*) from {rest} where {id} >= {from_literal} and {id} < {to_literal}
+
+-- name: create_empty_publication
+begin
+    if not exists (select from pg_publication where pubname = {publication_literal}) then
+        create publication {publication} with (publish = 'insert');
+    end if;
+end
+
+-- name: add_header_column
+begin
+    -- Looked for first: `add column if not exists` waits for every reader and writer, also where there is nothing to do.
+    if not exists (
+        select from pg_attribute where attrelid = to_regclass({table_literal}) and attname = {column_literal}
+    ) then
+        alter table {outbox} add column {column} text;
+    end if;
+end

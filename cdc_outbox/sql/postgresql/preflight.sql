@@ -74,8 +74,19 @@ from pg_logical_slot_peek_binary_changes(
 ) as change
 where get_byte(change.data, 0) = ascii('I')
 
+-- name: peek_messages
+declare peeked no scroll cursor for
+select change.data
+from pg_logical_slot_peek_binary_changes(
+    :slot, null, :limit, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true'
+) as change
+where get_byte(change.data, 0) = ascii('M')
+
 -- name: next_changes
 fetch 1000 from peeked
+
+-- name: last_numbers
+select aggregatetype, aggregateid, source, last from {heads} limit :limit
 
 -- name: heads_table
 select to_regclass(:heads) is not null

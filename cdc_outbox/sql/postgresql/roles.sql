@@ -19,7 +19,8 @@ declare
 begin
     for part in
         select distinct cast(relation.oid as regclass)
-        from unnest(cast(array[{table_literals}] as regclass[])) as wanted (root)
+        -- An outbox without a table has only the others; it may get one later.
+        from (select to_regclass(name) from unnest(array[{table_literals}]) as named (name)) as wanted (root)
         cross join lateral (select wanted.root union select relid from pg_partition_tree(wanted.root)) as tree (oid)
         join pg_class as relation on relation.oid = tree.oid
         where pg_get_userbyid(relation.relowner) <> {role_literal}

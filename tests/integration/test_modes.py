@@ -1,0 +1,234 @@
+"""Rows that stay, rows that go, no rows at all: the same writer, topics and consumer, and what each mode cannot do."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from cdc_outbox import TOMBSTONE, Event, Outbox, OutboxMode, OutboxTable, SequenceMode, StaleSequenceError, WireContract
+from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.errors import ConfigError, ConnectorInvalidError, TableNotFoundError, UnpublishedEventsError
+from cdc_outbox.message import Message
+from cdc_outbox.spec import Spec, parse_spec
+from cdc_outbox.testing import Stack
+from tests.rig import Pipeline, Shop, eventually, one
+
+WITHOUT_ROWS = [OutboxMode.DELETE, OutboxMode.MESSAGE]
+ORDER = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={"total": 10})
+VERBATIM = '{ "as":  "is", "ß": "\\u00e9 %s :x $1 \\\\ ☃😀\u2028" }'
+
+
+@pytest.fixture(params=OutboxMode)
+def pipeline(outbox_stack: Stack, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+    yield from made(outbox_stack, request.param)
+
+
+@pytest.fixture(params=WITHOUT_ROWS)
+def without_rows(outbox_stack: Stack, request: pytest.FixtureRequest) -> Iterator[Pipeline]:
+    yield from made(outbox_stack, request.param)
+
+
+@pytest.fixture
+def table_less(outbox_stack: Stack) -> Iterator[Pipeline]:
+    yield from made(outbox_stack, OutboxMode.MESSAGE)
+
+
+def made(stack: Stack, mode: OutboxMode) -> Iterator[Pipeline]:
+    pipeline = Pipeline.make(stack, f"outbox: {{mode: {mode}}}\n")
+    yield pipeline
+    pipeline.close()
+
+
+def in_mode(pipeline: Pipeline, mode: OutboxMode) -> Spec:
+    return parse_spec(Pipeline.text(pipeline.name, f"outbox: {{mode: {mode}}}\n"))
+
+
+def write_like_a_service(pipeline: Pipeline) -> list[Event]:
+    """Write in every way there is, with rollbacks between, and return what was committed."""
+    outbox, written = Outbox(table=pipeline.spec.outbox, contract=pipeline.spec.contract), []
+    metric = Event(aggregate_type="metric", aggregate_id="cpu", type="Measured", payload="1")
+    with psycopg.connect(pipeline.dsn) as connection:
+        for payload in (VERBATIM, {"total": 10}, '"text"', "null", "[]", TOMBSTONE):
+            written.append(outbox.add(connection, replace(ORDER, payload=payload, headers={"traceparent": "00-ü-01"})))
+            connection.commit()
+            outbox.add(connection, ORDER)
+            connection.rollback()
+        written += outbox.add_all(connection, [replace(ORDER, aggregate_id=name) for name in "2ü12ü"] + [metric])
+        connection.commit()
+        with outbox.collect(connection) as events:
+            events.add_all([ORDER, ORDER])
+        connection.commit()
+    return written + events.written
+
+
+def test_the_consumer_sees_the_same_events_in_every_mode(pipeline: Pipeline) -> None:
+    pipeline.deploy(stable_seconds=0)
+    written = write_like_a_service(pipeline)
+    orders = [event for event in written if event.aggregate_type == "order"]
+    with Shop(pipeline).running() as consumer:
+        shop = Shop(pipeline, name=consumer.name)
+        eventually(lambda: len(shop.effects()) >= 5, "the first effects")
+        # What the connector repeats after it was halted has no effect again.
+        pipeline.client.stop(pipeline.name)
+        eventually(lambda: pipeline.client.find_status(pipeline.name).state == "STOPPED", "the connector to stop")
+        orders += pipeline.write(3)
+        pipeline.client.resume(pipeline.name)
+        eventually(lambda: len(shop.effects()) >= len(orders), "every effect")
+    effects = shop.effects()
+    for aggregate_id in ("1", "2", "ü"):
+        numbers = [number for name, number in effects if name == aggregate_id]
+        assert numbers == list(range(1, sum(event.aggregate_id == aggregate_id for event in orders) + 1))
+
+    contract, broker = pipeline.spec.contract, pipeline.stack.broker
+    messages = [message for topic in contract.topics for message in broker.messages(topic)]
+    real = {dict(message.headers)["id"]: message for message in messages}
+    for event in written:
+        assert_same(real[str(event.id).encode()], contract.message_of(event), pipeline.spec.outbox.mode)
+    assert not broker.ends(f"{pipeline.name}.message")
+
+
+def assert_same(real: Message, stated: Message, mode: OutboxMode) -> None:
+    """The message is the contract's; only its time may be the connector's own."""
+    timestamp_ms = real.timestamp_ms if mode is OutboxMode.MESSAGE else stated.timestamp_ms
+    assert real == replace(stated, timestamp_ms=timestamp_ms, partition=real.partition, offset=real.offset)
+
+
+def test_many_writers_and_a_killed_worker_leave_effects_once_and_in_order(pipeline: Pipeline) -> None:
+    pipeline.deploy(stable_seconds=0)
+    outbox, shop, [worker] = Outbox(table=pipeline.spec.outbox), Shop(pipeline), pipeline.stack.workers
+
+    def write(_writer: int) -> None:
+        with psycopg.connect(pipeline.dsn) as connection:
+            for number in range(20):
+                outbox.add_all(connection, [ORDER, replace(ORDER, aggregate_id="2")])
+                connection.rollback() if number % 5 == 4 else connection.commit()
+
+    with shop.running(), ThreadPoolExecutor(4) as pool:
+        writing = [pool.submit(write, writer) for writer in range(4)]
+        eventually(lambda: len(shop.effects()) >= 10, "the first effects")
+        worker.kill()
+        for written in writing:
+            written.result()
+        worker.start()
+        eventually(lambda: len(shop.effects()) >= 128, "every effect", seconds=90)
+    for aggregate_id in "12":
+        assert [number for name, number in shop.effects() if name == aggregate_id] == list(range(1, 65))
+
+
+def test_each_mode_leaves_the_rows_that_it_says(pipeline: Pipeline) -> None:
+    written = pipeline.write(3)
+    assert [event.created_at is None for event in written] == [pipeline.spec.outbox.mode is OutboxMode.MESSAGE] * 3
+    with pipeline.connect() as connection:
+        exists = one(connection, "select to_regclass('public.outbox') is not null")
+        rows = one(connection, "select count(*) from outbox") if exists else None
+        assert rows == {OutboxMode.KEEP: 3, OutboxMode.DELETE: 0, OutboxMode.MESSAGE: None}[pipeline.spec.outbox.mode]
+        assert one(connection, "select last from outbox_heads") == 3
+
+
+def test_messages_keep_the_callers_own_numbers_rising(table_less: Pipeline) -> None:
+    contract = WireContract(aggregates={"order": SequenceMode.INCREASING})
+    outbox = Outbox(table=table_less.spec.outbox, contract=contract)
+    with psycopg.connect(table_less.dsn) as connection:
+        assert outbox.add(connection, replace(ORDER, sequence=7)).sequence == 7
+        with pytest.raises(StaleSequenceError):
+            outbox.add(connection, replace(ORDER, sequence=7))
+        assert [event.sequence for event in outbox.add_all(connection, [replace(ORDER, sequence=9)])] == [9]
+
+
+def test_one_statement_emits_event_and_number(table_less: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[object] = []
+    execute = psycopg.Cursor.execute
+
+    def spy(cursor: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+        sent.append(query)
+        return execute(cursor, query, *arguments, **options)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", spy)
+    table_less.write(1)
+    assert len(sent) == 1
+
+
+def test_a_foreign_message_and_another_outbox_stay_off_the_topics(table_less: Pipeline) -> None:
+    table_less.deploy(stable_seconds=0)
+    other = OutboxTable(name="Outbox", mode=OutboxMode.MESSAGE)
+    with table_less.connect() as connection:
+        connection.execute('create table "Outbox_heads" (like outbox_heads including all)')
+        connection.execute("select pg_logical_emit_message(true, 'somebody', 'no json')")
+        connection.execute("create table busy as select 1 as a")
+        with connection.transaction():
+            Outbox(table=other).add(connection, replace(ORDER, aggregate_id="other"))
+    table_less.write(2)
+    eventually(lambda: len(table_less.messages()) >= 2, "two messages")
+    assert [message.key for message in table_less.messages()] == [b"1", b"1"]
+
+
+def test_what_is_written_before_the_slot_is_known_from_the_heads(without_rows: Pipeline) -> None:
+    without_rows.write(2)
+    with pytest.raises(UnpublishedEventsError, match="events were written, and would not be published") as caught:
+        without_rows.deploy()
+    assert "republish" not in caught.value.hint
+    without_rows.deploy(earlier=EarlierEvents.SKIP, stable_seconds=0)
+    without_rows.write(1)
+    eventually(lambda: len(without_rows.messages()) == 1, "the event behind the slot")
+
+
+def test_nothing_can_be_published_again(without_rows: Pipeline) -> None:
+    with pytest.raises(ConfigError, match="keeps no rows") as caught:
+        without_rows.deploy(earlier=EarlierEvents.REPUBLISH)
+    assert caught.value.field == "earlier_events"
+
+
+def test_a_slot_that_nobody_read_is_compared_with_the_numbers(without_rows: Pipeline) -> None:
+    create = "select pg_create_logical_replication_slot(%s, 'pgoutput')"
+    slot = without_rows.spec.database.slot
+    without_rows.write(2, "old")
+    without_rows.write(1, "both")
+    with without_rows.connect() as connection:
+        connection.execute(create, (slot,))
+    without_rows.write(2, "both")
+    without_rows.write(1, "new")
+    with pytest.raises(UnpublishedEventsError, match="is younger than 3 events, which"):
+        without_rows.deploy()
+    with without_rows.connect() as connection:
+        connection.execute("delete from outbox_heads where aggregateid = 'old'")
+        connection.execute("delete from outbox_heads where aggregateid = 'both'")
+    without_rows.deploy(stable_seconds=0)
+    eventually(lambda: len(without_rows.messages()) == 3, "what the slot holds")
+
+
+def test_a_running_connector_does_not_change_from_rows_to_messages(pipeline: Pipeline) -> None:
+    pipeline.deploy(stable_seconds=0)
+    mode = OutboxMode.KEEP if pipeline.spec.outbox.mode is OutboxMode.MESSAGE else OutboxMode.MESSAGE
+    changed = in_mode(pipeline, mode)
+    with pipeline.connect() as connection:
+        pipeline.init(connection, changed)  # tables of one mode do not stand in the way of the other
+    with pytest.raises(UnpublishedEventsError, match="has not read yet would be left out"):
+        pipeline.deploy(spec=changed)
+    assert not pipeline.deploy().changes
+    pipeline.write(2)
+    eventually(lambda: len(pipeline.messages()) == 2, "the events in the old mode")
+    pipeline.deploy(spec=changed, earlier=EarlierEvents.SKIP, stable_seconds=0)
+    pipeline.spec = changed
+    pipeline.write(2)
+    eventually(lambda: len(pipeline.messages()) == 4, "the events in the new mode")
+    numbers = [changed.contract.event_of(message).sequence for message in pipeline.messages()]
+    assert numbers == [1, 2, 3, 4]
+
+
+def test_preflight_asks_for_heads_and_publication_and_for_no_table(table_less: Pipeline) -> None:
+    with table_less.connect() as connection:
+        connection.execute("alter table outbox_heads set unlogged")
+        connection.execute(f"drop publication {table_less.spec.database.publication}".encode())
+    with pytest.raises(ConnectorInvalidError) as caught:
+        table_less.deploy()
+    assert [finding.code for finding in caught.value.findings] == ["DB323", "DB401"]
+    with table_less.connect() as connection:
+        connection.execute("drop table outbox_heads")
+    with pytest.raises(ConnectorInvalidError) as caught:
+        table_less.deploy()
+    assert [finding.code for finding in caught.value.findings] == ["DB321", "DB401"]
+    with pytest.raises(TableNotFoundError, match="outbox_heads"):
+        table_less.write(1)
