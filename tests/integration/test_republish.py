@@ -17,7 +17,7 @@ from tests.integration.test_deploy import codes, sequences
 from tests.rig import Pipeline, eventually
 
 SLOW = "overrides: {max.batch.size: 10, max.queue.size: 20}\n"
-MANY = 20_000
+MANY = 60_000
 
 
 @pytest.fixture
