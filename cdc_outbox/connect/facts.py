@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_outbox.drivers import Row, TransactionDriver, translate
-from cdc_outbox.errors import CdcOutboxError, DatabaseError
+from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.modes import OutboxMode
@@ -293,14 +292,5 @@ class Database:
 
     def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
         sql = self._statements[statement].render(self._spec.outbox.names(), self._driver.style)
-        try:
+        with translated_for_operator(_HINTS):
             return self._driver.fetch(self._connection, sql, parameters)
-        except CdcOutboxError:
-            raise
-        except Exception as error:
-            # Nobody above retries by the driver's own errors, so here they all become ours.
-            sqlstate = getattr(error, "sqlstate", None)
-            if not sqlstate:
-                raise
-            message = str(error).partition("\n")[0]
-            raise translate(error) or DatabaseError(message, sqlstate=sqlstate, hint=_HINTS.get(sqlstate)) from error

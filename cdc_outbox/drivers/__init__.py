@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from cdc_outbox.errors import DatabaseError, OutboxError, TransactionConflictError
+from cdc_outbox.errors import CdcOutboxError, DatabaseError, OutboxError, TransactionConflictError
 from cdc_outbox.sql import ParameterStyle
 from cdc_outbox.table import Dialect
 
@@ -159,6 +159,25 @@ def translated() -> Iterator[None]:
         if ours is None or isinstance(ours, TransactionConflictError):
             raise
         raise ours from error
+
+
+@contextmanager
+def translated_for_operator(hints: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Turn every error that the server numbered into ours, conflicts too: nobody above tries again by the driver's own.
+
+    Args:
+        hints: What to do, by SQLSTATE, about errors that have no class of their own.
+    """
+    try:
+        yield
+    except CdcOutboxError:
+        raise
+    except Exception as error:
+        sqlstate = getattr(error, "sqlstate", None)
+        if not sqlstate:
+            raise
+        message, hint = str(error).partition("\n")[0], (hints or {}).get(sqlstate)
+        raise translate(error) or DatabaseError(message, sqlstate=sqlstate, hint=hint) from error
 
 
 def wrong_kind(connection: object, *, asynchronous: bool) -> OutboxError:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cdc_outbox.drivers import Row, TransactionDriver, translate
-from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError, TransactionConflictError
+from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
+from cdc_outbox.errors import ConfigError, TransactionConflictError
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.operate.marks import Delivery, Mark, Slot, Verdict, decide, delivery_of, ends_at
 from cdc_outbox.spec import Spec
@@ -311,16 +311,8 @@ class Pruning:
 
     def _run(self, statement: str, names: dict[str, str], parameters: dict[str, Any]) -> list[Row]:
         sql = self._statements[statement].render(names, self._driver.style)
-        try:
+        with translated_for_operator():
             return self._driver.fetch(self._connection, sql, parameters)
-        except CdcOutboxError:
-            raise
-        except Exception as error:
-            sqlstate = getattr(error, "sqlstate", None)
-            if not sqlstate:
-                raise
-            message = str(error).partition("\n")[0]
-            raise translate(error) or DatabaseError(message, sqlstate=sqlstate) from error
 
 
 def _read_by(reader: str) -> str:

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from cdc_outbox.drivers import Row
 from cdc_outbox.event import Event
-from cdc_outbox.writer.statements import Insertion, OutboxStatements, Row
+from cdc_outbox.writer.statements import Insertion, OutboxStatements
 
 
 class OutboxEvents(list[Event]):

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
 from typing import Any
 
+from cdc_outbox.drivers import Row
 from cdc_outbox.errors import ConfigError, EventError, StaleSequenceError
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.modes import OutboxMode
@@ -22,8 +23,6 @@ _SUFFIX = {
     SequenceMode.INCREASING: "increasing",
     SequenceMode.NONE: "unsequenced",
 }
-
-Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The benchmarks in short: they run and report; how fast is none of a test's business."""
 
+from benchmarks import writer
 from benchmarks.latency import measure, report
 from cdc_outbox.testing import Stack
 
@@ -13,3 +14,11 @@ def test_the_latency_benchmark_reports_both_sides(outbox_stack: Stack) -> None:
     assert "Debezium's defaults" in table
     assert "balanced" in table
     assert "ratio" in table
+
+
+def test_the_writers_benchmark_reports_every_side(outbox_stack: Stack) -> None:
+    for title, sides in writer.measure(outbox_stack.postgres, "psycopg", 2, 2):
+        assert all(len(side.seconds) == 2 and min(side.seconds) > 0 for side in sides)
+        assert sides[0].ratio(sides[0]) == 1
+        table = writer.report(title, sides)
+        assert all(side.name in table for side in sides)

@@ -6,92 +6,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
-from cdc_outbox import Event, Outbox
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import ConfigError, DatabaseAccessError, TableNotFoundError, UnprovenDeliveryError
 from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
-from cdc_outbox.spec import Spec
+from cdc_outbox.operate.prune import PruneOptions, Pruning
 from cdc_outbox.table import OutboxTable, TableName
-from tests.rig import Connection, Pipeline, eventually, one, run_command
-
-ARCHIVE = TableName(schema="public", name="archived")
-WEEK = 7 * 86_400
-OLD = "01800000-0000-7000-8000-000000000000"
-"""An id of April 2022."""
-PARTITIONED = """
-alter table outbox rename to outbox_default;
-alter table outbox_default drop constraint outbox_pkey;
-create table outbox (like outbox_default including defaults, primary key (id)) partition by range (id);
-create table outbox_old partition of outbox for values from (minvalue) to ('01900000-0000-7000-8000-000000000000');
-create table outbox_ahead partition of outbox
-    for values from ('03000000-0000-7000-8000-000000000000') to ('03100000-0000-7000-8000-000000000000');
-alter table outbox attach partition outbox_default default;
-"""
-
-
-class Pruner:
-    """Prunes a pipeline's outbox, whose slot moves on soon though nobody writes."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
-        self.reports: list[str] = []
-        self.spec = replace(pipeline.spec, overrides={"heartbeat.interval.ms": "300"})
-        self.pipeline.deploy(spec=self.spec, stable_seconds=0)
-
-    def run(self, *, dry: bool = False, spec: Spec | None = None, dsn: str = "", **options: Any) -> Pruned:
-        with psycopg.connect(dsn or self.pipeline.dsn, autocommit=True) as connection:
-            wanted = PruneOptions(**({"wait_seconds": 30.0} | options))
-            pruning = Pruning(
-                spec or self.spec,
-                connection,
-                Psycopg(),
-                wanted,
-                lambda step, text: self.reports.append(f"{step}: {text}"),
-            )
-            return pruning.dry_run() if dry else pruning.run()
-
-    def prove(self) -> None:
-        """Let everything that is written now count as delivered, as the slot makes it count within seconds."""
-        self.execute(
-            f"""insert into outbox_marks (slot, reader, position, oldest, taken_at)
-            select slot_name, concat_ws(' ', pid, extract(epoch from backend_start)), '0/1',
-                pg_snapshot_xmax(pg_current_snapshot())::text::bigint, clock_timestamp()
-            from pg_replication_slots join pg_stat_activity on pid = active_pid
-            where slot_name = '{self.spec.database.slot}'"""  # noqa: S608 - our own name
-        )
-
-    def query(self, sql: str, *parameters: object) -> Any:
-        with self.pipeline.connect() as connection:
-            return one(connection, sql, *parameters)
-
-    def execute(self, sql: str) -> None:
-        with self.pipeline.connect() as connection:
-            connection.execute(sql.encode())
-
-    @property
-    def rows(self) -> int:
-        return int(self.query("select count(*) from outbox"))
-
-    def confirmed(self) -> Lsn:
-        slot = self.spec.database.slot
-        query = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
-        return Lsn.parse(self.query(query, slot))
-
-    def wait_for_messages(self, count: int) -> None:
-        eventually(lambda: len(self.pipeline.messages()) >= count, f"{count} messages")
-        assert len(self.pipeline.messages()) == count
-
-    def halt(self) -> None:
-        """Stop the connector, and wait until nobody reads its slot."""
-        self.pipeline.client.stop(self.pipeline.name)
-        query = "select active from pg_replication_slots where slot_name = %s"
-        eventually(lambda: not self.query(query, self.spec.database.slot), "the slot to be free")
+from tests.pruning import ARCHIVE, WEEK, Pruner, add
+from tests.rig import Connection, Pipeline, eventually, run_command
 
 
 @pytest.fixture
@@ -103,11 +28,6 @@ def pruner(pipeline: Pipeline) -> Pruner:
 def writer(pipeline: Pipeline) -> Iterator[Connection]:
     with psycopg.connect(pipeline.dsn) as connection:
         yield connection
-
-
-def add(pipeline: Pipeline, connection: Connection, aggregate_id: str) -> None:
-    event = Event(aggregate_type="order", aggregate_id=aggregate_id, type="OrderPlaced", payload={})
-    Outbox(contract=pipeline.spec.contract).add(connection, event)
 
 
 def test_what_was_delivered_goes_and_the_pipeline_goes_on(pruner: Pruner, pipeline: Pipeline) -> None:
@@ -339,62 +259,6 @@ def test_a_connector_that_is_started_anew_meanwhile_is_waited_for(pruner: Pruner
         worker.start()
         assert run.result(100).deleted == 5
     pruner.wait_for_messages(5)
-
-
-@pytest.fixture
-def partitioned(pruner: Pruner) -> Pruner:
-    """An outbox in parts: one that is over, one of days to come, and one for all the rest."""
-    pruner.execute(PARTITIONED)
-    pruner.pipeline.write(5)
-    pruner.execute(f"insert into outbox (id, aggregatetype, aggregateid, type) values ('{OLD}', 'a', 'b', 'c')")  # noqa: S608 - our own id
-    assert pruner.query("select count(*) from outbox_old") == 1
-    pruner.prove()
-    return pruner
-
-
-def partitions(pruner: Pruner) -> int:
-    return int(pruner.query("select count(*) from pg_inherits where inhparent = 'outbox'::regclass"))
-
-
-def test_a_partition_that_is_over_is_dropped_and_the_rest_goes_row_by_row(
-    partitioned: Pruner, pipeline: Pipeline
-) -> None:
-    dry = partitioned.run(wait_seconds=0, dry=True)
-    assert (dry.deleted, partitions(partitioned)) == (6, 3)
-    pruned = partitioned.run(wait_seconds=0, archive=ARCHIVE, batch_rows=2)
-    assert (pruned.deleted, partitioned.query("select count(*) from archived"), partitioned.rows) == (6, 6, 0)
-    assert "partition: public.outbox_old dropped with 1 event" in partitioned.reports
-    # The one of days to come is empty too, and is what the writers will need.
-    assert partitions(partitioned) == 2
-    pipeline.write(1)
-    assert (partitioned.run(wait_seconds=0).deleted, partitioned.rows) == (0, 1)
-
-
-def test_a_partition_stays_while_a_row_of_it_does(partitioned: Pruner) -> None:
-    later = OLD.replace("0180", "0181")
-    partitioned.execute(f"insert into outbox (id, aggregatetype, aggregateid, type) values ('{later}', 'a', 'b', 'c')")  # noqa: S608 - as above
-    pruned = partitioned.run(wait_seconds=0)
-    assert (pruned.deleted, pruned.unproven, partitioned.rows, partitions(partitioned)) == (6, 1, 1, 3)
-    assert partitioned.run(wait_seconds=0, limit_rows=1).deleted == 0
-
-
-def test_a_partition_is_not_waited_for(partitioned: Pruner, writer: Connection, pipeline: Pipeline) -> None:
-    add(pipeline, writer, "open")  # which holds the outbox against being changed
-    pruned = partitioned.run(wait_seconds=0)
-    assert (pruned.deleted, partitioned.rows, partitions(partitioned)) == (6, 0, 3)
-    assert any("outbox_old is in use; its rows go one by one" in report for report in partitioned.reports)
-    writer.commit()
-    assert partitioned.rows == 1
-
-
-def test_rows_of_a_partition_of_another_owner_go_one_by_one(partitioned: Pruner, pipeline: Pipeline) -> None:
-    role = f"parts_{pipeline.name}"
-    partitioned.execute(f"create role {role} login password 'secret' in role pg_read_all_stats")
-    partitioned.execute(f"grant select, delete on outbox to {role}")
-    partitioned.execute(f"grant select, insert, delete on outbox_marks to {role}")
-    as_role = pipeline.stack.postgres.dsn(pipeline.name, user=role, password="secret")
-    assert partitioned.run(wait_seconds=0, dsn=as_role).deleted == 6
-    assert partitions(partitioned) == 3
 
 
 def test_a_run_that_is_killed_leaves_whole_batches(pruner: Pruner, pipeline: Pipeline, tmp_path: Path) -> None:

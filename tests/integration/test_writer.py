@@ -72,31 +72,6 @@ def test_the_row_holds_what_the_event_says(connection: Connection) -> None:
     assert row == (event.id, "order", "42", "OrderPlaced", '{ "as":  "is" }', 1, "orders.1", "00-1-2-01", None)
 
 
-def test_the_event_is_there_when_the_transaction_commits(connection: Connection, dsn: str) -> None:
-    Outbox().add(connection, ORDER)
-    assert rows(dsn) == []
-    connection.commit()
-    assert rows(dsn) == [("42", 1)]
-
-
-def test_the_event_is_not_there_when_the_transaction_rolls_back(connection: Connection, dsn: str) -> None:
-    Outbox().add(connection, ORDER)
-    connection.rollback()
-    assert rows(dsn) == []
-    assert Outbox().add(connection, ORDER).sequence == 1
-
-
-def test_the_event_goes_with_its_savepoint_and_leaves_no_gap(connection: Connection, dsn: str) -> None:
-    outbox = Outbox()
-    with connection.transaction():
-        outbox.add(connection, ORDER)
-        with connection.transaction() as savepoint:
-            assert outbox.add(connection, ORDER).sequence == 2
-            raise psycopg.Rollback(savepoint)
-        assert outbox.add(connection, ORDER).sequence == 2
-    assert rows(dsn) == [("42", 1), ("42", 2)]
-
-
 def test_outside_a_transaction_nothing_is_written(connection: Connection, dsn: str) -> None:
     del connection
     with psycopg.connect(dsn, autocommit=True) as autocommit:

@@ -1,0 +1,81 @@
+"""A pipeline's outbox that is pruned, and what is asked of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+
+from cdc_outbox import Event, Outbox
+from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.lsn import Lsn
+from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
+from cdc_outbox.spec import Spec
+from cdc_outbox.table import TableName
+from tests.rig import Connection, Pipeline, eventually, one
+
+ARCHIVE = TableName(schema="public", name="archived")
+WEEK = 7 * 86_400
+
+
+class Pruner:
+    """Prunes a pipeline's outbox, whose slot moves on soon though nobody writes."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.reports: list[str] = []
+        self.spec = replace(pipeline.spec, overrides={"heartbeat.interval.ms": "300"})
+        self.pipeline.deploy(spec=self.spec, stable_seconds=0)
+
+    def run(self, *, dry: bool = False, spec: Spec | None = None, dsn: str = "", **options: Any) -> Pruned:
+        with psycopg.connect(dsn or self.pipeline.dsn, autocommit=True) as connection:
+            wanted = PruneOptions(**({"wait_seconds": 30.0} | options))
+            pruning = Pruning(
+                spec or self.spec,
+                connection,
+                Psycopg(),
+                wanted,
+                lambda step, text: self.reports.append(f"{step}: {text}"),
+            )
+            return pruning.dry_run() if dry else pruning.run()
+
+    def prove(self) -> None:
+        """Let everything that is written now count as delivered, as the slot makes it count within seconds."""
+        self.execute(
+            f"""insert into outbox_marks (slot, reader, position, oldest, taken_at)
+            select slot_name, concat_ws(' ', pid, extract(epoch from backend_start)), '0/1',
+                pg_snapshot_xmax(pg_current_snapshot())::text::bigint, clock_timestamp()
+            from pg_replication_slots join pg_stat_activity on pid = active_pid
+            where slot_name = '{self.spec.database.slot}'"""  # noqa: S608 - our own name
+        )
+
+    def query(self, sql: str, *parameters: object) -> Any:
+        with self.pipeline.connect() as connection:
+            return one(connection, sql, *parameters)
+
+    def execute(self, sql: str) -> None:
+        with self.pipeline.connect() as connection:
+            connection.execute(sql.encode())
+
+    @property
+    def rows(self) -> int:
+        return int(self.query("select count(*) from outbox"))
+
+    def confirmed(self) -> Lsn:
+        slot = self.spec.database.slot
+        query = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
+        return Lsn.parse(self.query(query, slot))
+
+    def wait_for_messages(self, count: int) -> None:
+        eventually(lambda: len(self.pipeline.messages()) >= count, f"{count} messages")
+        assert len(self.pipeline.messages()) == count
+
+    def halt(self) -> None:
+        """Stop the connector, and wait until nobody reads its slot."""
+        self.pipeline.client.stop(self.pipeline.name)
+        query = "select active from pg_replication_slots where slot_name = %s"
+        eventually(lambda: not self.query(query, self.spec.database.slot), "the slot to be free")
+
+
+def add(pipeline: Pipeline, connection: Connection, aggregate_id: str) -> None:
+    event = Event(aggregate_type="order", aggregate_id=aggregate_id, type="OrderPlaced", payload={})
+    Outbox(contract=pipeline.spec.contract).add(connection, event)
