@@ -15,13 +15,14 @@ from jsonschema.validators import extend
 from referencing import Registry
 
 from cdc_outbox.cloudevents import ROW_HEADERS
+from cdc_outbox.database import DatabaseKind, DatabaseSpec, database_spec
 from cdc_outbox.document import Document, Path, did_you_mean, read_yaml
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import EventFormat, OutboxMode, Partitions
 from cdc_outbox.router import EventRouter, Placement
-from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable, quote
+from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
 from cdc_outbox.wire import WireContract
 
 _SECRET = re.compile(
@@ -46,24 +47,6 @@ class Latency(StrEnum):
     LOW = "low"
     BALANCED = "balanced"
     ECONOMY = "economy"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseSpec:
-    """The database as the Connect worker reaches it.
-
-    Args:
-        port: A number, or a reference that the worker resolves.
-        password: Always a reference; the secret itself is never here.
-    """
-
-    host: str
-    port: str
-    name: str
-    user: str
-    password: str
-    slot: str
-    publication: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +132,10 @@ def spec_schema() -> Mapping[str, Any]:
 def _build(document: Document) -> Spec:
     content: dict[str, Any] = document.content
     name: str = content["name"]
-    database, topics, outbox = content["database"], content.get("topics", {}), content.get("outbox", {})
-    table = _outbox(outbox)
-    publication = database.get("publication", _identifier(name))
-    # A table checks its names itself; these are checked here, before anything is done with them.
-    for identifier in (database["name"], database["user"], publication):
-        quote(identifier)
+    topics = content.get("topics", {})
+    database = database_spec(content["database"], default_name=_identifier(name))
+    table = _outbox(content.get("outbox", {}))
+    _refuse_postgresql_only(table, database.kind)
     modes = {
         aggregate_type: SequenceMode(options.get("sequence", "gapless"))
         for aggregate_type, options in content["aggregates"].items()
@@ -163,15 +144,7 @@ def _build(document: Document) -> Spec:
     return Spec(
         name=name,
         first_source=f"{content.get('source', name)}.1",
-        database=DatabaseSpec(
-            host=database["host"],
-            port=_port(database.get("port", 5432)),
-            name=database["name"],
-            user=database["user"],
-            password=database["password"],
-            slot=database.get("slot", _identifier(name)),
-            publication=publication,
-        ),
+        database=database,
         outbox=table,
         contract=WireContract(
             aggregates=modes,
@@ -201,10 +174,6 @@ def _secrets(document: Document) -> Iterator[Finding]:
             yield document.error("SP105", ("overrides", option), message)
 
 
-def _port(value: str | float) -> str:
-    return value if isinstance(value, str) else str(int(value))
-
-
 def _outbox(outbox: Mapping[str, Any]) -> OutboxTable:
     adopted, partitions = "columns" in outbox, outbox.get("partitions")
     try:
@@ -221,6 +190,15 @@ def _outbox(outbox: Mapping[str, Any]) -> OutboxTable:
     except ConfigError as error:
         place = error.field.replace("OutboxColumns", "columns")
         raise ConfigError(str(error), field=f"outbox.{place}".rstrip("."), hint=error.hint) from error
+
+
+def _refuse_postgresql_only(table: OutboxTable, kind: DatabaseKind) -> None:
+    if kind is DatabaseKind.POSTGRESQL:
+        return
+    if table.partitions is not None:
+        raise ConfigError("only PostgreSQL's outbox can be partitioned", field="outbox.partitions")
+    if table.mode is OutboxMode.MESSAGE:
+        raise ConfigError(f"{kind} has no logical messages", field="outbox.mode")
 
 
 def _refuse_numbers_without_columns(table: OutboxTable, modes: Mapping[str, SequenceMode]) -> None:

@@ -13,7 +13,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents, Plan
-from cdc_outbox.connect.render import render
+from cdc_outbox.connect.render import refuse_other_kind, render
 
 
 @click.command("render", short_help="Print the configuration that a spec becomes.")
@@ -83,6 +83,7 @@ def deploy_connector(
     # A deployment that is told to end takes back what it did, as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     pipeline = read_spec(spec)
+    refuse_other_kind(pipeline)
     options = DeployOptions(
         stable_seconds=stable_seconds,
         timeout_seconds=timeout,

@@ -2,6 +2,7 @@
 
 import re
 
+from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import Latency, Spec
@@ -88,12 +89,26 @@ def render(spec: Spec) -> dict[str, str]:
     """Return the connector's whole configuration, its name included.
 
     Raises:
-        ConfigError: An override would break a promise, or contradict what the spec has a word for.
+        ConfigError: An override would break a promise, or contradict what the spec has a word for; or the database
+            is none that a connector can be rendered for.
     """
+    refuse_other_kind(spec)
     rendered = _connector(spec) | _pipeline(spec) | _topics(spec)
     for option in spec.overrides:
         _refuse_override(spec, option, rendered)
     return {**rendered, **spec.overrides}
+
+
+def refuse_other_kind(spec: Spec) -> None:
+    """Refuse a database whose connector cannot be rendered yet.
+
+    Raises:
+        ConfigError: It is not PostgreSQL.
+    """
+    if spec.database.kind is not DatabaseKind.POSTGRESQL:
+        raise ConfigError(
+            f"connectors are made for postgresql so far, not for {spec.database.kind}", field="database.kind"
+        )
 
 
 def render_republishing(spec: Spec) -> dict[str, str]:

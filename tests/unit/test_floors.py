@@ -13,7 +13,7 @@ FLOORS = [
     {"errors"},
     {"modes"},
     {"document", "event", "lsn", "message", "metrics", "payload", "pgoutput", "sql", "table"},
-    {"cloudevents"},
+    {"cloudevents", "database"},
     {"migrations", "router", "schemas", "wire"},
     {"privileges", "spec"},
     {"drivers", "kafka"},

@@ -1,11 +1,13 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cdc_outbox import ConfigError, OutboxTable
 from cdc_outbox.connect.render import HEARTBEAT_PREFIX, raw_topic, render
+from cdc_outbox.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.spec import parse_spec
 from tests.unit.test_spec import MINIMAL, ORDERS
 
@@ -155,3 +157,12 @@ def test_the_heartbeat_is_no_outbox() -> None:
 @pytest.mark.parametrize("mode", ["keep", "delete"])
 def test_rows_that_go_are_read_as_rows_that_stay(mode: str) -> None:
     assert render(parse_spec(f"{MINIMAL}outbox: {{mode: {mode}}}\n")) == render(parse_spec(MINIMAL))
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql", "sqlite"])
+def test_no_connector_is_rendered_for_a_database_that_it_cannot_read(kind: str) -> None:
+    spec = parse_spec(ORDERS.read_text())
+    other = replace(spec, database=DatabaseSpec(kind=DatabaseKind(kind)))
+    with pytest.raises(ConfigError, match=f"made for postgresql so far, not for {kind}") as caught:
+        render(other)
+    assert caught.value.field == "database.kind"

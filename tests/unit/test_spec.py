@@ -49,6 +49,34 @@ def test_what_is_left_out_has_a_default() -> None:
     assert (spec.topics.partitions, spec.topics.replication_factor) == (3, -1)
 
 
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_a_database_without_slots_has_none(kind: str) -> None:
+    spec = parse_spec(MINIMAL.replace("kind: postgresql", f"kind: {kind}"))
+    assert (spec.database.kind, spec.database.kind.dialect, spec.database.port) == (kind, "mysql", "3306")
+    assert (spec.database.slot, spec.database.publication) == ("", "")
+
+
+def test_a_file_needs_no_more_than_its_kind() -> None:
+    database = MINIMAL[MINIMAL.index("  kind") : MINIMAL.index("aggregates")]
+    assert parse_spec(MINIMAL.replace(database, "  kind: sqlite\n")).database.kind.dialect == "sqlite"
+
+
+@pytest.mark.parametrize(
+    ("kind", "outbox", "place", "message"),
+    [
+        ("mariadb\n  slot: orders", "", ":5 database.slot: error SP107", "mariadb has no such thing."),
+        ("mysql\n  publication: orders", "", ":5 database.publication: error SP107", "mysql has no such thing."),
+        ("sqlite", "", ":5 database.host: error SP107", "sqlite is a file that no worker reaches."),
+        ("mariadb", "outbox: {mode: message}\n", "outbox.mode: error SP107", "mariadb has no logical messages."),
+        ("mysql", "outbox: {partitions: day}\n", "outbox.partitions: error SP107", "only PostgreSQL's outbox can be"),
+    ],
+)
+def test_what_a_database_does_not_have_is_refused(kind: str, outbox: str, place: str, message: str) -> None:
+    [finding] = findings(MINIMAL.replace("postgresql", kind) + outbox)
+    assert place in finding
+    assert message in finding
+
+
 def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
     properties = spec_schema()["properties"]
     spec = parse_spec(MINIMAL)
@@ -89,7 +117,7 @@ def test_every_key_of_the_schema_says_what_it_is_for() -> None:
         ),
         ("  host: localhost\n", "", ":3 database: error SP102", "the key 'host' is missing in database."),
         ("host: localhost", "host: 7", ":5 database.host: error SP103", "database.host must be of type string."),
-        ("kind: postgresql", "kind: mysql", ":4 database.kind: error SP104", "database.kind must be postgresql."),
+        ("kind: postgresql", "kind: db2", ":4 database.kind: error SP104", "must be postgresql or mariadb or"),
         ("{}", "{sequence: no}", ":10 aggregates.customer.sequence: error SP104", "gapless or increasing or none."),
         ("customer: {}", "a b: {}", ":9 aggregates: error SP107", "the topic 'outbox.event.a b', which Kafka refuses."),
         ("kind: postgresql", "host: other", ":5: error SP001", "the key 'host' appears twice."),
