@@ -12,19 +12,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import psycopg
-
-from benchmarks.writers import LIST, WRITERS, PsycopgWriter
-from cdc_outbox import Outbox, SequenceMode, WireContract
-from cdc_outbox.drivers.psycopg import Psycopg
-from cdc_outbox.migrations import upgrade
-from cdc_outbox.table import OutboxTable
+from benchmarks.writers import LIST, WRITERS, ListWriter
+from benchmarks.writers.database import make_database, make_durable
+from cdc_outbox import AsyncOutbox, Outbox, SequenceMode, WireContract
+from cdc_outbox.table import Dialect
 from cdc_outbox.testing import Stack, StackConfig
-from cdc_outbox.testing.postgres import Postgres
-from cdc_outbox.writer.schema import outbox_component
 
-NUMBERED = Outbox(contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}))
-UNNUMBERED = Outbox(contract=WireContract(aggregates={"order": SequenceMode.NONE}))
+_NUMBERED = WireContract(aggregates={"order": SequenceMode.GAPLESS})
+_UNNUMBERED = WireContract(aggregates={"order": SequenceMode.NONE})
+NUMBERED = Outbox(contract=_NUMBERED), AsyncOutbox(contract=_NUMBERED)
+UNNUMBERED = Outbox(contract=_UNNUMBERED), AsyncOutbox(contract=_UNNUMBERED)
 
 
 @dataclass
@@ -32,7 +29,7 @@ class Side:
     """One way of writing, its bound in times of the hand-written side, and what its rounds took."""
 
     name: str
-    write: Callable[[int], None]
+    write: Callable[[range], None]
     bound: float | None = None
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
@@ -40,8 +37,7 @@ class Side:
     def run(self, first: int, count: int) -> None:
         """Time one round of so many transactions."""
         clock, cpu = time.perf_counter(), time.process_time()
-        for number in range(first, first + count):
-            self.write(number)
+        self.write(range(first, first + count))
         self.seconds.append((time.perf_counter() - clock) / count)
         self.cpu_seconds.append((time.process_time() - cpu) / count)
 
@@ -64,36 +60,45 @@ def main() -> int:
     parser.add_argument("--driver", choices=sorted(WRITERS), action="append")
     options = parser.parse_args()
     good = True
-    with Stack(StackConfig(name="bench", kafka=False, workers=0)) as stack:
-        for driver in options.driver or sorted(WRITERS):
-            for title, sides in measure(stack.postgres, driver, options.rounds, options.transactions):
+    drivers = options.driver or list(WRITERS)
+    mariadb = any(WRITERS[driver].dialect is Dialect.MYSQL for driver in drivers)
+    with Stack(StackConfig(name="bench", kafka=False, workers=0, mariadb=mariadb)) as stack:
+        if mariadb:
+            make_durable(stack)
+        for driver in drivers:
+            for title, sides in measure(stack, driver, options.rounds, options.transactions):
                 print(report(title, sides), flush=True)
                 good &= all(side.bound is None or side.ratio(sides[0]) <= side.bound for side in sides)
     return 0 if good else 1
 
 
-def measure(postgres: Postgres, driver: str, rounds: int, transactions: int) -> list[tuple[str, list[Side]]]:
+def measure(stack: Stack, driver: str, rounds: int, transactions: int) -> list[tuple[str, list[Side]]]:
     """Run the sides of a driver in turns; return each table's title and sides, the hand-written one first."""
-    dsn = make_database(postgres, f"bench_{driver}")
-    writer = WRITERS[driver](dsn)
+    kind = WRITERS[driver]
+    writer = kind(make_database(stack, kind.dialect, f"bench_{driver.replace('-', '_')}"))
     try:
         tables = [
             (
                 f"{driver}: one order and one event a transaction",
                 [
                     Side("by hand, unsequenced", writer.by_hand),
-                    Side("Outbox.add, unsequenced", lambda n: writer.by_outbox(UNNUMBERED, n), 1.1),
-                    Side("Outbox.add, sequenced", lambda n: writer.by_outbox(NUMBERED, n), 1.25),
+                    Side("Outbox.add, unsequenced", lambda numbers: writer.by_outbox(*UNNUMBERED, numbers), 1.1),
+                    Side("Outbox.add, sequenced", lambda numbers: writer.by_outbox(*NUMBERED, numbers), 1.25),
                 ],
             )
         ]
-        if isinstance(writer, PsycopgWriter):
+        if isinstance(writer, ListWriter):
+            listing = writer
             tables.append(
                 (
                     f"{driver}: {LIST} events a transaction",
                     [
-                        Side("insert … select from unnest, by hand", writer.list_by_hand),
-                        Side("Outbox.add_all, sequenced", lambda n: writer.list_by_outbox(NUMBERED, n), 1 / 0.8),
+                        Side("insert … select from unnest, by hand", listing.list_by_hand),
+                        Side(
+                            "Outbox.add_all, sequenced",
+                            lambda numbers: listing.list_by_outbox(NUMBERED[0], numbers),
+                            1 / 0.8,
+                        ),
                     ],
                 )
             )
@@ -117,20 +122,6 @@ def report(title: str, sides: list[Side]) -> str:
     """Return a table."""
     heading = f"  {'microseconds a transaction, median':<34}{'wall':>12}{'client CPU':>12}{'ratio':>9}{'bound':>8}"
     return "\n".join([title, heading, *(side.row(sides[0]) for side in sides), ""])
-
-
-def make_database(postgres: Postgres, name: str) -> str:
-    """Create the orders table and the outbox, with everything as durable as by default."""
-    dsn = postgres.create_database(name)
-    with psycopg.connect(dsn) as connection:
-        [(fsync, commit)] = connection.execute(
-            "select current_setting('fsync'), current_setting('synchronous_commit')"
-        ).fetchall()
-        if (fsync, commit) != ("on", "on"):
-            raise RuntimeError(f"fsync is {fsync} and synchronous_commit {commit}: nothing of it would be true")
-        upgrade(lambda sql: Psycopg().fetch(connection, sql), outbox_component(OutboxTable(), first_source="bench.1"))
-        connection.execute("create table orders (id bigserial primary key, customer int, total_cents bigint)")
-    return dsn
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """The benchmarks in short: they run and report; how fast is none of a test's business."""
 
+import pytest
+
 from benchmarks import writer
 from benchmarks.latency import measure, report
+from benchmarks.writers import WRITERS
 from cdc_outbox.testing import Stack
 
 
@@ -16,8 +19,10 @@ def test_the_latency_benchmark_reports_both_sides(outbox_stack: Stack) -> None:
     assert "ratio" in table
 
 
-def test_the_writers_benchmark_reports_every_side(outbox_stack: Stack) -> None:
-    for title, sides in writer.measure(outbox_stack.postgres, "psycopg", 2, 2):
+@pytest.mark.usefixtures("mariadb")
+@pytest.mark.parametrize("driver", WRITERS)
+def test_the_writers_benchmark_reports_every_side(outbox_stack: Stack, driver: str) -> None:
+    for title, sides in writer.measure(outbox_stack, driver, 2, 2):
         assert all(len(side.seconds) == 2 and min(side.seconds) > 0 for side in sides)
         assert sides[0].ratio(sides[0]) == 1
         table = writer.report(title, sides)

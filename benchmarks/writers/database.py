@@ -1,0 +1,89 @@
+"""A database of each kind, with an orders table and an outbox, as durable as it is by default or more."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+
+import psycopg
+import pymysql
+
+from cdc_outbox.drivers.mysql import PyMySql
+from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.migrations import Component, upgrade
+from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox.testing import MariaDbDsn, Stack
+from cdc_outbox.writer.schema import outbox_component
+
+_ORDERS = "create table orders (id {key}, customer int, total_cents bigint)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterDatabase:
+    """How a driver reaches its database; what belongs to other kinds is empty."""
+
+    dsn: str = ""
+    mariadb: MariaDbDsn | None = None
+
+    @property
+    def server(self) -> MariaDbDsn:
+        """MariaDB's own way to be reached."""
+        assert self.mariadb is not None  # noqa: S101 - whoever asks has one
+        return self.mariadb
+
+
+def make_database(stack: Stack, dialect: Dialect, name: str) -> WriterDatabase:
+    """Create the database.
+
+    Raises:
+        RuntimeError: A commit would not wait for the disk, and nothing that is measured would be true.
+    """
+    return {Dialect.POSTGRESQL: _postgresql, Dialect.MYSQL: _mariadb, Dialect.SQLITE: _sqlite}[dialect](stack, name)
+
+
+def make_durable(stack: Stack) -> None:
+    """Let MariaDB's commits wait for the disk; the stack's own settings are for tests, which pull no plug."""
+    dsn = stack.mariadb.create_database("durable")
+    with closing(pymysql.connect(**dsn.parameters())) as connection, connection.cursor() as cursor:
+        cursor.execute("set global innodb_flush_log_at_trx_commit = 1")
+        cursor.execute("set global sync_binlog = 1")
+
+
+def _postgresql(stack: Stack, name: str) -> WriterDatabase:
+    dsn = stack.postgres.create_database(name)
+    with psycopg.connect(dsn) as connection:
+        _demand(connection.execute("show fsync").fetchone(), ("on",))
+        _demand(connection.execute("show synchronous_commit").fetchone(), ("on",))
+        upgrade(lambda sql: Psycopg().fetch(connection, sql), _component(Dialect.POSTGRESQL))
+        connection.execute(_ORDERS.format(key="bigserial primary key").encode())
+    return WriterDatabase(dsn=dsn)
+
+
+def _mariadb(stack: Stack, name: str) -> WriterDatabase:
+    dsn = stack.mariadb.create_database(name)
+    with closing(pymysql.connect(**dsn.parameters())) as connection, connection.cursor() as cursor:
+        upgrade(lambda sql: PyMySql("pymysql").fetch(connection, sql), _component(Dialect.MYSQL))
+        cursor.execute(_ORDERS.format(key="bigint auto_increment primary key"))
+        connection.commit()
+    return WriterDatabase(mariadb=dsn)
+
+
+def _sqlite(stack: Stack, name: str) -> WriterDatabase:
+    path = stack.folder.path / f"{name}.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma journal_mode = wal")
+        _demand(connection.execute("pragma synchronous").fetchone(), (2,))
+        connection.execute("begin")
+        upgrade(lambda sql: Sqlite3().fetch(connection, sql), _component(Dialect.SQLITE))
+        connection.execute(_ORDERS.format(key="integer primary key"))
+        connection.commit()
+    return WriterDatabase(dsn=str(path))
+
+
+def _component(dialect: Dialect) -> Component:
+    return outbox_component(OutboxTable(), first_source="bench.1", dialect=dialect)
+
+
+def _demand(found: tuple[object, ...] | None, wanted: tuple[object, ...]) -> None:
+    if found != wanted:
+        raise RuntimeError(f"a commit does not wait for the disk: {found}, and not {wanted}")
