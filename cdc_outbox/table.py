@@ -169,7 +169,7 @@ class OutboxColumns:
 TRACE_HEADERS: Mapping[str, str] = {"traceparent": "traceparent", "tracestate": "tracestate"}
 """W3C trace context, as OpenTelemetry writes it."""
 _HEADER_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-"""A header column's name also stands inside JSON paths, in each dialect's own quotes."""
+"""A header column's name is a parameter's, and stands in quotes as a key of JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +238,11 @@ class OutboxTable:
         return {**self.headers, **FORMAT_HEADERS[self.format]}
 
     @property
+    def header_parameters(self) -> Mapping[str, str]:
+        """Every header column with the parameter that a statement takes its value from."""
+        return {column: f"header_{column}" for column in self.header_columns}
+
+    @property
     def timestamp_column(self) -> str | None:
         """The column that gives the record its timestamp; ``None`` leaves it to the connector's clock."""
         return None if self.mode is OutboxMode.MESSAGE else self.columns.created_at
@@ -287,15 +292,15 @@ class OutboxTable:
         """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}``, the columns and lists of them."""
         quote, table = dialect.quote, self.table_in(dialect)
         columns = {role: quote(column) for role, column in self.columns.names().items()}
-        headers = [(quote(column), _header_value(dialect, column)) for column in self.header_columns]
+        headers = {column: quote(column) for column in self.header_columns}
         return {
             "outbox": table.quoted,
             "heads": table.sibling("heads").quoted,
             "marks": table.sibling("marks").quoted,
             "schema": "" if table.schema is None else quote(table.schema),
-            "header_columns": "".join(f", {column}" for column, _ in headers),
-            "header_values": "".join(f", {value}" for _, value in headers),
-            "header_definitions": "".join(f",\n    {column} {_HEADER_TYPES[dialect]}" for column, _ in headers),
+            "header_columns": "".join(f", {column}" for column in headers.values()),
+            "header_fields": "".join(f", given.headers ->> '{column}'" for column in headers),
+            "header_definitions": "".join(f",\n    {column} {_HEADER_TYPES[dialect]}" for column in headers.values()),
             "rest": table.sibling("rest").quoted,
             "partitioning": "" if self.partitions is None else f" partition by range ({columns['id']})",
             "in_order": _in_order(columns),
@@ -333,15 +338,6 @@ def _in_order(columns: Mapping[str, str]) -> str:
     """Return the clause that sorts rows as they were written, empty where no column tells."""
     keys = [f"{columns[role]} nulls first" for role in ("sequence", "created_at") if role in columns]
     return f"order by {', '.join(keys)}" if keys else ""
-
-
-def _header_value(dialect: Dialect, column: str) -> str:
-    """Return the expression that takes a header's value from the JSON object ``given.headers``."""
-    if dialect is Dialect.POSTGRESQL:
-        return f"given.headers ->> '{column}'"
-    value = f"json_extract(given.headers, '$.{column}')"
-    # Not json_value: MySQL's ends after 512 characters.
-    return f"json_unquote({value})" if dialect is Dialect.MYSQL else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

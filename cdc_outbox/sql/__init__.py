@@ -5,7 +5,7 @@ a parameter. A cast is written ``cast(:id as uuid)``, never ``::``. Nothing else
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -52,6 +52,10 @@ class Statement:
     def steps(self) -> tuple["Statement", ...]:
         """Return the statements that it consists of where a dialect needs several, to be executed one by one."""
         return tuple(Statement(step) for step in self.text.split(";\n"))
+
+    def with_parameters(self, name: str, parameters: Iterable[str]) -> "Statement":
+        """Put further parameters in the place of a name, each behind a comma."""
+        return Statement(self.text.replace(f"{{{name}}}", "".join(f", :{parameter}" for parameter in parameters)))
 
     def render(self, names: Mapping[str, str], style: ParameterStyle | None = None) -> str:
         """Put in the identifiers, and the parameters as the driver writes them; without a style they stay."""

@@ -36,14 +36,13 @@ class Draft:
     columns: Mapping[str, str]
 
     def parameters(self) -> dict[str, Any]:
-        """Return what every statement that writes takes."""
+        """Return what every statement that writes takes beside the headers."""
         return {
             "id": self.id,
             "aggregate_type": self.event.aggregate_type,
             "aggregate_id": self.event.aggregate_id,
             "type": self.event.type,
             "payload": self.payload,
-            "headers": _json(self.columns) if self.columns else None,
             "sequence": self.event.sequence,
         }
 

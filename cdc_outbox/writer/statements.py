@@ -70,7 +70,8 @@ class OutboxStatements:
         mode = self._mode(draft.event)
         if self.emits:
             return self._insertion(f"emit_{_SUFFIX[mode]}", emission(draft, self.table, mode), [draft])
-        return self._insertion(f"add_{_SUFFIX[mode]}", draft.parameters(), [draft])
+        headers = {parameter: draft.columns.get(column) for column, parameter in self._header_parameters.items()}
+        return self._insertion(f"add_{_SUFFIX[mode]}", draft.parameters() | headers, [draft])
 
     def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
         """Return what writes many events, in an order that keeps two writers from waiting for each other.
@@ -105,11 +106,17 @@ class OutboxStatements:
         return [_completed(draft, *by_id[draft.id]) for draft in insertion.drafts]
 
     @cached_property
+    def _header_parameters(self) -> Mapping[str, str]:
+        return self.table.header_parameters
+
+    @cached_property
     def _statements(self) -> Mapping[str, tuple[str, ...]]:
         """Every statement of the dialect that this table has the columns for, each as its steps."""
-        names = self.table.names(self.dialect)
+        names, headers = self.table.names(self.dialect), self._header_parameters.values()
         return {
-            name: tuple(step.render(names, self.style) for step in statement.steps())
+            name: tuple(
+                step.with_parameters("header_values", headers).render(names, self.style) for step in statement.steps()
+            )
             for name, statement in load(self.dialect, "outbox").items()
             if self.table.is_numbered or name.endswith(("unsequenced", "forget"))
         }
@@ -159,8 +166,7 @@ def _aggregate(event: Event) -> tuple[str, str]:
 
 def _listed(drafts: Sequence[Draft]) -> dict[str, str]:
     """Return many events as one parameter: drivers take one text faster than arrays, and all take it alike."""
-    # Headers as an object: a text in there would be a JSON string to the database, in which it finds no header.
-    listed = [{**draft.parameters(), "headers": draft.columns or None} for draft in drafts]
+    listed = [draft.parameters() | {"headers": draft.columns or None} for draft in drafts]
     return {"events": json.dumps(listed, ensure_ascii=False, default=bytes.hex)}
 
 

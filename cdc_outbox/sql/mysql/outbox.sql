@@ -12,7 +12,7 @@ insert into {outbox} (
 select
     :id, :aggregate_type, :aggregate_id, :type, :payload, head.last, head.source
     {header_values}
-from {heads} as head, (select convert(:headers using utf8mb4) as headers) as given
+from {heads} as head
 where head.source = default(head.source)
     and head.aggregatetype = convert(:aggregate_type using utf8mb4)
     and head.aggregateid = convert(:aggregate_id using utf8mb4);
@@ -30,7 +30,7 @@ insert into {outbox} (
 select
     :id, :aggregate_type, :aggregate_id, :type, :payload, :sequence, head.source
     {header_values}
-from {heads} as head, (select convert(:headers using utf8mb4) as headers) as given
+from {heads} as head
 where head.source = default(head.source)
     and head.aggregatetype = convert(:aggregate_type using utf8mb4)
     and head.aggregateid = convert(:aggregate_id using utf8mb4)
@@ -58,10 +58,10 @@ where source = default(source)
 
 -- name: add_unsequenced
 insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
-select
+values (
     :id, :aggregate_type, :aggregate_id, :type, :payload
     {header_values}
-from (select convert(:headers using utf8mb4) as headers) as given;
+);
 select {id}, {returned} from {outbox} where {id} = :id
 
 -- name: forget

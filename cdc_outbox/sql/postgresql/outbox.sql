@@ -15,7 +15,7 @@ select
     cast(cast(:id as text) as uuid), :aggregate_type, :aggregate_id, :type,
     cast(cast(:payload as {payload_input}) as {payload_type}), head.last, head.source
     {header_values}
-from head, (select cast(cast(:headers as text) as json) as headers) as given
+from head
 returning cast({id} as text), {returned}
 
 -- name: add_increasing
@@ -32,16 +32,16 @@ select
     cast(cast(:id as text) as uuid), :aggregate_type, :aggregate_id, :type,
     cast(cast(:payload as {payload_input}) as {payload_type}), head.last, head.source
     {header_values}
-from head, (select cast(cast(:headers as text) as json) as headers) as given
+from head
 returning cast({id} as text), {returned}
 
 -- name: add_unsequenced
 insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
-select
+values (
     cast(cast(:id as text) as uuid), :aggregate_type, :aggregate_id, :type,
     cast(cast(:payload as {payload_input}) as {payload_type})
     {header_values}
-from (select cast(cast(:headers as text) as json) as headers) as given
+)
 returning cast({id} as text), {returned}
 
 -- name: add_all_gapless
@@ -73,7 +73,7 @@ select
         partition by given.aggregate_type, given.aggregate_id order by given.position desc
     ),
     head.source
-    {header_values}
+    {header_fields}
 from given
 join head on head.aggregatetype = given.aggregate_type and head.aggregateid = given.aggregate_id
 order by given.position
@@ -108,7 +108,7 @@ insert into {outbox} (
 select
     given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload,
     given.sequence, head.source
-    {header_values}
+    {header_fields}
 from given
 join head on head.aggregatetype = given.aggregate_type and head.aggregateid = given.aggregate_id
 order by given.position
@@ -118,7 +118,7 @@ returning cast({id} as text), {returned}
 insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
 select
     given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload
-    {header_values}
+    {header_fields}
 from (
     select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
     from rows from (

@@ -11,7 +11,7 @@ insert into {outbox} (
 select
     :id, :aggregate_type, :aggregate_id, :type, :payload, head.last, head.source
     {header_values}
-from {heads} as head, (select :headers as headers) as given
+from {heads} as head
 where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :id
 returning {id}, {returned}
 
@@ -26,7 +26,7 @@ insert into {outbox} (
 select
     :id, :aggregate_type, :aggregate_id, :type, :payload, head.last, head.source
     {header_values}
-from {heads} as head, (select :headers as headers) as given
+from {heads} as head
 where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :id
     -- The head was moved just now, and not when this id was written before.
     and changes() > 0
@@ -34,10 +34,10 @@ returning {id}, {returned}
 
 -- name: add_unsequenced
 insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
-select
+values (
     :id, :aggregate_type, :aggregate_id, :type, :payload
     {header_values}
-from (select :headers as headers) as given
+)
 returning {id}, {returned}
 
 -- name: forget
