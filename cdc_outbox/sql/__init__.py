@@ -1,7 +1,8 @@
 """Named statements in ``.sql`` files, one folder a dialect.
 
 ``-- name: add`` starts a statement; ``{outbox}`` stands for an identifier that is quoted already, ``:payload`` for
-a parameter. A cast is written ``cast(:id as uuid)``, never ``::``. Nothing else in the text is touched.
+a parameter. A cast is written ``cast(:id as uuid)``, never ``::``. Nothing else in the text is touched. A step that
+starts with ``-- unless returned`` is for databases whose earlier step returned no rows.
 """
 
 import re
@@ -52,6 +53,11 @@ class Statement:
     def steps(self) -> tuple["Statement", ...]:
         """Return the statements that it consists of where a dialect needs several, to be executed one by one."""
         return tuple(Statement(step) for step in self.text.split(";\n"))
+
+    @property
+    def reads_back(self) -> bool:
+        """Whether it only asks for rows that an earlier step may have returned already."""
+        return self.text.startswith("-- unless returned\n")
 
     def with_parameters(self, name: str, parameters: Iterable[str]) -> "Statement":
         """Put further parameters in the place of a name, each behind a comma."""

@@ -190,14 +190,16 @@ def _execute(driver: Driver, connection: Any, insertion: Insertion) -> list[Row]
     """Execute the steps and return the last rows that came back."""
     rows: list[Row] = []
     for step in insertion.steps:
-        rows = driver.fetch(connection, step, insertion.parameters) or rows
+        if not (rows and step.reads_back):
+            rows = driver.fetch(connection, step.sql, insertion.parameters) or rows
     return rows
 
 
 async def _await(driver: AsyncDriver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
     rows: list[Row] = []
     for step in insertion.steps:
-        rows = await driver.fetch(connection, step, insertion.parameters) or rows
+        if not (rows and step.reads_back):
+            rows = await driver.fetch(connection, step.sql, insertion.parameters) or rows
     return rows
 
 

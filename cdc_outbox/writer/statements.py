@@ -25,16 +25,28 @@ _SUFFIX = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement, ready to run.
+
+    Args:
+        reads_back: Whether it only asks for rows that an earlier step may have returned already.
+    """
+
+    sql: str
+    reads_back: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insertion:
     """What writes some events.
 
     Args:
-        steps: Statements in order, each with all the parameters; the last rows that come back tell what was written.
+        steps: In order, each with all the parameters; the last rows that come back tell what was written.
         drafts: What it writes.
     """
 
-    steps: tuple[str, ...]
+    steps: tuple[Step, ...]
     parameters: Mapping[str, Any]
     drafts: Sequence[Draft]
 
@@ -110,12 +122,13 @@ class OutboxStatements:
         return self.table.header_parameters
 
     @cached_property
-    def _statements(self) -> Mapping[str, tuple[str, ...]]:
+    def _statements(self) -> Mapping[str, tuple[Step, ...]]:
         """Every statement of the dialect that this table has the columns for, each as its steps."""
         names, headers = self.table.names(self.dialect), self._header_parameters.values()
         return {
             name: tuple(
-                step.with_parameters("header_values", headers).render(names, self.style) for step in statement.steps()
+                Step(step.with_parameters("header_values", headers).render(names, self.style), step.reads_back)
+                for step in statement.steps()
             )
             for name, statement in load(self.dialect, "outbox").items()
             if self.table.is_numbered or name.endswith(("unsequenced", "forget"))

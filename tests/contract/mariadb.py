@@ -85,6 +85,12 @@ class MariaDbWriterContract(RowLockContract):
                 client.add()
             assert self.library in caught.value.hint
 
+    def test_what_was_written_is_not_asked_for_again(self, client: Client, store: MariaDbStore) -> None:
+        client.add()  # a driver has questions of its own at first
+        asked = "select variable_value from information_schema.global_status where variable_name = 'Com_select'"
+        [(before,)], _, [(after,)] = store.query(asked), client.add(), store.query(asked)
+        assert int(after) == int(before) + 1  # which is the question itself
+
     @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
     def test_under_snapshot_isolation_the_second_writer_fails(
         self, client: Client, other: Client, store: MariaDbStore, level: str

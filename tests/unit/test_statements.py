@@ -49,10 +49,10 @@ def test_a_payload_is_held_to_the_schema_of_its_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "counts"),
-    [(Dialect.POSTGRESQL, [1, 1, 1]), (Dialect.MYSQL, [3, 4, 2]), (Dialect.SQLITE, [2, 2, 1])],
+    ("dialect", "counts", "reads"),
+    [(Dialect.POSTGRESQL, [1, 1, 1], 0), (Dialect.MYSQL, [2, 3, 1], 1), (Dialect.SQLITE, [2, 2, 1], 0)],
 )
-def test_an_event_costs_as_many_statements_as_the_readme_says(dialect: Dialect, counts: list[int]) -> None:
+def test_an_event_costs_as_many_statements_as_the_docs_say(dialect: Dialect, counts: list[int], reads: int) -> None:
     for forgotten, outbox_mode in enumerate((OutboxMode.KEEP, OutboxMode.DELETE)):
         table = OutboxTable(mode=outbox_mode)
         found = []
@@ -62,7 +62,9 @@ def test_an_event_costs_as_many_statements_as_the_readme_says(dialect: Dialect, 
             )
             sequence = 1 if mode is SequenceMode.INCREASING else None
             event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={}, sequence=sequence)
-            found.append(len(statements.add(draft(event, table, dialect)).steps))
+            steps = statements.add(draft(event, table, dialect)).steps
+            assert sum(step.reads_back for step in steps) == reads  # MySQL alone runs these
+            found.append(len(steps) - reads)
         assert found == [count + forgotten for count in counts]
 
 

@@ -1,4 +1,5 @@
--- For MariaDB from 10.6 and MySQL from 8.0.21: nothing here is known to only one of them. The key of a head is bytes,
+-- For MariaDB from 10.6 and MySQL from 8.0.21. MariaDB returns what it inserted; to MySQL the words for it are a comment,
+-- and it is asked in a step of its own, which is left out once rows have come back. The key of a head is bytes,
 -- and a text becomes the same bytes whatever character set the connection has. `default(source)` is a constant to both,
 -- so that the whole primary key is given and a head's row alone is locked, not the gaps beside it.
 
@@ -15,7 +16,9 @@ select
 from {heads} as head
 where head.source = default(head.source)
     and head.aggregatetype = convert(:aggregate_type using utf8mb4)
-    and head.aggregateid = convert(:aggregate_id using utf8mb4);
+    and head.aggregateid = convert(:aggregate_id using utf8mb4)
+/*M! returning {id}, {returned} */;
+-- unless returned
 select {id}, {returned} from {outbox} where {id} = :id
 
 -- name: add_increasing
@@ -36,7 +39,9 @@ where head.source = default(head.source)
     and head.aggregateid = convert(:aggregate_id using utf8mb4)
     and head.last < :sequence
 -- The newest head, whatever the transaction's snapshot holds.
-for update;
+for update
+/*M! returning {id}, {returned} */;
+-- unless returned
 -- Before the head moves: an event that was there already, under the same id, must not look as if it were written now.
 select {id}, {returned}
 from {outbox}
@@ -61,7 +66,9 @@ insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{
 values (
     :id, :aggregate_type, :aggregate_id, :type, :payload
     {header_values}
-);
+)
+/*M! returning {id}, {returned} */;
+-- unless returned
 select {id}, {returned} from {outbox} where {id} = :id
 
 -- name: forget
