@@ -6,6 +6,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from cdc_outbox.connect import reader
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.drivers.psycopg import Psycopg
@@ -20,7 +21,8 @@ from tests.integration.test_deploy import break_transform, codes, sequences, slo
 from tests.rig import Pipeline, eventually, one
 
 
-def test_a_slot_that_another_connector_reads_is_refused(deployed: Pipeline) -> None:
+def test_a_slot_that_another_connector_reads_is_refused(deployed: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_LINGER_SECONDS", 1.0)  # so long a connector that was stopped may still read it
     database = deployed.spec.database
     copied = replace(deployed.spec, name=f"{deployed.name}-copy")
     assert (copied.database.slot, copied.database.publication) == (database.slot, database.publication)
