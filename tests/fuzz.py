@@ -197,13 +197,16 @@ def main() -> int:
 
 
 def _explored(lane: Lane, events: int) -> bool:
+    """Explore a lane, and say so at its end: it may take minutes."""
     try:
         explore(lane, events)
     except Exception:  # noqa: BLE001 - whatever it is, the other lanes are worth a look too
-        print(f"{lane.name}:", file=sys.stderr)  # noqa: T201
         traceback.print_exc()
-        return False
-    return True
+        good = False
+    else:
+        good = True
+    print(f"{lane.name}: {'good' if good else 'FAILED, see above'}", file=sys.stderr, flush=True)  # noqa: T201
+    return good
 
 
 if __name__ == "__main__":
