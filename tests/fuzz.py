@@ -44,6 +44,7 @@ _AS_BYTES = {
     Dialect.MYSQL: "cast({} as binary)",
     Dialect.SQLITE: "cast({} as blob)",
 }
+_NAMES = {Dialect.POSTGRESQL: "PostgreSQL", Dialect.MYSQL: "MariaDB", Dialect.SQLITE: "SQLite"}
 _SESSIONS = {
     Dialect.POSTGRESQL: "select pg_backend_pid()",
     Dialect.MYSQL: "select connection_id()",
@@ -58,7 +59,7 @@ class Lane:
         store.make_tables(table)
         self.store, self.table, self.connection = store, table, _connect(store)
         self.outbox = Outbox(table=table)
-        self.name = f"{store.dialect}, payloads of {table.payload_type}"
+        self.name = f"{_NAMES[store.dialect]}, payloads of {table.payload_type}"
         self.counts: Counter[str] = Counter()
         self._rows = 0
         self._count = f"select count(*) from {table.name}"  # noqa: S608 - ours
