@@ -20,7 +20,7 @@ from cdc_outbox.migrations import Component, script, upgrade
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import Role, migrator_role, roles_script
 from cdc_outbox.spec import Spec
-from cdc_outbox.table import InboxTable, OutboxTable
+from cdc_outbox.table import InboxTable, OutboxTable, quote
 from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.drift import different_source
 from cdc_outbox.writer.incarnation import Source, begin_incarnation, read_source
@@ -222,6 +222,14 @@ def _refuse_other_shape(table: OutboxTable, catalog: Catalog) -> None:
     if found is None and table.adopted:
         raise TableNotFoundError(
             f"{table.table} does not exist, and the spec adopts it", hint="Leave out outbox.columns to have one made."
+        )
+    column = table.columns.aggregate_id
+    if found is not None and table.is_numbered and column in found.columns and found.columns[column].type == "uuid":
+        # One id in two spellings would be one aggregate there, and two of them to the head table.
+        raise OutboxError(
+            f"{table.table}.{column} is a uuid, and events are numbered by ids that are text",
+            hint=f"alter table {table.table.quoted} alter column {quote(column)} type text, which changes no message; "
+            "or set outbox.columns.sequence to null, and events are not numbered.",
         )
     if found is not None and not table.adopted and bool(found.partition_key) != (table.partitions is not None):
         raise OutboxError(

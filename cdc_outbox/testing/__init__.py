@@ -4,16 +4,19 @@ from cdc_outbox.testing.broker import Broker
 from cdc_outbox.testing.events import OutboxEvents, assert_event, recorded_events
 from cdc_outbox.testing.mariadb import MariaDb, MariaDbDsn
 from cdc_outbox.testing.memory import MemoryInbox, MemoryMetrics
+from cdc_outbox.testing.outbox import AsyncMemoryOutbox, MemoryOutbox
 from cdc_outbox.testing.postgres import Postgres
 from cdc_outbox.testing.stack import Stack, StackConfig
 from cdc_outbox.testing.worker import Worker
 
 __all__ = [
+    "AsyncMemoryOutbox",
     "Broker",
     "MariaDb",
     "MariaDbDsn",
     "MemoryInbox",
     "MemoryMetrics",
+    "MemoryOutbox",
     "OutboxEvents",
     "Postgres",
     "Stack",

@@ -12,11 +12,7 @@ from cdc_outbox.writer.statements import Insertion, OutboxStatements
 
 
 class OutboxEvents(list[Event]):
-    """The events that were written through any outbox while :func:`recorded_events` was open, in order.
-
-    An event is here as soon as its statement has succeeded; a rollback does not take it away, so a test that rolls
-    back on purpose looks into the table.
-    """
+    """Events in the order in which they were written."""
 
     @property
     def types(self) -> list[str]:
@@ -26,7 +22,11 @@ class OutboxEvents(list[Event]):
 
 @contextmanager
 def recorded_events() -> Iterator[OutboxEvents]:
-    """Record what is written by whichever outbox, driver and thread, until the block ends."""
+    """Record what is written by whichever outbox, driver and thread, until the block ends.
+
+    An event is here as soon as its statement has succeeded; a rollback does not take it away, so a test that rolls
+    back on purpose looks into the table.
+    """
     events, written = OutboxEvents(), OutboxStatements.written
 
     def spy(statements: OutboxStatements, insertion: Insertion, rows: Iterable[Row]) -> list[Event]:

@@ -88,15 +88,16 @@ class OutboxStatements:
     def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
         """Return what writes many events, in an order that keeps two writers from waiting for each other.
 
-        On PostgreSQL that is one statement for each sequence mode among them; elsewhere, and for logical messages, an
-        event at a time.
+        On PostgreSQL that is one statement for each sequence mode among them; elsewhere, for logical messages, and in a
+        table without numbers, an event at a time.
 
         Raises:
             EventError: One of the events cannot be written.
         """
         in_order = sorted(drafts, key=lambda draft: (self._mode(draft.event), *_aggregate(draft.event)))
         self._refuse_descents([draft.event for draft in in_order])
-        if self.emits or "add_all_gapless" not in self._statements:
+        # A list says itself that ids are text; a parameter becomes what the column is: in others' tables a uuid, say.
+        if self.emits or not self.table.is_numbered or "add_all_unsequenced" not in self._statements:
             return [self.add(draft) for draft in in_order]
         return [
             self._insertion(f"add_all_{_SUFFIX[mode]}", _listed(group := list(drafts_of_mode)), group)

@@ -1,6 +1,8 @@
 """An outbox table that somebody else made: written to and published as it is, and never touched."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -39,6 +41,12 @@ outbox:
      sequence: Number, source: By, created_at: null}
   headers: {Tenant: tenant}
 """
+
+# As services make it whose ids are uuids.
+STRICT = (
+    "create table outboxevent (id uuid not null primary key, aggregatetype varchar(50) not null,"
+    " aggregateid uuid not null, type varchar(50) not null, payload jsonb)"
+)
 
 
 def text(name: str, extra: str, *, numbered: bool) -> str:
@@ -131,6 +139,48 @@ def test_a_table_with_names_of_its_own_and_a_sequence_is_numbered(adopted: Pipel
     assert done.returncode == 0, done.stderr
     with psycopg.connect(adopted.dsn) as connection:
         assert outbox.add(connection, event(4)).source == f"{adopted.name}.2"
+
+
+@pytest.mark.parametrize("adopted", [(STRICT, DEBEZIUM_SPEC)], indirect=True)
+def test_an_aggregate_id_may_be_a_uuid_and_a_type_be_short_where_events_are_not_numbered(
+    adopted: Pipeline, tmp_path: Path
+) -> None:
+    init(adopted, tmp_path)
+    adopted.deploy()
+    outbox, aggregate_id = Outbox(table=adopted.spec.outbox, contract=adopted.spec.contract), str(uuid4())
+    placed = replace(event(1), aggregate_id=aggregate_id)
+    with psycopg.connect(adopted.dsn) as connection:
+        # What a column of the owner's does not take is the caller's to mend, as in any statement of his.
+        for wrong in (replace(placed, aggregate_id="42"), replace(placed, type="x" * 51)):
+            with pytest.raises(psycopg.DataError, match=r'type uuid: "42"|too long for type character varying\(50\)'):
+                outbox.add_all(connection, [placed, wrong])
+            connection.rollback()
+        outbox.add(connection, placed)
+        outbox.add_all(connection, [placed, replace(placed, type="x" * 50)])
+    eventually(lambda: len(adopted.messages()) >= 3, "three events")
+    events = [adopted.spec.contract.event_of(message) for message in adopted.messages()]
+    assert {(found.aggregate_id, found.payload["n"]) for found in events} == {(aggregate_id, 1)}
+    assert [found.type for found in events] == ["OrderPlaced", "OrderPlaced", "x" * 50]
+
+
+def test_a_uuid_as_aggregate_id_is_refused_where_events_are_numbered(outbox_stack: Stack, tmp_path: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("adopt_uuid")
+    path = tmp_path / "spec.yaml"
+    path.write_text(text("adopt_uuid", "outbox: {table: outboxevent, columns: {created_at: null}}\n", numbered=True))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(STRICT.encode())
+        connection.execute("alter table outboxevent add column sequence bigint, add column source text")
+        done = run_command("init", str(path), "--dsn", dsn)
+        assert done.returncode == 1
+        assert "public.outboxevent.aggregateid is a uuid, and events are numbered by ids that are text" in done.stderr
+        [remedy] = re.findall(r"alter table .* type text", done.stderr)
+        assert one(connection, "select to_regclass('outboxevent_heads') is null")
+        connection.execute(remedy.encode())
+        again = run_command("init", str(path), "--dsn", dsn)
+        assert again.returncode == 0, again.stderr
+    spec = parse_spec(path.read_text())
+    with psycopg.connect(dsn) as connection:
+        assert Outbox(table=spec.outbox, contract=spec.contract).add(connection, event(1)).sequence == 1
 
 
 def test_roles_of_an_adopted_table_leave_it_to_its_owner(tmp_path: Path) -> None:

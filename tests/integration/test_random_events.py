@@ -1,0 +1,46 @@
+"""A thousand of the events of which `infra/fuzz writer` takes a hundred thousand."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from cdc_outbox import OutboxTable
+from cdc_outbox.testing import MariaDb, Stack
+from tests.contract.mariadb import MariaDbStore
+from tests.contract.postgresql import PostgresStore
+from tests.contract.sqlite import SqliteStore
+from tests.contract.writer_contract import Store
+from tests.fuzz.writer import ARRIVED, TABLES, Lane, explore, report
+
+EVENTS = 1_000 // (3 * len(TABLES)) + 1
+
+
+@pytest.fixture(scope="module")
+def on_postgresql(outbox_stack: Stack) -> Iterator[Store]:
+    with closing(PostgresStore.create(outbox_stack, "random_events")) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def on_mariadb(mariadb: MariaDb) -> Iterator[Store]:
+    with closing(MariaDbStore.create(mariadb, "random_events")) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with closing(SqliteStore(tmp_path_factory.mktemp("sqlite") / "random.db")) as store:
+        yield store
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.payload_type)
+@pytest.mark.parametrize("database", ["on_postgresql", "on_mariadb", "on_sqlite"])
+def test_a_random_event_arrives_byte_for_byte_or_is_refused(
+    database: str, table: OutboxTable, request: pytest.FixtureRequest
+) -> None:
+    with closing(Lane(request.getfixturevalue(database), table)) as lane:
+        explore(lane, EVENTS)
+    assert lane.counts.total() >= EVENTS
+    assert EVENTS / 10 < lane.counts[ARRIVED] < EVENTS * 9 / 10
+    assert f"{lane.counts[ARRIVED]:,}" in report({lane.name: lane.counts})
