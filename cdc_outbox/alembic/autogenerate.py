@@ -76,7 +76,7 @@ def _without_ours(
         if place == declared_as and not declared.table.adopted:
             if isinstance(operation, ModifyTableOps):
                 operation.ops[:] = [part for part in operation.ops if not _is_default_only(part)]
-            if isinstance(operation, CreateTableOp | DropTableOp):
+            if isinstance(operation, CreateTableOp | DropTableOp) or getattr(operation, "ops", None) == []:
                 continue
         elif place in ours:
             continue

@@ -1,5 +1,6 @@
 """The outbox as SQLAlchemy's Table, of the same shape as `init` makes it on each database."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,7 @@ def make_outbox_table(
     """Add the outbox to a service's metadata, and return it.
 
     With it ``alembic revision --autogenerate`` writes the migration that makes all that ``cdc-outbox init`` makes, and
-    finds nothing to do afterwards. ``metadata.create_all()`` makes all of that but the publication.
+    finds nothing to do afterwards. ``metadata.create_all()`` makes all of that but publication and partitions.
 
     What is returned is for reading; events are written by :class:`~cdc_outbox.Outbox`. Of an adopted table it is the
     user's own, and of an outbox without a table its heads.
@@ -85,7 +86,15 @@ def make_outbox_table(
     """
     outbox = table or OutboxTable(schema=metadata.schema)
     declared = DeclaredOutbox(table=outbox, first_source=first_source, publication=publication)
-    made = _find_adopted(metadata, outbox) if outbox.adopted else _make(metadata, declared)
+    name = outbox.heads.name if outbox.mode is OutboxMode.MESSAGE else outbox.name
+    found = metadata.tables.get(name if outbox.schema is None else f"{outbox.schema}.{name}")
+    if found is not None and find_declared(found) == declared:
+        return found  # env.py runs once for each of Alembic's commands, also where one process runs several
+    if outbox.adopted:
+        made = _adopt(found, outbox)
+    else:
+        # A schema of the metadata's own is nothing that the writer knows of.
+        made = Table(name, metadata, *_parts(declared), schema=outbox.schema or BLANK_SCHEMA, **_options(outbox))
     made.info[_DECLARED] = declared
     event.listen(made, "after_create", _complete)
     event.listen(made, "after_drop", _clear)
@@ -98,11 +107,9 @@ def find_declared(table: Table) -> DeclaredOutbox | None:
     return declared
 
 
-def _find_adopted(metadata: MetaData, outbox: OutboxTable) -> Table:
+def _adopt(found: Table | None, outbox: OutboxTable) -> Table:
     if not outbox.is_numbered:
         raise ConfigError(f"nothing belongs to {outbox.name}, which is adopted and not numbered", field="table")
-    schema = metadata.schema if outbox.schema is None else outbox.schema
-    found = metadata.tables.get(outbox.name if schema is None else f"{schema}.{outbox.name}")
     if found is None:
         raise ConfigError(
             f"the table {outbox.name} is adopted, and the metadata has none",
@@ -112,16 +119,8 @@ def _find_adopted(metadata: MetaData, outbox: OutboxTable) -> Table:
     return found
 
 
-def _make(metadata: MetaData, declared: DeclaredOutbox) -> Table:
-    outbox, without_table = declared.table, declared.table.mode is OutboxMode.MESSAGE
-    return Table(
-        outbox.heads.name if without_table else outbox.name,
-        metadata,
-        *(_heads(declared) if without_table else _columns(declared)),
-        # Or the metadata's own schema, which the writer knows nothing of.
-        schema=outbox.schema or BLANK_SCHEMA,
-        **({} if without_table else _options(outbox)),
-    )
+def _parts(declared: DeclaredOutbox) -> Sequence[Column[Any] | CheckConstraint]:
+    return _heads(declared) if declared.table.mode is OutboxMode.MESSAGE else _columns(declared)
 
 
 def _columns(declared: DeclaredOutbox) -> list[Column[Any]]:
@@ -140,7 +139,7 @@ def _columns(declared: DeclaredOutbox) -> list[Column[Any]]:
 
 
 def _heads(declared: DeclaredOutbox) -> list[Column[Any] | CheckConstraint]:
-    """Return the heads' columns as PostgreSQL has them; only there is an outbox without a table."""
+    """Return what PostgreSQL's heads consist of; only there is an outbox without a table."""
     text, name = Text(collation="C"), derived_name(declared.table.heads.name, "last_check")
     return [
         Column("source", text, primary_key=True, server_default=declared.first_source),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from alembic import command
 from sqlalchemy import Connection, MetaData, NullPool, create_engine, inspect, select, text
+from sqlalchemy.exc import InvalidRequestError
 
 from cdc_outbox import ConfigError, Outbox, OutboxColumns, OutboxMode, OutboxTable, Partitions, PayloadType
 from cdc_outbox.alembic import make_outbox_table
@@ -200,6 +201,15 @@ def test_the_metadatas_schema_is_the_outboxs_unless_it_says_otherwise() -> None:
     metadata = MetaData(schema="own")
     assert make_outbox_table(metadata, first_source="orders.1").schema == "own"
     assert make_outbox_table(metadata, table=OutboxTable(name="events"), first_source="orders.1").schema is None
+
+
+def test_what_is_declared_again_is_the_same_table_unless_it_says_otherwise() -> None:
+    metadata = MetaData()
+    for table in (OutboxTable(), OutboxTable(schema="own", name="events", mode=OutboxMode.MESSAGE)):
+        first, second = (make_outbox_table(metadata, table=table, first_source="orders.1") for _ in range(2))
+        assert first is second
+        with pytest.raises(InvalidRequestError, match="already defined"):
+            make_outbox_table(metadata, table=table, first_source="shop.1")
 
 
 def test_an_adopted_table_must_be_in_the_metadata_and_numbered() -> None:

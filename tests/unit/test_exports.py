@@ -34,6 +34,7 @@ def test_exported_names_exist_and_are_sorted(name: str) -> None:
             "import cdc_outbox",
             {
                 "MySQLdb",
+                "alembic",
                 "asyncpg",
                 "cloudevents",
                 "django",
