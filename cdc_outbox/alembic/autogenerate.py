@@ -59,7 +59,7 @@ def _find_missing(declared: DeclaredOutbox, connection: Connection) -> Iterator[
         yield CreateOutboxOp(table=declared.table, first_source=declared.first_source)
     elif pending(version, component.migrations):
         yield UpgradeOutboxOp(table=declared.table, first_source=declared.first_source)
-    if publication is None or driver.dialect is not Dialect.POSTGRESQL:
+    if not publication or driver.dialect is not Dialect.POSTGRESQL:
         return
     if not Catalog(connection, driver).is_published(declared.table, publication):
         yield CreateOutboxPublicationOp(table=declared.table, publication=publication)

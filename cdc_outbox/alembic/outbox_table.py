@@ -41,7 +41,7 @@ class DeclaredOutbox:
     """What a service's metadata says about its outbox.
 
     Args:
-        publication: ``None`` where somebody else makes it.
+        publication: ``None`` or empty where it has none, or somebody else makes it.
     """
 
     table: OutboxTable

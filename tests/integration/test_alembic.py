@@ -155,6 +155,22 @@ def test_nothing_of_the_outboxs_own_life_is_undone(make: Make) -> None:
         assert "drop_index" in service.revise()
 
 
+def test_another_schema_is_looked_into_where_alembic_is_told_to(make: Make, tmp_path: Path) -> None:
+    service, dsn = make("alembic_schema", "outbox: {schema: own, partitions: month}\n")
+    with psycopg.connect(dsn) as connection:
+        connection.execute("create schema own")
+    service.declare(METADATA, BLOCKS["python"], options=", include_schemas=True")
+    service.revise()
+    service.upgrade()
+    assert service.is_settled()
+    assert run_command("init", "connectors/orders.yaml", "--check", "--dsn", dsn).returncode == 0
+    write_spec(tmp_path, "outbox: {schema: own, partitions: month, headers: {tenant: x-tenant}}\n")
+    told = service.revise()
+    assert "create_outbox" not in told, told
+    assert "op.add_column('outbox', sa.Column('tenant', sa.Text()" in told, told
+    assert "schema='own'" in told
+
+
 def test_a_new_header_is_a_new_column(make: Make, tmp_path: Path) -> None:
     service, dsn = make("alembic_header")
     service.declare(METADATA, BLOCKS["python"])
