@@ -14,7 +14,7 @@ from cdc_outbox.errors import (
     TableNotFoundError,
 )
 from cdc_outbox.event import Event, SequenceMode
-from cdc_outbox.modes import EventFormat, OutboxMode, PayloadType
+from cdc_outbox.modes import EventFormat, OutboxMode, Partitions, PayloadType
 from cdc_outbox.payload import TOMBSTONE, Tombstone
 from cdc_outbox.schemas import EventSchemas
 from cdc_outbox.table import OutboxColumns, OutboxTable
@@ -38,6 +38,7 @@ __all__ = [
     "OutboxError",
     "OutboxMode",
     "OutboxTable",
+    "Partitions",
     "PayloadType",
     "PublicationPolicy",
     "SequenceMode",

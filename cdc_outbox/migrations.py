@@ -141,21 +141,76 @@ def _turn(execute: Execute, statements: Mapping[str, Statement]) -> Iterator[Non
 def _refuse_foreign_tables(execute: Execute, component: Component) -> None:
     """Look before ``if not exists`` looks away: a table of the same name need not be of the same shape."""
     for table in component.tables:
-        [(exists,)] = execute(component.statements()["exists"].render(table.literals()))
-        if exists:
+        if exists(execute, table):
             raise OutboxError(
                 f"{table} exists already, and cdc-outbox did not make it",
                 hint="Choose another name, or drop it if nobody needs it.",
             )
 
 
+def drop(execute: Execute, component: Component, *, force: bool = False) -> None:
+    """Drop a component's tables, unless they were ever used, and forget its version.
+
+    The caller owns the transaction, as in :func:`upgrade`.
+
+    Args:
+        force: Drop them whatever they hold.
+
+    Raises:
+        TransactionConflictError: A table was in use for too long.
+        OutboxError: One of them has rows.
+    """
+    statements, names = component.statements(), component.versions()
+    with _turn(execute, statements):
+        for sql in _rendered(statements, "limit", names):
+            execute(sql)
+        for table in component.tables:
+            if not force and exists(execute, table) and execute(statements["used"].render(_named(table)))[0][0]:
+                raise OutboxError(
+                    f"{table} has rows, and with it would go what they say; nothing was dropped",
+                    hint="Say force=True if nobody needs them: numbers that were given out would be given out again.",
+                )
+        for sql in drop_statements(component):
+            execute(sql)
+
+
+def drop_statements(component: Component) -> list[str]:
+    """Return what drops a component's tables, whatever they hold."""
+    statements, names = component.statements(), component.versions()
+    drops = [statements["drop"].render(_named(table)) for table in component.tables]
+    return [*drops, *_rendered(statements, "forget", names)]
+
+
+def exists(execute: Execute, table: TableName) -> bool:
+    """Tell whether there is a table, or anything else, of this name."""
+    statement = load(table.dialect, "versions")["exists"].render(table.literals())
+    return bool(execute(statement)[0][0])
+
+
+def find_version(execute: Execute, component: Component) -> int | None:
+    """Return the version that a component has in this database, ``None`` if it was never made here."""
+    if not exists(execute, component.version_table):
+        return None
+    rows = execute(component.statements()["find"].render(component.versions()))
+    return int(rows[0][0]) if rows else None
+
+
 def script(component: Component) -> str:
     """Return the whole way to the newest version as SQL text that may be run again and again."""
+    return "\n\n".join([f"-- {component.name}", *(f"{sql.rstrip(';')};" for sql in script_statements(component))])
+
+
+def script_statements(component: Component) -> list[str]:
+    """Return the same, one by one."""
     statements, names = component.statements(), component.versions()
     before = [sql for name in _BEFORE for sql in _rendered(statements, name, names)]
     steps = [sql for step in component.migrations for sql in step.statements]
     after = [*_rendered(statements, "record", names), *_rendered(statements, "unlock", names)]
-    return "\n\n".join([f"-- {component.name}", *(f"{sql.rstrip(';')};" for sql in [*before, *steps, *after])])
+    return [*before, *steps, *after]
+
+
+def _named(table: TableName) -> Mapping[str, str]:
+    return {"table": table.quoted}
 
 
 def _rendered(statements: Mapping[str, Statement], name: str, names: Mapping[str, str]) -> list[str]:

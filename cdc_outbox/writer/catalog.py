@@ -6,6 +6,7 @@ from typing import Any
 
 from cdc_outbox.drivers import Driver, Row
 from cdc_outbox.migrations import Component
+from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import Role, RoleFacts
 from cdc_outbox.sql import load
 from cdc_outbox.table import OutboxTable, TableName
@@ -114,6 +115,12 @@ class Catalog:
                 action for action, on in zip(actions, publishes[0] if publishes else (), strict=False) if on
             ),
         )
+
+    def is_published(self, table: OutboxTable, publication: str) -> bool:
+        """Tell whether the publication is there, with the outbox in it if there is one."""
+        schema, name = table.table.schema, table.table.name
+        [(there, inside)] = self._ask("publication", publication=publication, schema=schema, table=name)
+        return bool(there if table.mode is OutboxMode.MESSAGE else inside)
 
     def find_role(self, role: Role) -> RoleFacts | None:
         """Return what a role may do with those of its tables that exist, ``None`` if there is no such role."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import Driver, TransactionDriver
 from cdc_outbox.modes import Partitions
 from cdc_outbox.sql import load
 from cdc_outbox.table import OutboxTable, TableName, literal
@@ -75,27 +75,47 @@ def create_partitions(
     Raises:
         TransactionConflictError: The default partition was in use for more than five seconds.
     """
-    if table.partitions is None:
-        return
-    catalog = Catalog(connection, driver)
-    wanted = list(wanted_partitions(table, now, ahead=AHEAD[table.partitions] if ahead is None else ahead))
-    for partition in wanted:
+    for partition in _wanted(table, now, ahead):
         driver.begin(connection)
         try:
             for name in ("lock", "limit"):
                 driver.fetch(connection, load("postgresql", "versions")[name].text)
-            found = catalog.find_table(table.table)
-            for missing, overlapping in missing_partitions([partition], (found and found.partitions) or {}):
-                obstacle = f"{overlapping} takes a part of its time already" if overlapping else ""
-                yield PartitionStep(missing, obstacle or _create(connection, driver, table, missing))
+            yield from _add(connection, driver, table, partition)
             driver.commit(connection)
         except BaseException:
             driver.rollback(connection)
             raise
 
 
-def _create(connection: Any, driver: TransactionDriver, table: OutboxTable, partition: Partition) -> str:  # noqa: ANN401
-    """Create a partition in the transaction that is open, and return what is in the way."""
+def add_partitions(
+    connection: Any,  # noqa: ANN401 - any driver's connection
+    driver: Driver,
+    table: OutboxTable,
+    *,
+    now: datetime,
+) -> list[PartitionStep]:
+    """Create what is missing in the caller's transaction, and tell of each; made for a table that nobody uses yet."""
+    return [
+        step for partition in _wanted(table, now, ahead=None) for step in _add(connection, driver, table, partition)
+    ]
+
+
+def _wanted(table: OutboxTable, now: datetime, ahead: int | None) -> list[Partition]:
+    if table.partitions is None:
+        return []
+    return list(wanted_partitions(table, now, ahead=AHEAD[table.partitions] if ahead is None else ahead))
+
+
+def _add(connection: Any, driver: Driver, table: OutboxTable, partition: Partition) -> Iterator[PartitionStep]:  # noqa: ANN401
+    """Create a partition in the transaction that is open, if it is missing and nothing is in the way."""
+    found = Catalog(connection, driver).find_table(table.table)
+    for missing, overlapping in missing_partitions([partition], (found and found.partitions) or {}):
+        obstacle = f"{overlapping} takes a part of its time already" if overlapping else ""
+        yield PartitionStep(missing, obstacle or _create(connection, driver, table, missing))
+
+
+def _create(connection: Any, driver: Driver, table: OutboxTable, partition: Partition) -> str:  # noqa: ANN401
+    """Create a partition, and return what is in the way."""
     files = load("postgresql", "outbox_schema")
     names = {
         **table.names(),

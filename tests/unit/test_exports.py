@@ -6,7 +6,14 @@ import sys
 
 import pytest
 
-FACES = ["cdc_outbox", "cdc_outbox.consumer", "cdc_outbox.router", "cdc_outbox.testing", "cdc_outbox.writer"]
+FACES = [
+    "cdc_outbox",
+    "cdc_outbox.alembic",
+    "cdc_outbox.consumer",
+    "cdc_outbox.router",
+    "cdc_outbox.testing",
+    "cdc_outbox.writer",
+]
 
 
 @pytest.mark.parametrize("name", FACES)
@@ -27,6 +34,7 @@ def test_exported_names_exist_and_are_sorted(name: str) -> None:
             "import cdc_outbox",
             {
                 "MySQLdb",
+                "alembic",
                 "asyncpg",
                 "cloudevents",
                 "django",

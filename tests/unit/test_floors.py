@@ -18,7 +18,7 @@ FLOORS = [
     {"privileges", "spec"},
     {"drivers", "kafka"},
     {"connect", "consumer", "writer"},
-    {"operate", "testing"},
+    {"alembic", "operate", "testing"},
     {"pytest_plugin"},
     {"cli"},
 ]

@@ -30,3 +30,12 @@ commit
 
 -- name: unlock
 select release_lock('cdc-outbox upgrade')
+
+-- name: used
+select exists (select 1 from {table})
+
+-- name: drop
+drop table if exists {table}
+
+-- name: forget
+delete from {versions} where component = {component_literal}

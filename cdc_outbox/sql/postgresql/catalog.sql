@@ -69,3 +69,10 @@ where attribute.attrelid = to_regclass(:table)
 
 -- name: owner
 select pg_get_userbyid(relowner) from pg_class where oid = to_regclass(:table)
+
+-- name: publication
+select
+    exists (select from pg_publication where pubname = :publication),
+    exists (
+        select from pg_publication_tables where pubname = :publication and schemaname = :schema and tablename = :table
+    )

@@ -91,3 +91,21 @@ begin
         alter table {outbox} add column {column} text;
     end if;
 end
+
+-- name: drop_publication
+begin
+    if exists (
+        select from pg_publication_rel as member
+        join pg_publication as publication on publication.oid = member.prpubid
+        where publication.pubname = {publication_literal} and member.prrelid <> coalesce(to_regclass({table_literal}), 0)
+    ) then
+        if exists (
+            select from pg_publication_tables
+            where pubname = {publication_literal} and schemaname = {schema_literal} and tablename = {name_literal}
+        ) then
+            alter publication {publication} drop table {outbox};
+        end if;
+    else
+        drop publication if exists {publication};
+    end if;
+end

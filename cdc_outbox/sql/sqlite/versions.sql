@@ -19,3 +19,12 @@ values ({component_literal}, {version_literal})
 on conflict (component) do update
 set version = excluded.version, upgraded_at = strftime('%Y-%m-%dT%H:%M:%f', 'now')
 where known.version < excluded.version
+
+-- name: used
+select exists (select 1 from {table})
+
+-- name: drop
+drop table if exists {table}
+
+-- name: forget
+delete from {versions} where component = {component_literal}
