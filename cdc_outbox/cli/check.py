@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.preflight import check_outbox as check_for_connector
+from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding
 from cdc_outbox.migrations import Component
@@ -16,13 +17,10 @@ from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.drift import check_outbox, check_version
 from cdc_outbox.writer.schema import outbox_components
 
-if TYPE_CHECKING:
-    from cdc_outbox.drivers.psycopg import Psycopg
-
 _EXACT_TYPE, _TYPE = "DB311", "DB304"
 
 
-def check_spec(spec: Spec, connection: Any, driver: "Psycopg") -> Iterator[Finding]:  # noqa: ANN401 - the driver's own
+def check_spec(spec: Spec, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401 - the driver's own
     """Return where the database is not as `init` leaves it; nothing is changed."""
     catalog, components = Catalog(connection, driver), outbox_components(spec.outbox, first_source=spec.first_source)
     publication = spec.database.publication
@@ -39,19 +37,19 @@ def check_spec(spec: Spec, connection: Any, driver: "Psycopg") -> Iterator[Findi
             yield finding
 
 
-def check_component(component: Component, connection: Any, driver: "Psycopg") -> Iterator[Finding]:  # noqa: ANN401
+def check_component(component: Component, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401
     """Return whether tables of ours are of another release."""
     yield from check_version(component, Catalog(connection, driver).read_version(component))
 
 
-def check_roles(roles: Iterable[Role], connection: Any, driver: "Psycopg") -> Iterator[Finding]:  # noqa: ANN401
+def check_roles(roles: Iterable[Role], connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401
     """Return what roles may not and should, and the other way round."""
     catalog = Catalog(connection, driver)
     for role in roles:
         yield from check_role(role, catalog.find_role(role))
 
 
-def refuse_other_database(spec: Spec, connection: Any, driver: "Psycopg") -> None:  # noqa: ANN401
+def refuse_other_database(spec: Spec, connection: Any, driver: TransactionDriver) -> None:  # noqa: ANN401
     """Refuse a DSN that leads elsewhere: an environment variable of yesterday makes tables where nobody wants them.
 
     Raises:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,6 +14,8 @@ from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.consumer.schema import consumer_role, inbox_component
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
 from cdc_outbox.migrations import Component, script, upgrade
@@ -30,9 +32,6 @@ from cdc_outbox.writer.schema import (
     outbox_statements,
     writer_role,
 )
-
-if TYPE_CHECKING:
-    from cdc_outbox.drivers.psycopg import Psycopg
 
 _ABOUT = {
     "writer": "the service. It adds events and numbers them, and neither reads, changes nor deletes one.",
@@ -57,6 +56,11 @@ class _Wanted:
     spec: Spec | None
     inbox: InboxTable | None
     roles: dict[str, str]
+
+    @property
+    def kind(self) -> DatabaseKind:
+        """What the database must be."""
+        return self.spec.database.kind if self.spec is not None else DatabaseKind.POSTGRESQL
 
     @property
     def components(self) -> list[Component]:
@@ -166,7 +170,7 @@ def init(
         return ExitCode.DONE
     if not dsn:
         raise click.UsageError("--dsn is needed (or CDC_OUTBOX_DSN), unless --sql or --grants prints the statements")
-    with connected(dsn) as (connection, driver):
+    with connected(dsn, wanted.kind) as (connection, driver):
         if wanted.spec is not None:
             refuse_other_database(wanted.spec, connection, driver)
         if check:
@@ -184,7 +188,7 @@ def _script(wanted: _Wanted, *, creates: bool, grants: bool) -> str:
     return "begin;\n\n" + "\n\n".join(parts) + "\n\ncommit;"
 
 
-def _check(wanted: _Wanted, connection: Any, driver: "Psycopg") -> ExitCode:  # noqa: ANN401 - the driver's own
+def _check(wanted: _Wanted, connection: Any, driver: TransactionDriver) -> ExitCode:  # noqa: ANN401 - the driver's own
     findings = list(check_spec(wanted.spec, connection, driver)) if wanted.spec is not None else []
     if wanted.inbox is not None:
         findings += check_component(inbox_component(wanted.inbox), connection, driver)
@@ -198,7 +202,7 @@ def _check(wanted: _Wanted, connection: Any, driver: "Psycopg") -> ExitCode:  # 
     return ExitCode.DIFFERENCES if drifted else ExitCode.DONE
 
 
-def _create(wanted: _Wanted, connection: Any, driver: "Psycopg") -> ExitCode:  # noqa: ANN401
+def _create(wanted: _Wanted, connection: Any, driver: TransactionDriver) -> ExitCode:  # noqa: ANN401
     driver.begin(connection)
     done = [upgrade(lambda statement: driver.fetch(connection, statement), part) for part in wanted.components]
     if wanted.spec is not None:
@@ -246,7 +250,7 @@ def _tell_other_source(spec: Spec, catalog: Catalog) -> None:
         click.echo(str(different_source(spec.outbox, source, wanted.name)), err=True)
 
 
-def _begin(spec: Spec, connection: Any, driver: "Psycopg", *, before: str, after: str | None) -> ExitCode:  # noqa: ANN401
+def _begin(spec: Spec, connection: Any, driver: TransactionDriver, *, before: str, after: str | None) -> ExitCode:  # noqa: ANN401
     table = spec.outbox
     source = begin_incarnation(connection, driver, table, before=before, after=after, first_source=spec.first_source)
     now = read_source(table, Catalog(connection, driver))

@@ -68,7 +68,7 @@ class Driver(Protocol):
 
 @runtime_checkable
 class TransactionDriver(Driver, Protocol):
-    """What a consumer asks beside that: it opens and ends transactions of its own."""
+    """What consumers and commands ask beside that: they open and end transactions of their own."""
 
     def begin(self, connection: Any) -> None:  # noqa: ANN401
         """Open a transaction as the connection is configured to; one that has a transaction is refused.
@@ -134,11 +134,14 @@ def find_transaction_driver(connection: object) -> TransactionDriver:
     """Return the driver for a connection whose transactions are ours to open and to end.
 
     Raises:
-        OutboxError: Nobody knows this type, or its driver can only write.
+        OutboxError: Nobody knows this type, or its driver can only join transactions.
     """
     driver = find_driver(connection)
     if not isinstance(driver, TransactionDriver):
-        raise OutboxError(f"{_name(type(connection))} can write events and not consume them")
+        raise OutboxError(
+            f"the transactions of a {_name(type(connection))} are opened by its own methods only",
+            hint="Pass a connection of psycopg, PyMySQL or sqlite3.",
+        )
     return driver
 
 
