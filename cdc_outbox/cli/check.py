@@ -13,6 +13,7 @@ from cdc_outbox.migrations import Component
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import Role, check_role
 from cdc_outbox.spec import Spec
+from cdc_outbox.table import Dialect
 from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.drift import check_outbox, check_version
 from cdc_outbox.writer.schema import outbox_components
@@ -22,16 +23,18 @@ _EXACT_TYPE, _TYPE = "DB311", "DB304"
 
 def check_spec(spec: Spec, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401 - the driver's own
     """Return where the database is not as `init` leaves it; nothing is changed."""
-    catalog, components = Catalog(connection, driver), outbox_components(spec.outbox, first_source=spec.first_source)
+    catalog, dialect = Catalog(connection, driver), spec.database.kind.dialect
+    components = outbox_components(spec.outbox, first_source=spec.first_source, dialect=dialect)
     publication = spec.database.publication
     found = catalog.read_outbox(spec.outbox, components, publication)
-    needs = check_for_connector(spec, Database(connection, driver, spec).read_facts())
+    needs: tuple[Finding, ...] = ()
+    if dialect is Dialect.POSTGRESQL:
+        needs = check_for_connector(spec, Database(connection, driver, spec).read_facts())
     yield from needs
-    if found.outbox is None and spec.outbox.mode is not OutboxMode.MESSAGE:
-        return
     unfit = {(_EXACT_TYPE if finding.code == _TYPE else finding.code, finding.place) for finding in needs}
-    for component in components:
-        yield from check_version(component, found.version)
+    if found.outbox is not None or spec.outbox.mode is OutboxMode.MESSAGE:
+        for component in components:
+            yield from check_version(component, found.version)
     for finding in check_outbox(spec.outbox, spec.first_source, found, publication, now=datetime.now(UTC)):
         if (finding.code, finding.place) not in unfit:
             yield finding
@@ -55,8 +58,8 @@ def refuse_other_database(spec: Spec, connection: Any, driver: TransactionDriver
     Raises:
         ConfigError: The database is not the spec's; one that the worker resolves is not compared.
     """
-    found, wanted = Catalog(connection, driver).read_database(), spec.database.name
-    if found != wanted and not wanted.startswith("${"):
+    found, wanted = Catalog(connection, driver).find_database(), spec.database.name
+    if found is not None and found != wanted and not wanted.startswith("${"):
         raise ConfigError(
             f"the DSN leads to the database {found!r}, and the spec speaks of {wanted!r}",
             field="--dsn",

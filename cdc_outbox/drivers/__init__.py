@@ -153,6 +153,25 @@ def translate(error: BaseException) -> DatabaseError | None:
 
 
 @contextmanager
+def changing_tables(connection: Any, driver: TransactionDriver) -> Iterator[None]:  # noqa: ANN401 - any driver's connection
+    """Make all changes of tables or none, where the database can undo them; MySQL commits each by itself.
+
+    Raises:
+        OutboxError: The connection has a transaction already.
+    """
+    if not driver.dialect.undoes_ddl:
+        yield
+        return
+    driver.begin(connection)
+    try:
+        yield
+        driver.commit(connection)
+    except BaseException:
+        driver.rollback(connection)
+        raise
+
+
+@contextmanager
 def translated() -> Iterator[None]:
     """Turn a driver's errors into ours, but for conflicts, which the caller's own retry looks for."""
     try:
