@@ -219,4 +219,6 @@ def _writing(table: OutboxTable, dialect: Dialect) -> Iterator[Privilege]:
     if table.is_numbered:
         yield Privilege(table=heads, action="select")
         yield Privilege(table=heads, action="insert")
-        yield Privilege(table=heads, action="update", columns=("last",))
+        # MariaDB asks for more than is updated: for what `on duplicate key update` may insert.
+        beside = ("aggregatetype", "aggregateid") if dialect is Dialect.MYSQL else ()
+        yield Privilege(table=heads, action="update", columns=(*beside, "last"))
