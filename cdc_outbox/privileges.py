@@ -214,8 +214,8 @@ def roles_script(roles: Iterable[tuple[str, Role]]) -> str:
 
 _PASSWORDS = {
     Dialect.POSTGRESQL: "-- Passwords are yours to set: alter role … password '…', or \\password in psql.",
-    Dialect.MYSQL: "-- For the service's database. Passwords are yours to set, and nobody logs in before:\n"
-    "-- alter user … identified by '…' account unlock.",
+    Dialect.MYSQL: "-- Passwords are yours to set, and nobody logs in before: alter user … identified by '…' "
+    "account unlock.",
 }
 
 

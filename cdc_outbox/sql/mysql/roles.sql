@@ -1,5 +1,6 @@
+-- Accounts are locked at first, because one without a password lets everybody in.
+
 -- name: create_role
--- Without a password anybody could log in.
 create user if not exists {role} account lock;
 
 -- name: grant
