@@ -97,7 +97,8 @@ def upgrade(execute: Execute, component: Component) -> tuple[Migration, ...]:
     """Bring a component to the newest version and return the steps that were run.
 
     The caller owns the transaction: nothing lasts before its commit, but on MySQL, where each step commits itself and
-    what the transaction did before. On PostgreSQL ``lock_timeout`` is 5 s until then.
+    what the transaction did before. On PostgreSQL ``lock_timeout`` is 5 s until then, on MySQL ``lock_wait_timeout`` to
+    the session's end.
 
     Raises:
         ConfigError: The database is ahead of this release.
@@ -105,8 +106,8 @@ def upgrade(execute: Execute, component: Component) -> tuple[Migration, ...]:
         OutboxError: There is a table of that name which this package did not make, or another upgrade takes too long.
     """
     statements, names = component.statements(), component.versions()
-    with _turn(execute, statements):
-        for sql in (*_rendered(statements, "limit", names), *_rendered(statements, "create", names)):
+    with turn(execute, component.dialect):
+        for sql in _rendered(statements, "create", names):
             execute(sql)
         rows = execute(statements["find"].render(names))
         steps = pending(rows[0][0] if rows else 0, component.migrations)
@@ -122,20 +123,28 @@ def upgrade(execute: Execute, component: Component) -> tuple[Migration, ...]:
 
 
 @contextmanager
-def _turn(execute: Execute, statements: Mapping[str, Statement]) -> Iterator[None]:
-    """Let one upgrade run at a time. A lock that no transaction holds must be given back, also after an error."""
+def turn(execute: Execute, dialect: Dialect) -> Iterator[None]:
+    """Let one change of tables run at a time, and let none wait long for writers' transactions.
+
+    A lock that no transaction holds is given back, also after an error.
+
+    Raises:
+        OutboxError: Another one takes too long.
+    """
+    statements = load(dialect, "versions")
     rows = execute(statements["lock"].text) if "lock" in statements else []
-    if "unlock" not in statements:
-        yield
-        return
-    if rows != [(1,)]:
+    if "unlock" in statements and rows != [(1,)]:
         raise OutboxError("another upgrade has the lock", hint="Wait for its end, or end its session.")
     try:
+        for sql in _rendered(statements, "limit", {}):
+            execute(sql)
         yield
         # Or who has the lock next would not see yet what was done, and do it again.
-        execute(statements["settle"].text)
+        for sql in _rendered(statements, "settle", {}):
+            execute(sql)
     finally:
-        execute(statements["unlock"].text)
+        for sql in _rendered(statements, "unlock", {}):
+            execute(sql)
 
 
 def _refuse_foreign_tables(execute: Execute, component: Component) -> None:
@@ -160,10 +169,8 @@ def drop(execute: Execute, component: Component, *, force: bool = False) -> None
         TransactionConflictError: A table was in use for too long.
         OutboxError: One of them has rows.
     """
-    statements, names = component.statements(), component.versions()
-    with _turn(execute, statements):
-        for sql in _rendered(statements, "limit", names):
-            execute(sql)
+    statements = component.statements()
+    with turn(execute, component.dialect):
         for table in component.tables:
             if not force and exists(execute, table) and execute(statements["used"].render(_named(table)))[0][0]:
                 raise OutboxError(

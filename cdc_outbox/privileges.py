@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.migrations import Component
 from cdc_outbox.sql import load
-from cdc_outbox.table import TableName, dollar_quoted, literal, quote
+from cdc_outbox.table import Dialect, TableName, dollar_quoted, literal, quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,7 @@ class Privilege:
     """What may be done with one table.
 
     Args:
-        action: ``select``, ``insert``, ``update`` or ``delete``.
+        action: ``select``, ``insert``, ``update`` or ``delete``; on MySQL also what makes a table.
         columns: Which ones it is limited to; empty means the whole table.
     """
 
@@ -23,6 +23,7 @@ class Privilege:
     columns: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        quote = self.table.dialect.quote
         return f"{self.action} ({', '.join(map(quote, self.columns))})" if self.columns else self.action
 
 
@@ -31,25 +32,41 @@ class Role:
     """One of the parties, with no privilege that it could do without.
 
     Args:
-        attributes: What it is created with.
+        name: On MySQL it may say from where: ``orders@10.0.0.%``; without, from anywhere.
+        dialect: That of its tables.
+        attributes: What it is created with on PostgreSQL.
         privileges: On tables of one schema, those of one table next to each other.
-        owns: Tables that it creates or upgrades; an owner may do everything with them.
+        everywhere: What it may do on the whole server, on MySQL.
+        owns: Tables that it creates or upgrades on PostgreSQL; an owner may do everything with them.
         owns_publication: Likewise; ``None`` where it owns none.
+        member_of: The role whose tables it may drop, on PostgreSQL.
     """
 
     name: str
+    dialect: Dialect = Dialect.POSTGRESQL
     attributes: str = "login"
     privileges: tuple[Privilege, ...] = ()
+    everywhere: tuple[str, ...] = ()
     owns: tuple[TableName, ...] = ()
     owns_publication: str | None = None
+    member_of: str | None = None
 
     @property
     def tables(self) -> tuple[TableName, ...]:
         """Those that it has privileges on, each once."""
         return tuple(dict.fromkeys(privilege.table for privilege in self.privileges))
 
+    @property
+    def account(self) -> tuple[str, str]:
+        """MySQL's user and host."""
+        user, at, host = self.name.rpartition("@")
+        return (user, host) if at else (self.name, "%")
+
     def statements(self) -> list[str]:
         """Return the statements that make the role; repeating them does no harm. A superuser runs them."""
+        return list(self._on_postgresql() if self.dialect is Dialect.POSTGRESQL else self._on_mysql())
+
+    def _on_postgresql(self) -> Iterator[str]:
         creates = bool(self.owns)
         names = {
             "role": quote(self.name),
@@ -61,23 +78,55 @@ class Role:
             "publication_literal": literal(self.owns_publication or "none"),
         }
         schemas = dict.fromkeys(quote(table.schema) for table in (*self.tables, *self.owns) if table.schema is not None)
-        said = [_block("create_role", names)]
-        said += [_statement("use_schema", {**names, "schema": schema}) for schema in schemas]
-        for table in self.tables:
-            actions = ", ".join(str(privilege) for privilege in self.privileges if privilege.table == table)
-            said.append(_statement("grant", {**names, "table": table.quoted, "actions": actions}))
+        yield _block("create_role", names)
+        for schema in schemas:
+            yield _statement("use_schema", {**names, "schema": schema})
+        yield from self._grants(names)
         if self.owns:
             tables = ", ".join(literal(table.quoted) for table in self.owns)
-            said.append(_block("own_tables", {**names, "table_literals": tables}))
+            yield _block("own_tables", {**names, "table_literals": tables})
         if self.owns_publication is not None:
-            said.append(_block("own_publication", names))
-        return said
+            yield _block("own_publication", names)
+        if self.member_of is not None:
+            yield _statement("join", {**names, "other": quote(self.member_of)})
+
+    def _on_mysql(self) -> Iterator[str]:
+        names = {"role": "@".join(map(self.dialect.literal, self.account))}
+        yield _statement("create_role", names, self.dialect)
+        if self.everywhere:
+            yield _statement("grant_everywhere", {**names, "actions": ", ".join(self.everywhere)}, self.dialect)
+        yield from self._grants(names)
+
+    def _grants(self, names: Mapping[str, str]) -> Iterator[str]:
+        for table in self.tables:
+            actions = ", ".join(str(privilege) for privilege in self.privileges if privilege.table == table)
+            yield _statement("grant", {**names, "table": table.quoted, "actions": actions}, self.dialect)
 
 
 def migrator_role(name: str, components: Iterable[Component], *, publication: str | None) -> Role:
-    """Return the role that creates and upgrades components; it owns what it does that to."""
-    tables = [table for component in components for table in (*component.tables, component.version_table)]
-    return Role(name=name, owns=tuple(dict.fromkeys(tables)), owns_publication=publication)
+    """Return the role that creates and upgrades components; it owns what it does that to.
+
+    On MySQL nothing is owned: there it may create and alter the tables, and what ``references`` is good for is that
+    their columns are shown to it.
+    """
+    parts = list(components)
+    tables = dict.fromkeys(table for part in parts for table in (*part.tables, part.version_table))
+    dialect = parts[0].dialect
+    if dialect is Dialect.POSTGRESQL:
+        return Role(name=name, owns=tuple(tables), owns_publication=publication)
+    versions = {part.version_table for part in parts}
+    return Role(
+        name=name,
+        dialect=dialect,
+        privileges=tuple(
+            Privilege(table=table, action=action)
+            for table in tables
+            for action in (_VERSIONING if table in versions else _MAKING)
+        ),
+    )
+
+
+_MAKING, _VERSIONING = ("create", "alter", "references"), ("create", "select", "insert", "update")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +137,15 @@ class RoleFacts:
         actions: Table → what it may do with all of it.
         column_actions: Table → action → the columns that it may do that with.
         owners: Table that it should own → who owns it.
+        everywhere: What it may do on the whole server, on MySQL.
+        is_member: Whether it is a member of the role that it should be one of.
     """
 
     actions: Mapping[TableName, frozenset[str]]
     column_actions: Mapping[TableName, Mapping[str, frozenset[str]]]
     owners: Mapping[TableName, str]
+    everywhere: frozenset[str] = frozenset()
+    is_member: bool = True
 
 
 def check_role(role: Role, facts: RoleFacts | None) -> Iterator[Finding]:
@@ -108,9 +161,20 @@ def check_role(role: Role, facts: RoleFacts | None) -> Iterator[Finding]:
             message = f"it may not {', '.join(missing)} on {table}."
             yield _finding("DB212", Severity.ERROR, role.name, message)
         more = list(_more(wanted, actions, columns))
-        if more:
+        # What a member may beyond comes with its membership.
+        if more and role.member_of is None:
             message = f"it may {', '.join(more)} on {table}, and need not."
             yield _finding("DB213", Severity.WARNING, role.name, message, "Revoke that.")
+    missing = [action for action in role.everywhere if action not in facts.everywhere]
+    if missing:
+        yield _finding("DB212", Severity.ERROR, role.name, f"it may not {', '.join(missing)} on *.*.")
+    more = sorted(facts.everywhere.difference(role.everywhere))
+    if more:
+        message = f"it may {', '.join(more)} on *.*, and need not."
+        yield _finding("DB213", Severity.WARNING, role.name, message, "Revoke that.")
+    if not facts.is_member:
+        message = f"it is no member of {role.member_of}, and can drop none of its tables."
+        yield _finding("DB215", Severity.WARNING, role.name, message)
     for table, owner in facts.owners.items():
         if owner != role.name:
             message = f"it cannot upgrade {table}, which belongs to {owner}."
@@ -141,14 +205,22 @@ def _finding(
 
 def roles_script(roles: Iterable[tuple[str, Role]]) -> str:
     """Return the statements of some roles as SQL text; each role comes with a sentence about it."""
-    parts = ["-- Passwords are yours to set: alter role … password '…', or \\password in psql."]
+    parts: list[str] = []
     for about, role in roles:
+        parts += [] if parts else [_PASSWORDS[role.dialect]]
         parts.append("\n".join([f"-- {role.name}: {about}".replace("\n", " "), *role.statements()]))
     return "\n\n".join(parts)
 
 
-def _statement(name: str, names: Mapping[str, str]) -> str:
-    return load("postgresql", "roles")[name].render(names)
+_PASSWORDS = {
+    Dialect.POSTGRESQL: "-- Passwords are yours to set: alter role … password '…', or \\password in psql.",
+    Dialect.MYSQL: "-- Passwords are yours to set, and nobody logs in before: alter user … identified by '…' "
+    "account unlock.",
+}
+
+
+def _statement(name: str, names: Mapping[str, str], dialect: Dialect = Dialect.POSTGRESQL) -> str:
+    return load(dialect, "roles")[name].render(names)
 
 
 def _block(name: str, names: Mapping[str, str]) -> str:

@@ -195,6 +195,8 @@ def _outbox(outbox: Mapping[str, Any]) -> OutboxTable:
 def _refuse_postgresql_only(table: OutboxTable, kind: DatabaseKind) -> None:
     if kind is DatabaseKind.POSTGRESQL:
         return
+    if kind is DatabaseKind.SQLITE and table.schema not in {None, "main"}:
+        raise ConfigError("a file's tables have no schema but main", field="outbox.schema", hint="Leave it out.")
     if table.partitions is not None:
         raise ConfigError("only PostgreSQL's outbox can be partitioned", field="outbox.partitions")
     if table.mode is OutboxMode.MESSAGE:

@@ -28,6 +28,11 @@ class Dialect(StrEnum):
         return {Dialect.POSTGRESQL: "public", Dialect.MYSQL: None, Dialect.SQLITE: "main"}[self]
 
     @property
+    def undoes_ddl(self) -> bool:
+        """Whether a rollback undoes changes of tables; MySQL commits before and after each."""
+        return self is not Dialect.MYSQL
+
+    @property
     def max_payload_depth(self) -> int:
         """How deep a payload may be nested: MariaDB's ``json_valid`` refuses 32 levels."""
         return 31 if self is Dialect.MYSQL else 100
@@ -271,6 +276,10 @@ class OutboxTable:
         """Return the outbox as a database of this dialect calls it."""
         schema = dialect.default_schema if self.schema is None else self.schema
         return TableName(schema=schema, name=self.name, dialect=dialect)
+
+    def heads_in(self, dialect: Dialect) -> TableName:
+        """Return the heads as a database of this dialect calls them."""
+        return self.table_in(dialect).sibling("heads")
 
     @property
     def marks(self) -> TableName:

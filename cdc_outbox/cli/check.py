@@ -2,63 +2,64 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.preflight import check_outbox as check_for_connector
+from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding
 from cdc_outbox.migrations import Component
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import Role, check_role
 from cdc_outbox.spec import Spec
+from cdc_outbox.table import Dialect
 from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.drift import check_outbox, check_version
 from cdc_outbox.writer.schema import outbox_components
 
-if TYPE_CHECKING:
-    from cdc_outbox.drivers.psycopg import Psycopg
-
 _EXACT_TYPE, _TYPE = "DB311", "DB304"
 
 
-def check_spec(spec: Spec, connection: Any, driver: "Psycopg") -> Iterator[Finding]:  # noqa: ANN401 - the driver's own
+def check_spec(spec: Spec, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401 - the driver's own
     """Return where the database is not as `init` leaves it; nothing is changed."""
-    catalog, components = Catalog(connection, driver), outbox_components(spec.outbox, first_source=spec.first_source)
+    catalog, dialect = Catalog(connection, driver), spec.database.kind.dialect
+    components = outbox_components(spec.outbox, first_source=spec.first_source, dialect=dialect)
     publication = spec.database.publication
     found = catalog.read_outbox(spec.outbox, components, publication)
-    needs = check_for_connector(spec, Database(connection, driver, spec).read_facts())
+    needs: tuple[Finding, ...] = ()
+    if dialect is Dialect.POSTGRESQL:
+        needs = check_for_connector(spec, Database(connection, driver, spec).read_facts())
     yield from needs
-    if found.outbox is None and spec.outbox.mode is not OutboxMode.MESSAGE:
-        return
     unfit = {(_EXACT_TYPE if finding.code == _TYPE else finding.code, finding.place) for finding in needs}
-    for component in components:
-        yield from check_version(component, found.version)
+    if found.outbox is not None or spec.outbox.mode is OutboxMode.MESSAGE:
+        for component in components:
+            yield from check_version(component, found.version)
     for finding in check_outbox(spec.outbox, spec.first_source, found, publication, now=datetime.now(UTC)):
         if (finding.code, finding.place) not in unfit:
             yield finding
 
 
-def check_component(component: Component, connection: Any, driver: "Psycopg") -> Iterator[Finding]:  # noqa: ANN401
+def check_component(component: Component, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401
     """Return whether tables of ours are of another release."""
     yield from check_version(component, Catalog(connection, driver).read_version(component))
 
 
-def check_roles(roles: Iterable[Role], connection: Any, driver: "Psycopg") -> Iterator[Finding]:  # noqa: ANN401
+def check_roles(roles: Iterable[Role], connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401
     """Return what roles may not and should, and the other way round."""
     catalog = Catalog(connection, driver)
     for role in roles:
         yield from check_role(role, catalog.find_role(role))
 
 
-def refuse_other_database(spec: Spec, connection: Any, driver: "Psycopg") -> None:  # noqa: ANN401
+def refuse_other_database(spec: Spec, connection: Any, driver: TransactionDriver) -> None:  # noqa: ANN401
     """Refuse a DSN that leads elsewhere: an environment variable of yesterday makes tables where nobody wants them.
 
     Raises:
         ConfigError: The database is not the spec's; one that the worker resolves is not compared.
     """
-    found, wanted = Catalog(connection, driver).read_database(), spec.database.name
-    if found != wanted and not wanted.startswith("${"):
+    found, wanted = Catalog(connection, driver).find_database(), spec.database.name
+    if found is not None and found != wanted and not wanted.startswith("${"):
         raise ConfigError(
             f"the DSN leads to the database {found!r}, and the spec speaks of {wanted!r}",
             field="--dsn",

@@ -91,7 +91,7 @@ def deploy_connector(
         undoes=undo,
     )
     client = ConnectClient(connect_url)
-    with connected(dsn) as (connection, driver):
+    with connected(dsn, pipeline.database.kind) as (connection, driver):
         database = Database(connection, driver, pipeline)
         deployment = Deployment(pipeline, client, database, options, _report)
         plan = deployment.dry_run() if dry_run else deployment.run()

@@ -1,37 +1,56 @@
 """The database, as the commands reach it."""
 
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from importlib import import_module
+from typing import Any
 
-from cdc_outbox.drivers import translate
-from cdc_outbox.errors import OutboxError, TransactionConflictError
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.drivers import TransactionDriver, find_transaction_driver, translate
+from cdc_outbox.errors import ConfigError, OutboxError, TransactionConflictError
+from cdc_outbox.table import Dialect
 
-if TYPE_CHECKING:
-    from cdc_outbox.drivers.psycopg import Psycopg
+_SCHEMES = {
+    "postgresql": Dialect.POSTGRESQL,
+    "postgres": Dialect.POSTGRESQL,
+    "mysql": Dialect.MYSQL,
+    "mariadb": Dialect.MYSQL,
+    "sqlite": Dialect.SQLITE,
+}
+_DRIVERS = {
+    Dialect.POSTGRESQL: ("psycopg", "postgres"),
+    Dialect.MYSQL: ("mysql", "mysql"),
+    Dialect.SQLITE: ("sqlite3", ""),
+}
+"""Our module that opens a connection, and the extra that brings what it needs."""
+_NAMES = {Dialect.POSTGRESQL: "PostgreSQL", Dialect.MYSQL: "MariaDB or MySQL", Dialect.SQLITE: "SQLite"}
 
 
 @contextmanager
-def connected(dsn: str) -> "Iterator[tuple[Any, Psycopg]]":
+def connected(dsn: str, kind: DatabaseKind | None = None) -> Iterator[tuple[Any, TransactionDriver]]:
     """Open a connection in autocommit mode; its driver is imported no sooner, for most commands do without.
 
     Nobody here tries again, so conflicts become ours too.
 
+    Args:
+        kind: What the database must be; ``None`` takes any.
+
     Raises:
-        ConfigError: The DSN cannot be read.
+        ConfigError: The DSN cannot be read, or leads to a database of another kind.
         OutboxError: The driver is not installed.
         DatabaseError: The database is not to be had, or refused.
     """
-    try:
-        from cdc_outbox.drivers import psycopg  # noqa: PLC0415
-    except ImportError as error:  # of the package, or of the libpq that it needs
-        raise OutboxError(
-            f"this command needs the package {error.name or 'psycopg'}",
-            hint="Install it with `pip install 'cdc-outbox[postgres]'`.",
-        ) from error
-    with psycopg.connect(dsn) as connection:
+    dialect = dialect_of(dsn)
+    if kind is not None and kind.dialect is not dialect:
+        raise ConfigError(
+            f"the DSN is one of {_NAMES[dialect]}, and {_NAMES[kind.dialect]} is wanted here",
+            field="--dsn",
+            hint="Correct the DSN, or database.kind in the spec.",
+        )
+    with closing(_open(dsn, dialect)) as connection:
         try:
-            yield connection, psycopg.Psycopg()
+            yield connection, find_transaction_driver(connection)
         except Exception as error:
             ours = translate(error)
             if ours is None:
@@ -39,3 +58,29 @@ def connected(dsn: str) -> "Iterator[tuple[Any, Psycopg]]":
             if isinstance(ours, TransactionConflictError):
                 ours.hint = "Another transaction was in the way; run the command again when it has ended."
             raise ours from error
+
+
+def dialect_of(dsn: str) -> Dialect:
+    """Return what a DSN leads to, by its scheme; one without is libpq's ``host=… dbname=…``.
+
+    Raises:
+        ConfigError: Nobody here knows the scheme.
+    """
+    scheme = re.match(r"([a-z][a-z0-9+.]*)://", dsn)
+    if scheme is None:
+        return Dialect.POSTGRESQL
+    if scheme[1] not in _SCHEMES:
+        known = ", ".join(f"{name}://" for name in sorted(_SCHEMES))
+        raise ConfigError(f"a DSN cannot begin with {scheme[0]}", field="--dsn", hint=f"Known are {known}.")
+    return _SCHEMES[scheme[1]]
+
+
+def _open(dsn: str, dialect: Dialect) -> Any:  # noqa: ANN401 - the driver's own
+    module, extra = _DRIVERS[dialect]
+    try:
+        return import_module(f"cdc_outbox.drivers.{module}").connect(dsn)
+    except ImportError as error:  # of the package, or of the libpq that it needs
+        raise OutboxError(
+            f"this command needs the package {error.name or module}",
+            hint=f"Install it with `pip install 'cdc-outbox[{extra}]'`.",
+        ) from error

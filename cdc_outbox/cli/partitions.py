@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,13 +10,11 @@ from cdc_outbox.cli.check import refuse_other_database
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.options import dsn_option, read_spec
+from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConfigError, TableNotFoundError
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.partitions import create_partitions
-
-if TYPE_CHECKING:
-    from cdc_outbox.drivers.psycopg import Psycopg
 
 
 @click.command(short_help="Create the outbox's next partitions.")
@@ -39,7 +37,7 @@ def partitions(spec: Path, *, dsn: str, ahead: int | None) -> int:
     pipeline = read_spec(spec)
     if pipeline.outbox.partitions is None:
         raise ConfigError("the spec has no outbox.partitions", field="outbox.partitions")
-    with connected(dsn) as (connection, driver):
+    with connected(dsn, pipeline.database.kind) as (connection, driver):
         refuse_other_database(pipeline, connection, driver)
         if not Catalog(connection, driver).exists(pipeline.outbox.table):
             raise TableNotFoundError(f"{pipeline.outbox.table} does not exist")
@@ -49,7 +47,7 @@ def partitions(spec: Path, *, dsn: str, ahead: int | None) -> int:
 def make_partitions(
     table: OutboxTable,
     connection: Any,  # noqa: ANN401 - the driver's own
-    driver: "Psycopg",
+    driver: TransactionDriver,
     *,
     ahead: int | None = None,
 ) -> ExitCode:

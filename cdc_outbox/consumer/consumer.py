@@ -16,10 +16,10 @@ from cdc_outbox.consumer.delivery import Delivery, Handler, Outcome
 from cdc_outbox.consumer.inbox import SqlInbox
 from cdc_outbox.consumer.offsets import Offsets, leave, rewind
 from cdc_outbox.drivers import find_transaction_driver, translate
-from cdc_outbox.errors import CdcOutboxError, ConfigError
+from cdc_outbox.errors import CdcOutboxError, ConfigError, OutboxError
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import Metrics, NoMetrics
-from cdc_outbox.table import InboxTable
+from cdc_outbox.table import Dialect, InboxTable
 from cdc_outbox.wire import WireContract
 
 _log = logging.getLogger(__name__)
@@ -181,6 +181,8 @@ class Consumer:
 
     def _delivery(self, connection: Connection) -> Delivery:
         driver = find_transaction_driver(connection)
+        if driver.dialect is not Dialect.POSTGRESQL:
+            raise OutboxError(f"the inbox is on PostgreSQL, and the consumer's connection leads to {driver.dialect}")
         inbox = SqlInbox(table=self._inbox_table, consumer=self.name, driver=driver)
         return Delivery(inbox=inbox, driver=driver, handlers=self._handlers, mode_of=self.contract.mode_of)
 

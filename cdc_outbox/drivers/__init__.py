@@ -68,7 +68,7 @@ class Driver(Protocol):
 
 @runtime_checkable
 class TransactionDriver(Driver, Protocol):
-    """What a consumer asks beside that: it opens and ends transactions of its own."""
+    """What consumers and commands ask beside that: they open and end transactions of their own."""
 
     def begin(self, connection: Any) -> None:  # noqa: ANN401
         """Open a transaction as the connection is configured to; one that has a transaction is refused.
@@ -134,11 +134,14 @@ def find_transaction_driver(connection: object) -> TransactionDriver:
     """Return the driver for a connection whose transactions are ours to open and to end.
 
     Raises:
-        OutboxError: Nobody knows this type, or its driver can only write.
+        OutboxError: Nobody knows this type, or its driver can only join transactions.
     """
     driver = find_driver(connection)
     if not isinstance(driver, TransactionDriver):
-        raise OutboxError(f"{_name(type(connection))} can write events and not consume them")
+        raise OutboxError(
+            f"the transactions of a {_name(type(connection))} are opened by its own methods only",
+            hint="Pass a connection of psycopg, PyMySQL or sqlite3.",
+        )
     return driver
 
 
@@ -147,6 +150,25 @@ def translate(error: BaseException) -> DatabaseError | None:
     module = _find_module(type(error))
     translated: DatabaseError | None = module.translate(error) if module else None
     return translated
+
+
+@contextmanager
+def changing_tables(connection: Any, driver: TransactionDriver) -> Iterator[None]:  # noqa: ANN401 - any driver's connection
+    """Make all changes of tables or none, where the database can undo them; MySQL commits each by itself.
+
+    Raises:
+        OutboxError: The connection has a transaction already.
+    """
+    if not driver.dialect.undoes_ddl:
+        yield
+        return
+    driver.begin(connection)
+    try:
+        yield
+        driver.commit(connection)
+    except BaseException:
+        driver.rollback(connection)
+        raise
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""PyMySQL and mysqlclient, for MariaDB and MySQL; neither is imported here.
+"""PyMySQL and mysqlclient, for MariaDB and MySQL; neither is imported before it is needed.
 
 Under every isolation level the second of two writers of one aggregate waits for the first one's end and numbers on,
 also where its own snapshot is older than what the first one wrote. With ``innodb_snapshot_isolation``, MariaDB's
@@ -10,17 +10,21 @@ MariaDB's ``json`` takes no payload that is nested deeper than 31 levels. MySQL'
 the order of keys and digits beyond a double's are not what was written.
 """
 
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, translated, wrong_kind
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
 from cdc_outbox.errors import (
+    ConfigError,
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
+    OutboxError,
     TableNotFoundError,
     TransactionConflictError,
+    TransactionEndedError,
 )
 from cdc_outbox.sql import PYFORMAT
 from cdc_outbox.table import Dialect
@@ -37,6 +41,50 @@ _BY_NUMBER = {number: kind for kind, numbers in _NUMBERS for number in numbers}
 
 _IN_TRANSACTION = 0x0001
 """A bit of the status that the server sends with each answer; PyMySQL shows it."""
+
+
+def connect(url: str) -> Any:  # noqa: ANN401 - a connection of PyMySQL's
+    """Open a connection of PyMySQL's in autocommit mode.
+
+    Args:
+        url: ``mysql://user:password@host:port/database``, or ``mariadb://…``; in each part % escapes.
+
+    Raises:
+        ConfigError: The URL cannot be read, or not as it was meant.
+        DatabaseUnavailableError: Nobody answers within ten seconds.
+        DatabaseAccessError: The server refused the user, the password or the database.
+    """
+    options = _options(url)
+    package = import_module("pymysql")
+    with translated():
+        return package.connect(**options, charset="utf8mb4", autocommit=True, connect_timeout=10)
+
+
+def _options(url: str) -> dict[str, Any]:
+    """Return what PyMySQL takes, without a part of a password that was not escaped: errors quote all but the password.
+
+    What the standard library says about a URL that it cannot read quotes it, so it is not passed on.
+    """
+    try:
+        parts: SplitResult | None = urlsplit(url)
+        port = parts.port if parts else None
+    except ValueError:
+        parts = port = None
+    database = parts.path.removeprefix("/") if parts else ""
+    if parts is None or not parts.hostname or not database or parts.query or parts.fragment or set("/@") & {*database}:
+        raise ConfigError(
+            "the DSN cannot be read",
+            field="dsn",
+            hint="It is of the form mysql://user:password@host:3306/database; write %40 for @, %2F for /, %3A for :, "
+            "%3F for ?, %23 for # and %25 for % of the password.",
+        )
+    login = {"user": parts.username, "password": parts.password}
+    return {
+        **{name: unquote(text) for name, text in login.items() if text is not None},
+        "host": unquote(parts.hostname),
+        "port": port or 3306,
+        "database": unquote(database),
+    }
 
 
 def translate(error: BaseException) -> DatabaseError | None:
@@ -73,6 +121,37 @@ class PyMySql(_MySql):
         """Look at what the server said last; see :class:`~cdc_outbox.drivers.Driver`."""
         connection = _connection(place)
         return not connection.get_autocommit() or bool(connection.server_status & _IN_TRANSACTION)
+
+    def begin(self, connection: Any) -> None:  # noqa: ANN401 - a connection of PyMySQL's
+        """Open a transaction; BEGIN would commit the one that is open, so that is refused."""
+        if self.state(connection) is TransactionState.OPEN:
+            raise OutboxError("the connection has a transaction already")
+        with translated():
+            connection.begin()
+
+    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+        """Look at what the server said last; a deadlock, which ends the transaction, shows with the next answer."""
+        if not connection.open:
+            closed = connection._closed  # noqa: SLF001 - PyMySQL shows only that it is not open
+            return TransactionState.ENDED if closed else TransactionState.LOST
+        return TransactionState.OPEN if connection.server_status & _IN_TRANSACTION else TransactionState.ENDED
+
+    def commit(self, connection: Any) -> None:  # noqa: ANN401
+        """Commit what is still open; the server would commit nothing without a word."""
+        if self.state(connection) is TransactionState.LOST:
+            raise DatabaseUnavailableError("the connection broke before the commit")
+        if self.state(connection) is TransactionState.OPEN:
+            with translated():
+                connection.ping(reconnect=False)  # an error in between may have ended it
+        if self.state(connection) is not TransactionState.OPEN:
+            raise TransactionEndedError("there is no transaction to commit")
+        with translated():
+            connection.commit()
+
+    def rollback(self, connection: Any) -> None:  # noqa: ANN401
+        """Undo what is open, if anything is."""
+        with suppress(connection.Error):  # the server is gone, and so is the transaction
+            connection.rollback()
 
 
 class MySqlClient(_MySql):

@@ -6,14 +6,19 @@ has written since; it fails with SQLITE_BUSY at once, so open those with ``begin
 """
 
 import sqlite3
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, translated, wrong_kind
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
 from cdc_outbox.errors import (
+    ConfigError,
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
+    OutboxError,
     TransactionConflictError,
+    TransactionEndedError,
 )
 from cdc_outbox.sql import NAMED
 from cdc_outbox.table import Dialect
@@ -35,6 +40,27 @@ _BY_CODE: dict[int, type[DatabaseError]] = {
 
 _PRIMARY_CODE = 0xFF
 """What is above it says more than is asked here, for example which kind of busy."""
+
+
+def connect(url: str) -> sqlite3.Connection:
+    """Open a connection in autocommit mode; a file that does not exist is not made.
+
+    Args:
+        url: ``sqlite:///orders.db`` for a file here, ``sqlite:////var/lib/orders.db`` for one anywhere; nothing in it
+            is escaped. SQLAlchemy reads it in the same way.
+
+    Raises:
+        ConfigError: The URL cannot be read, or there is no such file.
+    """
+    path = url.removeprefix("sqlite:///")
+    if path in {url, "", ":memory:"} or "?" in path:
+        hint = "It is sqlite:///orders.db for a file in this folder, sqlite:////var/lib/orders.db for one elsewhere."
+        raise ConfigError("the DSN cannot be read", field="dsn", hint=hint)
+    if not Path(path).is_file():
+        hint = "The service makes it, or an empty file will do."
+        raise ConfigError(f"there is no database file {path}", field="dsn", hint=hint)
+    with translated():
+        return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
 
 
 def translate(error: BaseException) -> DatabaseError | None:
@@ -70,6 +96,29 @@ class Sqlite3:
                 return [tuple(map(_text, row)) for row in cursor.execute(sql, parameters or {})]
             finally:
                 cursor.close()
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """Open a transaction that writes: one that reads first cannot write after another one has."""
+        if connection.in_transaction:
+            raise OutboxError("the connection has a transaction already")
+        self.fetch(connection, "begin immediate")
+
+    def state(self, connection: sqlite3.Connection) -> TransactionState:
+        """Ask the connection; errors that undo a transaction show at once."""
+        with suppress(sqlite3.ProgrammingError):  # it was closed
+            return TransactionState.OPEN if connection.in_transaction else TransactionState.ENDED
+        return TransactionState.ENDED
+
+    def commit(self, connection: sqlite3.Connection) -> None:
+        """Commit what is still open."""
+        if self.state(connection) is not TransactionState.OPEN:
+            raise TransactionEndedError("there is no transaction to commit")
+        self.fetch(connection, "commit")
+
+    def rollback(self, connection: sqlite3.Connection) -> None:
+        """Undo what is open, if anything is."""
+        if self.state(connection) is TransactionState.OPEN:
+            self.fetch(connection, "rollback")
 
 
 def find(place: object) -> Driver:

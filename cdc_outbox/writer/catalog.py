@@ -9,12 +9,12 @@ from cdc_outbox.migrations import Component
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import Role, RoleFacts
 from cdc_outbox.sql import load
-from cdc_outbox.table import OutboxTable, TableName
+from cdc_outbox.table import Dialect, OutboxTable, TableName
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """One column: its type and its default as PostgreSQL spells them."""
+    """One column: its type and its default as the database spells them, on MariaDB and MySQL as our statements do."""
 
     type: str
     not_null: bool = False
@@ -37,7 +37,7 @@ class TableCatalog:
     """One table.
 
     Args:
-        settings: Storage parameters by name.
+        settings: By name: PostgreSQL's storage parameters; elsewhere the engine, or whether types are held.
         partition_key: ``RANGE (id)``, empty for a table that is not partitioned.
         partitions: Partition → its bounds as PostgreSQL spells them.
     """
@@ -58,6 +58,7 @@ class OutboxCatalog:
         also_publishes: What its publication carries beside inserts.
     """
 
+    dialect: Dialect
     outbox: TableCatalog | None
     heads: TableCatalog | None
     version: int | None
@@ -65,15 +66,24 @@ class OutboxCatalog:
 
 
 class Catalog:
-    """The catalogue, through any connection to the database; it is only read."""
+    """The catalogue, through any connection to the database; it is only read.
+
+    What a dialect does not have, such as partitions, it has no statement for, and nothing is found.
+    """
 
     def __init__(self, connection: Any, driver: Driver) -> None:  # noqa: ANN401 - any driver's connection
         self._connection = connection
         self._driver = driver
 
-    def read_database(self) -> str:
-        """Return the name of the database that the connection leads to."""
-        return str(self._ask("database")[0][0])
+    @property
+    def dialect(self) -> Dialect:
+        """That of the database."""
+        return self._driver.dialect
+
+    def find_database(self) -> str | None:
+        """Return the name of the database that the connection leads to, ``None`` if it is a file."""
+        rows = self._ask("database")
+        return str(rows[0][0]) if rows else None
 
     def read_version(self, component: Component) -> int | None:
         """Return the version of a component, ``None`` if it was never made here."""
@@ -84,32 +94,41 @@ class Catalog:
 
     def exists(self, table: TableName) -> bool:
         """Tell whether there is a table, or anything else, of this name."""
-        return bool(self._ask("exists", table=table.quoted)[0][0])
+        return bool(self._look("exists", table)[0][0])
 
     def find_table(self, table: TableName) -> TableCatalog | None:
         """Return a table as it is."""
-        settings = self._ask("settings", table=table.quoted)
-        if not settings:
+        if not self.exists(table):
             return None
-        [(options, partition_key)] = settings
+        indexes: dict[tuple[Any, ...], list[str]] = {}
+        for *index, column in self._look("indexes", table):
+            indexes.setdefault(tuple(index), []).append(column)
         return TableCatalog(
-            columns={name: ColumnFacts(*facts) for name, *facts in self._ask("columns", table=table.quoted)},
+            columns={
+                name: ColumnFacts(kind, bool(not_null), default)
+                for name, kind, not_null, default in self._look("columns", table)
+            },
             indexes=[
-                IndexFacts(name, primary, unique, valid, tuple(columns))
-                for name, primary, unique, valid, columns in self._ask("indexes", table=table.quoted)
+                IndexFacts(name, bool(primary), bool(unique), bool(valid), tuple(columns))
+                for (name, primary, unique, valid), columns in indexes.items()
             ],
-            settings=dict(option.split("=", 1) for option in options),
-            partition_key=partition_key,
-            partitions=dict(self._ask("partitions", table=table.quoted)),
+            settings=dict(self._look("settings", table)),
+            partition_key=next((key for (key,) in self._look("partition_key", table)), ""),
+            partitions=dict(self._look("partitions", table)),
         )
+
+    def find_companions(self, table: TableName) -> list[str]:
+        """Return the indexes and triggers that somebody has put on a table, where they would go with it."""
+        return [name for (name,) in self._look("companions", table)]
 
     def read_outbox(self, table: OutboxTable, components: Sequence[Component], publication: str) -> OutboxCatalog:
         """Return everything that drift is looked for in."""
         publishes = self._ask("publishes", publication=publication)
         actions = ("updates", "deletes", "truncates")
         return OutboxCatalog(
-            outbox=self.find_table(table.table),
-            heads=self.find_table(table.heads),
+            dialect=self.dialect,
+            outbox=self.find_table(table.table_in(self.dialect)),
+            heads=self.find_table(table.heads_in(self.dialect)),
             version=next(map(self.read_version, components), None),
             also_publishes=tuple(
                 action for action, on in zip(actions, publishes[0] if publishes else (), strict=False) if on
@@ -118,30 +137,42 @@ class Catalog:
 
     def is_published(self, table: OutboxTable, publication: str) -> bool:
         """Tell whether the publication is there, with the outbox in it if there is one."""
-        schema, name = table.table.schema, table.table.name
-        [(there, inside)] = self._ask("publication", publication=publication, schema=schema, table=name)
+        [(there, inside)] = self._look("publication", table.table, publication=publication)
         return bool(there if table.mode is OutboxMode.MESSAGE else inside)
 
     def find_role(self, role: Role) -> RoleFacts | None:
-        """Return what a role may do with those of its tables that exist, ``None`` if there is no such role."""
-        if not self._ask("role", role=role.name):
+        """Return what a role may do with those of its tables that exist, ``None`` if there is no such role.
+
+        Raises:
+            DatabaseAccessError: On MySQL, where not everybody may see what others may do.
+        """
+        user, host = role.account
+        who = {"role": role.name, "user": user, "host": host}
+        if not self._ask("role", **who):
             return None
         tables = [table for table in role.tables if self.exists(table)]
+        members = self._ask("member", other=role.member_of, **who) if role.member_of else []
         return RoleFacts(
-            actions={
-                table: frozenset(name for (name,) in self._ask("actions", role=role.name, table=table.quoted))
-                for table in tables
-            },
-            column_actions={table: self._column_actions(role.name, table) for table in tables},
-            owners={table: self._ask("owner", table=table.quoted)[0][0] for table in role.owns if self.exists(table)},
+            actions={table: frozenset(name for (name,) in self._look("actions", table, **who)) for table in tables},
+            column_actions={table: self._column_actions(table, who) for table in tables},
+            owners={table: self._look("owner", table)[0][0] for table in role.owns if self.exists(table)},
+            everywhere=frozenset(name for (name,) in self._ask("everywhere", **who)),
+            is_member=members in ([], [(True,)]),
         )
 
-    def _column_actions(self, role: str, table: TableName) -> Mapping[str, frozenset[str]]:
+    def _column_actions(self, table: TableName, who: Mapping[str, str]) -> Mapping[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}
-        for action, column in self._ask("column_actions", role=role, table=table.quoted):
+        for action, column in self._look("column_actions", table, **who):
             found[action] = found.get(action, frozenset()) | {column}
         return found
 
-    def _ask(self, statement: str, names: Mapping[str, str] | None = None, **parameters: Any) -> list[Row]:  # noqa: ANN401
-        sql = load(self._driver.dialect, "catalog")[statement].render(names or {}, self._driver.style)
-        return self._driver.fetch(self._connection, sql, parameters)
+    def _look(self, statement: str, table: TableName, /, **parameters: Any) -> list[Row]:  # noqa: ANN401
+        return self._ask(statement, table.literals(), **parameters)
+
+    def _ask(self, statement: str, names: Mapping[str, str] | None = None, /, **parameters: Any) -> list[Row]:  # noqa: ANN401
+        statements = load(self.dialect, "catalog")
+        if statement not in statements:
+            return []
+        return self._driver.fetch(
+            self._connection, statements[statement].render(names or {}, self._driver.style), parameters
+        )

@@ -4,28 +4,17 @@ What the connector needs is looked at by its own preflight; here is what the wri
 nothing is said: its owner decides what it is like.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.migrations import Component
-from cdc_outbox.modes import OutboxMode, PayloadType
-from cdc_outbox.table import OutboxTable, TableName
+from cdc_outbox.modes import OutboxMode
+from cdc_outbox.table import Dialect, OutboxTable, TableName
 from cdc_outbox.writer.catalog import ColumnFacts, OutboxCatalog, TableCatalog
 from cdc_outbox.writer.incarnation import Source, constant_of
 from cdc_outbox.writer.partitions import missing_partitions, wanted_partitions
-from cdc_outbox.writer.schema import HEADS_SETTINGS
-
-_SOURCE = "a constant"
-"""Stands for the default of a source column, whose value is not the same everywhere."""
-_NOW = re.compile(r"\(clock_timestamp\(\) AT TIME ZONE 'UTC'(::text)?\)")
-_HEADS = {
-    "source": ColumnFacts("text", True, _SOURCE),
-    "aggregatetype": ColumnFacts("text", True),
-    "aggregateid": ColumnFacts("text", True),
-    "last": ColumnFacts("bigint", True),
-}
+from cdc_outbox.writer.shapes import SHAPES, SOURCE, Shape
 
 
 def check_version(component: Component, version: int | None) -> Iterator[Finding]:
@@ -43,15 +32,22 @@ def check_version(component: Component, version: int | None) -> Iterator[Finding
 def check_outbox(
     table: OutboxTable, first_source: str, catalog: OutboxCatalog, publication: str, *, now: datetime
 ) -> Iterator[Finding]:
-    """Return what is not as `init` makes it, but for what does not exist at all."""
-    has_table = not table.adopted and table.mode is not OutboxMode.MESSAGE
-    if catalog.outbox is not None and has_table:
-        yield from _check_columns(table.table, wanted_columns(table), catalog.outbox)
-        yield from _check_foreign_columns(table, catalog.outbox)
-        yield from _check_key(table.table, (table.columns.id,), catalog.outbox)
+    """Return what is not as `init` makes it."""
+    shape, name = SHAPES[catalog.dialect], table.table_in(catalog.dialect)
+    if catalog.outbox is None and table.mode is not OutboxMode.MESSAGE:
+        yield _error("DB301", str(name), "the outbox table does not exist.", "Run `cdc-outbox init`.")
+        return
+    if catalog.outbox is not None and not table.adopted and table.mode is not OutboxMode.MESSAGE:
+        columns = shape.columns_of(table)
+        for column in _missing(columns, catalog.outbox):
+            yield _error("DB303", f"{name}.{column}", "the column does not exist.", "Run `cdc-outbox init`.")
+        yield from _check_columns(name, columns, shape, catalog.outbox)
+        yield from _check_foreign_columns(name, columns, catalog.outbox)
+        yield from _check_key(name, (table.columns.id,), catalog.outbox)
+        yield from _check_settings(name, shape.settings, shape, catalog.outbox)
         yield from _check_partitions(table, catalog.outbox, now)
     if table.is_numbered or not table.adopted:
-        yield from _check_heads(table, catalog.heads)
+        yield from _check_heads(table.heads_in(catalog.dialect), shape, catalog.heads)
         yield from _check_sources(table, first_source, catalog)
     if catalog.also_publishes:
         yield _warning(
@@ -62,49 +58,41 @@ def check_outbox(
         )
 
 
-def wanted_columns(table: OutboxTable) -> Mapping[str, ColumnFacts]:
-    """Return the columns of an outbox of ours."""
-    by_role = {
-        "id": ColumnFacts("uuid", True),
-        "aggregate_type": ColumnFacts("text", True),
-        "aggregate_id": ColumnFacts("text", True),
-        "type": ColumnFacts("text", True),
-        "payload": ColumnFacts("json" if table.payload_type is PayloadType.JSON else "bytea"),
-        "sequence": ColumnFacts("bigint"),
-        "source": ColumnFacts("text", True, _SOURCE),
-        "created_at": ColumnFacts("timestamp(6) without time zone", True, "(clock_timestamp() AT TIME ZONE 'UTC')"),
-    }
-    own = {column: by_role[role] for role, column in table.columns.names().items()}
-    return own | dict.fromkeys(table.header_columns, ColumnFacts("text"))
+def _missing(wanted: Iterable[str], found: TableCatalog) -> list[str]:
+    return [column for column in wanted if column not in found.columns]
 
 
-def _check_columns(table: TableName, wanted: Mapping[str, ColumnFacts], found: TableCatalog) -> Iterator[Finding]:
-    for column, shape in wanted.items():
-        place, facts = f"{table}.{column}", found.columns.get(column)
-        if facts is None:
+def _check_columns(
+    table: TableName, wanted: Mapping[str, ColumnFacts], shape: Shape, found: TableCatalog
+) -> Iterator[Finding]:
+    for column, facts in found.columns.items():
+        place, given = f"{table}.{column}", wanted.get(column)
+        if given is None:
             continue
-        if facts.type != shape.type:
-            yield _error("DB311", place, f"its type is {facts.type}.", f"init makes it {shape.type}.")
-        if facts.not_null != shape.not_null:
-            state, remedy = ("not null", "drop") if facts.not_null else ("nullable", "set")
-            yield _error("DB306", place, f"it is {state}.", f"alter table … alter column … {remedy} not null")
-        if not _is_same_default(shape.default, facts.default):
-            remedy = f"init gives it {shape.default or 'none'}."
+        if facts.type not in given.type.split(" or "):
+            yield _error("DB311", place, f"its type is {facts.type}.", f"init makes it {given.type}.")
+        if facts.not_null != given.not_null:
+            state, other = ("not null", "nullable") if facts.not_null else ("nullable", "not null")
+            yield _error("DB306", place, f"it is {state}.", f"init makes it {other}.")
+        if not _is_same_default(given.default, facts.default, shape):
+            remedy = f"init gives it {given.default or 'none'}."
             yield _error("DB307", place, f"its default is {facts.default or 'missing'}.", remedy)
 
 
-def _is_same_default(wanted: str, found: str) -> bool:
-    if wanted == _SOURCE:
+def _is_same_default(wanted: str, found: str, shape: Shape) -> bool:
+    if wanted == SOURCE:
         return constant_of(found) is not None
-    return bool(_NOW.fullmatch(found)) if wanted else not found
+    return shape.is_now(found) if wanted else not found
 
 
-def _check_foreign_columns(table: OutboxTable, found: TableCatalog) -> Iterator[Finding]:
+def _check_foreign_columns(
+    table: TableName, wanted: Mapping[str, ColumnFacts], found: TableCatalog
+) -> Iterator[Finding]:
     for column, facts in found.columns.items():
-        if column not in wanted_columns(table) and facts.not_null and not facts.default:
+        if column not in wanted and facts.not_null and not facts.default:
             yield _error(
                 "DB309",
-                f"{table.table}.{column}",
+                f"{table}.{column}",
                 "nobody knows this column, and it takes no event without a value.",
                 "Drop it, let it be null, or give it a default.",
             )
@@ -140,18 +128,32 @@ def _check_partitions(table: OutboxTable, found: TableCatalog, now: datetime) ->
         yield _warning("DB353", name, message, "Run `cdc-outbox partitions`, and again before they run out.")
 
 
-def _check_heads(table: OutboxTable, heads: TableCatalog | None) -> Iterator[Finding]:
+def _check_settings(
+    table: TableName, wanted: Mapping[str, str], shape: Shape, found: TableCatalog
+) -> Iterator[Finding]:
+    for setting, value in wanted.items():
+        if found.settings.get(setting) != value:
+            say = _error if setting in shape.vital else _warning
+            message = f"{setting} is {found.settings.get(setting, 'not set')}, init sets {value}."
+            yield say("DB324", f"{table}.{setting}", message, _SETTING_REMEDIES[table.dialect])
+
+
+_SETTING_REMEDIES = {
+    Dialect.POSTGRESQL: "alter table … set (… = …)",
+    Dialect.MYSQL: "alter table … = …",
+    Dialect.SQLITE: "Make the table anew.",
+}
+
+
+def _check_heads(table: TableName, shape: Shape, heads: TableCatalog | None) -> Iterator[Finding]:
     if heads is None:
-        yield _error("DB321", str(table.heads), "the head table does not exist.", "Run `cdc-outbox init`.")
+        yield _error("DB321", str(table), "the head table does not exist.", "Run `cdc-outbox init`.")
         return
-    for column in _HEADS.keys() - heads.columns.keys():
-        yield _error("DB322", f"{table.heads}.{column}", "the column does not exist.", "Make the head table anew.")
-    yield from _check_columns(table.heads, _HEADS, heads)
-    yield from _check_key(table.heads, ("source", "aggregatetype", "aggregateid"), heads)
-    for setting, value in HEADS_SETTINGS.items():
-        if heads.settings.get(setting) != value:
-            message = f"{setting} is {heads.settings.get(setting, 'not set')}, init sets {value}."
-            yield _warning("DB324", f"{table.heads}.{setting}", message, f"alter table … set ({setting} = {value})")
+    for column in _missing(shape.heads, heads):
+        yield _error("DB322", f"{table}.{column}", "the column does not exist.", "Make the head table anew.")
+    yield from _check_columns(table, shape.heads, shape, heads)
+    yield from _check_key(table, shape.key, heads)
+    yield from _check_settings(table, shape.heads_settings, shape, heads)
 
 
 def _check_sources(table: OutboxTable, first_source: str, catalog: OutboxCatalog) -> Iterator[Finding]:
@@ -160,7 +162,7 @@ def _check_sources(table: OutboxTable, first_source: str, catalog: OutboxCatalog
     outbox = heads if not has_table else _source(catalog.outbox, str(table.columns.source))
     if heads is None or outbox is None:
         return
-    place = f"{table.heads}.source"
+    place = f"{table.heads_in(catalog.dialect)}.source"
     if heads != outbox:
         message = f"the heads' source is {heads!r}, the outbox's {outbox!r}."
         yield _error("DB332", place, message, "Give both columns the same default, the younger one.")
@@ -168,14 +170,14 @@ def _check_sources(table: OutboxTable, first_source: str, catalog: OutboxCatalog
     if known is None:
         yield _error("DB331", place, f"the source {heads!r} has no incarnation.", f"init makes it {first_source}.")
     elif wanted is not None and known.name != wanted.name:
-        yield different_source(table, heads, wanted.name)
+        yield different_source(table.heads_in(catalog.dialect), heads, wanted.name)
 
 
-def different_source(table: OutboxTable, found: str, wanted: str) -> Finding:
+def different_source(heads: TableName, found: str, wanted: str) -> Finding:
     """Return the finding for a spec whose source is not the table's; `init` sets a source once."""
     return _error(
         "DB333",
-        f"{table.heads}.source",
+        f"{heads}.source",
         f"the table's source is {found}, the spec says {wanted}.",
         f"Correct source in the spec, or run `cdc-outbox init --new-incarnation --from {found}`.",
     )

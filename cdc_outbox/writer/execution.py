@@ -23,7 +23,7 @@ def execute_with_events(
     the operation or by the outbox, undoes both.
 
     Args:
-        connection: Without an open transaction; psycopg 3's for now. The operation is called with it.
+        connection: Without an open transaction; psycopg 3's, PyMySQL's or sqlite3's. The operation is called with it.
         events: Events, or what makes them of the operation's result.
         outbox: Where to write, by default ``Outbox()``.
 

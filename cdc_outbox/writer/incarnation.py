@@ -1,17 +1,20 @@
 """The source of an outbox's events, and the one that comes after a restore."""
 
 import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import Row, TransactionDriver, changing_tables
 from cdc_outbox.errors import ConfigError, OutboxError
+from cdc_outbox.migrations import turn
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.sql import load
-from cdc_outbox.table import OutboxTable, literal
+from cdc_outbox.table import Dialect, OutboxTable, TableName
 from cdc_outbox.writer.catalog import Catalog
+from cdc_outbox.writer.shapes import SHAPES
 
-_CONSTANT = re.compile(r"'((?:[^']|'')*)'::(?:text|character varying)")
+_CONSTANT = re.compile(r"'((?:[^']|'')*)'(?:::(?:text|character varying))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,32 +81,75 @@ def begin_incarnation(
     events are numbered; the outbox's default is for those that are not. A crash in between leaves what can be run
     again.
 
+    SQLite changes no default: the tables are made anew and the rows move.
+
     Raises:
-        ConfigError, OutboxError: As :func:`next_source`, or there is nothing that has a source.
+        ConfigError, OutboxError: As :func:`next_source`, or there is nothing that has a source, or a table that must
+            be made anew is not as `init` makes it.
         TransactionConflictError: A writer's transaction stayed open for more than five seconds.
     """
     source = None
+
+    def execute(sql: str) -> list[Row]:
+        return driver.fetch(connection, sql)
+
+    catalog = Catalog(connection, driver)
     # An adopted table's default is its owner's; what is numbered takes its source from the heads.
     has_source = not table.adopted and table.mode is not OutboxMode.MESSAGE
-    for name in ("set_outbox_source", "set_source") if has_source else ("set_source",):
-        driver.begin(connection)
-        try:
-            for statement in ("lock", "limit"):
-                driver.fetch(connection, load("postgresql", "versions")[statement].text)
-            source = _follow(table, Catalog(connection, driver), before, after, first_source)
+    for name in ("outbox", "heads") if has_source else ("heads",):
+        with changing_tables(connection, driver), turn(execute, driver.dialect):
+            source = _follow(table, catalog, before, after, first_source)
             if source is not None:
-                names = {**table.names(), "source_literal": literal(source)}
-                driver.fetch(connection, load("postgresql", "outbox_schema")[name].render(names))
-            driver.commit(connection)
-        except BaseException:
-            driver.rollback(connection)
-            raise
+                for statement in _statements(name, table, catalog, source):
+                    execute(statement)
     return source
+
+
+def _statements(name: str, table: OutboxTable, catalog: Catalog, source: str) -> list[str]:
+    """Return what gives a table a new default, or makes it anew with that."""
+    dialect, files = catalog.dialect, load(catalog.dialect, "outbox_schema")
+    if dialect is Dialect.SQLITE:
+        return list(_rebuilding(name, table, catalog, source))
+    names = {**table.names(dialect), "source_literal": dialect.literal(source)}
+    return [files["set_outbox_source" if name == "outbox" else "set_source"].render(names)]
+
+
+def _rebuilding(name: str, table: OutboxTable, catalog: Catalog, source: str) -> Iterator[str]:
+    dialect, files = catalog.dialect, load(catalog.dialect, "outbox_schema")
+    outbox, heads = table.table_in(dialect), table.heads_in(dialect)
+    old, shape = (outbox, SHAPES[dialect].columns_of(table)) if name == "outbox" else (heads, SHAPES[dialect].heads)
+    _refuse_to_lose(old, shape, catalog)
+    anew = old.sibling("anew")
+    names = {
+        **table.names(dialect),
+        "first_source": dialect.literal(source),
+        "anew": anew.quoted,
+        "name": dialect.quote(old.name),
+        "columns": ", ".join(map(dialect.quote, shape)),
+    }
+    create = "create" if name == "outbox" else "create_heads"
+    yield files[create].render({**names, name: anew.quoted})
+    for step in files[f"move_{name}"].steps():
+        yield step.render(names)
+
+
+def _refuse_to_lose(table: TableName, wanted: Collection[str], catalog: Catalog) -> None:
+    """Refuse to make a table anew that has what would not be made with it."""
+    found = catalog.find_table(table)
+    columns = () if found is None else found.columns
+    more = [*(column for column in columns if column not in wanted), *catalog.find_companions(table)]
+    less = [column for column in wanted if column not in columns]
+    if more or less:
+        state = f"has {', '.join(more)}" if more else f"lacks {', '.join(less)}"
+        raise OutboxError(
+            f"{table} must be made anew for another source, and {state}; nothing was changed",
+            hint="Drop what init did not make, or run `cdc-outbox init` for what is missing, and make the rest again.",
+        )
 
 
 def read_source(table: OutboxTable, catalog: Catalog) -> str | None:
     """Return the source of what is numbered next, ``None`` if nothing is."""
-    heads = catalog.find_table(table.heads) if table.is_numbered else None
+    heads = catalog.find_table(table.heads_in(catalog.dialect)) if table.is_numbered else None
     return constant_of(heads.columns["source"].default) if heads is not None and "source" in heads.columns else None
 
 
@@ -115,6 +161,6 @@ def _follow(table: OutboxTable, catalog: Catalog, before: str, after: str | None
 
 
 def constant_of(expression: str) -> str | None:
-    """Return the text that a default is, as PostgreSQL spells a constant; ``None`` if it is anything else."""
+    """Return the text that a default is, as the catalogue spells a constant; ``None`` if it is anything else."""
     match = _CONSTANT.fullmatch(expression)
     return match[1].replace("''", "'") if match else None

@@ -1,6 +1,6 @@
 """The outbox's tables, publication and roles: how they are made and brought up to date."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.migrations import Component, Migration
@@ -63,19 +63,43 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
     )
 
 
-def outbox_statements(table: OutboxTable, publication: str, *, first_source: str) -> list[str]:
-    """Return what follows the component: statements without a version, because they say what shall be."""
-    return [*table_statements(table, first_source=first_source), publication_statement(table, publication)]
+def outbox_statements(
+    table: OutboxTable,
+    publication: str,
+    *,
+    first_source: str,
+    dialect: Dialect = Dialect.POSTGRESQL,
+    known: Collection[str] = (),
+) -> list[str]:
+    """Return what follows the component: statements without a version, because they say what shall be.
+
+    Args:
+        publication: Empty on other databases than PostgreSQL.
+        known: As :func:`table_statements`.
+    """
+    statements = table_statements(table, first_source=first_source, dialect=dialect, known=known)
+    return [*statements, publication_statement(table, publication)] if publication else statements
 
 
-def table_statements(table: OutboxTable, *, first_source: str) -> list[str]:
+def table_statements(
+    table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL, known: Collection[str] = ()
+) -> list[str]:
     """Return those about tables: the outbox, which a component made for messages has not; a column for every header.
 
     An adopted table is its owner's to change.
+
+    Args:
+        known: Columns that the table is known to have. SQLite cannot be asked by a statement, so for those that are
+            not known it has one that fails where the column exists.
     """
-    names, files = _names(table, first_source, Dialect.POSTGRESQL), load("postgresql", "outbox_schema")
-    statements = [statement for step in _steps(files, (_creates_outbox(table),), names) for statement in step]
-    return [*statements, *(_header_column(table, column) for column in table.header_columns)] if statements else []
+    names, files, creates = _names(table, first_source, dialect), load(dialect, "outbox_schema"), _creates_outbox(table)
+    statements: list[str] = []
+    # Elsewhere every component has made it.
+    if dialect is Dialect.POSTGRESQL:
+        statements += (statement for step in _steps(files, (creates,), names) for statement in step)
+    for column in table.header_columns if creates else ():
+        statements += [] if column in known else _header_column(table, column, dialect)
+    return statements
 
 
 def publication_statement(table: OutboxTable, publication: str) -> str:
@@ -96,15 +120,36 @@ def drop_publication_statement(table: OutboxTable, publication: str) -> str:
     return _about_publication("drop_publication", table, publication)
 
 
-def writer_role(name: str, table: OutboxTable) -> Role:
+def writer_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POSTGRESQL) -> Role:
     """Return the service's role: it adds events and numbers them, and neither reads, changes nor deletes one."""
-    return Role(name=name, privileges=tuple(_writing(table)))
+    return Role(name=name, dialect=dialect, privileges=tuple(_writing(table, dialect)))
 
 
-def connector_role(name: str, table: OutboxTable) -> Role:
-    """Return the connector's role: it reads the log, and the rows only if they are to be published again."""
-    rows = () if table.mode is OutboxMode.MESSAGE else (Privilege(table=table.table, action="select"),)
-    return Role(name=name, attributes="login replication", privileges=rows)
+def connector_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POSTGRESQL) -> Role:
+    """Return the connector's role: it reads the log, and the rows only if they are to be published again.
+
+    On MySQL it reads the table's shape too, for the log does not tell that. It locks nothing: with another
+    ``snapshot.locking.mode`` than ``none`` it would need ``reload`` or ``lock tables``.
+    """
+    rows = () if table.mode is OutboxMode.MESSAGE else (Privilege(table=table.table_in(dialect), action="select"),)
+    everywhere = ("replication slave", "replication client") if dialect is Dialect.MYSQL else ()
+    return Role(name=name, dialect=dialect, attributes="login replication", privileges=rows, everywhere=everywhere)
+
+
+def pruner_role(name: str, table: OutboxTable, *, migrator: str) -> Role:
+    """Return the role that prunes an outbox on PostgreSQL: it reads and deletes rows, and moves the marks.
+
+    Args:
+        migrator: Who owns the partitions, which only an owner or a member of it can drop.
+    """
+    wanted = {table.table: ("select", "delete"), table.marks: ("select", "insert", "delete")}
+    return Role(
+        name=name,
+        privileges=tuple(
+            Privilege(table=place, action=action) for place, actions in wanted.items() for action in actions
+        ),
+        member_of=migrator if table.partitions is not None else None,
+    )
 
 
 def _names(table: OutboxTable, first_source: str, dialect: Dialect) -> Mapping[str, str]:
@@ -144,22 +189,28 @@ def _about_publication(name: str, table: OutboxTable, publication: str) -> str:
     return _block(load("postgresql", "outbox_schema")[name].render(names))
 
 
-def _header_column(table: OutboxTable, column: str) -> str:
+def _header_column(table: OutboxTable, column: str, dialect: Dialect) -> list[str]:
+    files = load(dialect, "outbox_schema")
     names = {
-        **table.names(),
-        **table.table.literals(),
-        "column": quote(column),
-        "column_literal": literal(column),
+        **table.names(dialect),
+        **table.table_in(dialect).literals(),
+        "column": dialect.quote(column),
+        "column_literal": dialect.literal(column),
     }
-    return _block(load("postgresql", "outbox_schema")["add_header_column"].render(names))
+    if "add_column" in files:
+        names["add_literal"] = dialect.literal(files["add_column"].render(names))
+    statement = files["add_header_column"]
+    if dialect is Dialect.POSTGRESQL:
+        return [_block(statement.render(names))]
+    return [step.render(names) for step in statement.steps()]
 
 
 def _block(body: str) -> str:
     return f"do {dollar_quoted(body)};"
 
 
-def _writing(table: OutboxTable) -> Iterator[Privilege]:
-    outbox, heads = table.table, table.heads
+def _writing(table: OutboxTable, dialect: Dialect) -> Iterator[Privilege]:
+    outbox, heads = table.table_in(dialect), table.heads_in(dialect)
     if table.mode is not OutboxMode.MESSAGE:
         yield Privilege(table=outbox, action="insert")
         yield Privilege(table=outbox, action="select", columns=(table.columns.id, *table.returned))
@@ -168,4 +219,6 @@ def _writing(table: OutboxTable) -> Iterator[Privilege]:
     if table.is_numbered:
         yield Privilege(table=heads, action="select")
         yield Privilege(table=heads, action="insert")
-        yield Privilege(table=heads, action="update", columns=("last",))
+        # MariaDB asks for more than is updated: for what `on duplicate key update` may insert.
+        beside = ("aggregatetype", "aggregateid") if dialect is Dialect.MYSQL else ()
+        yield Privilege(table=heads, action="update", columns=(*beside, "last"))

@@ -73,7 +73,7 @@ def run(script: str, folder: Path, services: dict[str, str]) -> str:
 
 
 def test_writing_deploying_and_consuming_as_the_readme_says(services: dict[str, str], folder: Path) -> None:
-    deploy = block("cdc-outbox init connectors/orders.yaml")
+    deploy = block("cdc-outbox init connectors/orders.yaml ")
     with psycopg.connect(services["ORDERS_DSN"], autocommit=True) as orders:
         create = "create role orders_connector login replication password {}"
         orders.execute(psycopg.sql.SQL(create).format(Literal(CONNECTOR_PASSWORD)))
@@ -147,10 +147,12 @@ def test_django_as_the_readme_says(services: dict[str, str], folder: Path) -> No
 
 
 def test_mariadb_as_the_readme_says(mariadb: MariaDb, folder: Path, services: dict[str, str]) -> None:
-    store = MariaDbStore.create(mariadb, "readme")
+    store = MariaDbStore(mariadb.create_database("orders"))
     store.query("create table orders (id serial, customer int, total_cents int)")
     (folder / "mariadb_orders.py").write_text(block("# mariadb_orders.py"))
     dsn = {f"MARIADB_{key.upper()}": str(value) for key, value in asdict(store.dsn).items()}
+    dsn["MARIADB_DSN"] = store.dsn.url("mysql").partition("?")[0]
+    run(block("cdc-outbox init connectors/orders-mariadb.yaml"), folder, services | dsn)
     for _ in range(2):
         run("python mariadb_orders.py", folder, services | dsn)
     assert store.query("select customer from orders") == [(42,), (42,)]

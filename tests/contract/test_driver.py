@@ -1,10 +1,16 @@
-"""What writer and consumer rely on in a synchronous driver."""
+"""What consumers and commands rely on in a driver that opens and ends transactions of its own."""
 
+import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import psycopg.rows
+import psycopg2
+import pymysql
 import pytest
 
 from cdc_outbox.drivers import (
@@ -21,28 +27,26 @@ from cdc_outbox.errors import (
     TransactionAbortedError,
     TransactionEndedError,
 )
-from cdc_outbox.testing import Stack
+from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 
 
 class DriverContract:
-    """Subclasses say how a connection in or out of autocommit is made."""
+    """Subclasses say how a connection in or out of autocommit is made, to a database with a table ``t``."""
 
-    def open(self, dsn: str, *, autocommit: bool) -> Any:
+    def open(self, dsn: Any, *, autocommit: bool) -> Any:
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
     @classmethod
-    def dsn(cls, outbox_stack: Stack) -> str:
-        dsn = outbox_stack.postgres.create_database(f"driver_{cls.__name__.lower()}")
-        with psycopg.connect(dsn) as connection:
-            connection.execute("create table t (a int)")
-        return dsn
+    def dsn(cls) -> Any:
+        raise NotImplementedError
 
     @pytest.fixture(params=[False, True], ids=["transactional", "autocommit"])
-    def connection(self, request: pytest.FixtureRequest, dsn: str) -> Iterator[Any]:
+    def connection(self, request: pytest.FixtureRequest, dsn: Any) -> Iterator[Any]:
         connection = self.open(dsn, autocommit=request.param)
         yield connection
-        connection.close()
+        with suppress(pymysql.err.Error):  # who closes a connection of PyMySQL's twice is told
+            connection.close()
 
     @pytest.fixture
     def driver(self, connection: Any) -> TransactionDriver:
@@ -71,21 +75,6 @@ class DriverContract:
         with pytest.raises(OutboxError, match="has a transaction already"):
             driver.begin(connection)
 
-    def test_a_commit_that_the_server_turns_into_a_rollback_is_an_error(
-        self, driver: TransactionDriver, connection: Any
-    ) -> None:
-        driver.begin(connection)
-        driver.fetch(connection, "insert into t values (3)")
-        with pytest.raises(TableNotFoundError):
-            driver.fetch(connection, "select 1 from nowhere")
-        assert driver.state(connection) is TransactionState.ABORTED
-        with pytest.raises(TransactionAbortedError, match="would answer COMMIT with ROLLBACK"):
-            driver.commit(connection)
-        driver.rollback(connection)
-        driver.begin(connection)
-        assert driver.fetch(connection, "select a from t where a = 3") == []
-        driver.rollback(connection)
-
     def test_the_state_is_that_of_the_transaction(self, driver: TransactionDriver, connection: Any) -> None:
         assert driver.state(connection) is TransactionState.ENDED
         driver.begin(connection)
@@ -100,6 +89,54 @@ class DriverContract:
         driver.fetch(connection, "rollback")
         with pytest.raises(TransactionEndedError):
             driver.commit(connection)
+
+    def test_a_rollback_of_nothing_and_of_a_closed_connection_does_nothing(
+        self, driver: TransactionDriver, connection: Any
+    ) -> None:
+        driver.rollback(connection)
+        driver.begin(connection)
+        connection.close()
+        driver.rollback(connection)
+
+    def test_parameters_go_by_name_and_rows_are_plain_tuples(self, driver: TransactionDriver, connection: Any) -> None:
+        sql = f"select {driver.style.parameter('a')}, {driver.style.parameter('b')}"
+        driver.begin(connection)
+        assert driver.fetch(connection, sql, {"a": "x'%s", "b": 7}) == [("x'%s", 7)]
+        driver.rollback(connection)
+
+    def test_an_open_connection_outside_a_transaction_does_not_join_one(self, dsn: Any) -> None:
+        connection = self.open(dsn, autocommit=True)
+        assert not find_driver(connection).joins_transaction(connection)
+        connection.close()
+
+
+class TestPsycopg(DriverContract):
+    def open(self, dsn: str, *, autocommit: bool) -> Any:
+        # The user's own row factory must not reach our rows.
+        return psycopg.connect(dsn, autocommit=autocommit, row_factory=psycopg.rows.dict_row)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def dsn(cls, outbox_stack: Stack) -> str:
+        dsn = outbox_stack.postgres.create_database(f"driver_{cls.__name__.lower()}")
+        with psycopg.connect(dsn) as connection:
+            connection.execute("create table t (a int)")
+        return dsn
+
+    def test_a_commit_that_the_server_turns_into_a_rollback_is_an_error(
+        self, driver: TransactionDriver, connection: Any
+    ) -> None:
+        driver.begin(connection)
+        driver.fetch(connection, "insert into t values (3)")
+        with pytest.raises(TableNotFoundError):
+            driver.fetch(connection, "select 1 from nowhere")
+        assert driver.state(connection) is TransactionState.ABORTED
+        with pytest.raises(TransactionAbortedError, match="would answer COMMIT with ROLLBACK"):
+            driver.commit(connection)
+        driver.rollback(connection)
+        driver.begin(connection)
+        assert driver.fetch(connection, "select a from t where a = 3") == []
+        driver.rollback(connection)
 
     def test_nobody_else_ends_the_transaction_by_the_connections_own_methods(
         self, driver: TransactionDriver, connection: Any
@@ -129,14 +166,6 @@ class DriverContract:
         assert driver.fetch(connection, "show transaction_read_only") == [("on",)]
         driver.rollback(connection)
 
-    def test_a_rollback_of_nothing_and_of_a_closed_connection_does_nothing(
-        self, driver: TransactionDriver, connection: Any
-    ) -> None:
-        driver.rollback(connection)
-        driver.begin(connection)
-        connection.close()
-        driver.rollback(connection)
-
     @pytest.mark.parametrize("noticed", [False, True], ids=["unnoticed", "noticed"])
     def test_a_connection_that_the_server_cut_is_lost(
         self, driver: TransactionDriver, connection: Any, dsn: str, *, noticed: bool
@@ -153,22 +182,89 @@ class DriverContract:
             driver.commit(connection)
         driver.rollback(connection)
 
-    def test_parameters_go_by_name_and_rows_are_plain_tuples(self, driver: TransactionDriver, connection: Any) -> None:
-        sql = f"select cast({driver.style.parameter('a')} as text), cast({driver.style.parameter('b')} as int)"
+
+class TestPyMySql(DriverContract):
+    def open(self, dsn: MariaDbDsn, *, autocommit: bool) -> Any:
+        return pymysql.connect(**dsn.parameters(), autocommit=autocommit, cursorclass=pymysql.cursors.DictCursor)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def dsn(cls, mariadb: MariaDb) -> MariaDbDsn:
+        dsn = mariadb.create_database("driver")
+        with closing(pymysql.connect(**dsn.parameters())) as connection, connection.cursor() as cursor:
+            cursor.execute("create table t (a int)")
+            cursor.execute("create table locked (a int primary key) select 1 as a union select 2")
+        return dsn
+
+    def test_a_connection_that_the_server_cut_is_lost(
+        self, driver: TransactionDriver, connection: Any, dsn: MariaDbDsn
+    ) -> None:
         driver.begin(connection)
-        assert driver.fetch(connection, sql, {"a": "x'%s", "b": 7}) == [("x'%s", 7)]
+        driver.fetch(connection, "insert into t values (6)")
+        with closing(pymysql.connect(**dsn.parameters())) as other, other.cursor() as cursor:
+            cursor.execute(f"kill {connection.thread_id()}")
+        with pytest.raises(DatabaseUnavailableError):
+            driver.commit(connection)
+        assert driver.state(connection) is TransactionState.LOST
+        with pytest.raises(DatabaseUnavailableError):
+            driver.commit(connection)
         driver.rollback(connection)
 
-    def test_an_open_connection_outside_a_transaction_does_not_join_one(self, dsn: str) -> None:
-        connection = self.open(dsn, autocommit=True)
-        assert not find_driver(connection).joins_transaction(connection)
-        connection.close()
+    def test_a_deadlock_that_somebody_swallowed_is_no_commit(self, dsn: MariaDbDsn) -> None:
+        with (
+            closing(self.open(dsn, autocommit=True)) as connection,
+            closing(self.open(dsn, autocommit=True)) as other,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            driver = find_transaction_driver(connection)
+            for place, row in ((connection, 1), (other, 2)):
+                driver.begin(place)
+                driver.fetch(place, "select a from locked where a = %(row)s for update", {"row": row})
+            # Who has written more is not the victim.
+            driver.fetch(other, "insert into locked select seq from seq_100_to_200")
+            waiting = pool.submit(driver.fetch, other, "select a from locked where a = 1 for update")
+            with pytest.raises(pymysql.err.OperationalError, match="Deadlock"):
+                driver.fetch(connection, "select a from locked where a = 2 for update")
+            with pytest.raises(TransactionEndedError):
+                driver.commit(connection)
+            waiting.result()
+            driver.rollback(other)
 
 
-class TestPsycopg(DriverContract):
-    def open(self, dsn: str, *, autocommit: bool) -> Any:
-        # The user's own row factory must not reach our rows.
-        return psycopg.connect(dsn, autocommit=autocommit, row_factory=psycopg.rows.dict_row)
+class TestSqlite3(DriverContract):
+    def open(self, dsn: Path, *, autocommit: bool) -> Any:
+        connection = sqlite3.connect(dsn)
+        connection.row_factory = sqlite3.Row
+        if autocommit:
+            connection.isolation_level = None
+        return connection
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def dsn(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        path = tmp_path_factory.mktemp("driver") / "orders.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("create table t (a int)")
+        return path
+
+    def test_a_transaction_writes_from_its_beginning(
+        self, driver: TransactionDriver, connection: Any, dsn: Path
+    ) -> None:
+        driver.begin(connection)
+        with (
+            closing(sqlite3.connect(dsn, timeout=0)) as other,
+            pytest.raises(sqlite3.OperationalError, match="locked"),
+        ):
+            other.execute("insert into t values (1)")
+        driver.rollback(connection)
+
+
+def test_a_driver_that_only_joins_transactions_is_named(outbox_stack: Stack) -> None:
+    with (
+        closing(psycopg2.connect(outbox_stack.postgres.dsn())) as connection,
+        pytest.raises(OutboxError, match="opened by its own methods only"),
+    ):
+        find_transaction_driver(connection)
 
 
 @pytest.mark.parametrize("stranger", [object(), "a string", 7])

@@ -1,16 +1,21 @@
 """The function that opens the transaction itself (acceptance B18), and the policy that decides what is written (C3)."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from cdc_outbox import AsyncOutbox, Event, EventError, Outbox, OutboxError, OutboxTable, execute_with_events
+from cdc_outbox.consumer import Consumer, SequenceMode, WireContract
 from cdc_outbox.testing import OutboxEvents, Stack, assert_event
 from cdc_outbox.writer.schema import outbox_component
+from tests.contract.sqlite import SqliteStore
 from tests.rig import Connection, one, run_upgrade
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10, "note": "x"})
@@ -127,3 +132,19 @@ def test_a_users_test_asks_which_events_were_written(dsn: str, outbox_events: Ou
             assert_event(outbox_events, "OrderPlaced", **wrong)
     with pytest.raises(AssertionError, match="0 events instead of 1 with type='OrderSent'"):
         assert_event([], "OrderSent")
+
+
+def test_sqlite_and_its_kind_do_it_too(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "orders.db")) as store, closing(sqlite3.connect(store.path)) as connection:
+        assert execute_with_events(connection, lambda place: place.execute("select 7").fetchone()[0], [ORDER]) == 7
+        with pytest.raises(ZeroDivisionError):
+            execute_with_events(connection, lambda _: 1 / 0, [ORDER])
+        assert store.numbers() == [("42", 1)]
+
+
+def test_an_inbox_elsewhere_than_on_postgresql_is_refused(tmp_path: Path) -> None:
+    contract = WireContract(aggregates={"order": SequenceMode.GAPLESS})
+    with closing(sqlite3.connect(tmp_path / "shipping.db")) as connection:
+        consumer = Consumer(name="s", contract=contract, bootstrap_servers="nowhere:1", connect=lambda: connection)
+        with pytest.raises(OutboxError, match="the inbox is on PostgreSQL, and the consumer's connection leads to sql"):
+            consumer._delivery(connection)

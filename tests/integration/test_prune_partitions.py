@@ -1,10 +1,16 @@
 """Partitions that are over and delivered go as a whole."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 import pytest
 
+from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.modes import Partitions
+from cdc_outbox.privileges import check_role, migrator_role
+from cdc_outbox.writer.catalog import Catalog
+from cdc_outbox.writer.schema import outbox_component, pruner_role
 from tests.pruning import ARCHIVE, Pruner, add
 from tests.rig import Connection, Pipeline
 
@@ -86,3 +92,24 @@ def test_rows_of_a_partition_of_another_owner_go_one_by_one(partitioned: Pruner,
     as_role = pipeline.stack.postgres.dsn(pipeline.name, user=role, password="secret")
     assert partitioned.run(wait_seconds=0, dsn=as_role).deleted == 6
     assert partitions(partitioned) == 3
+
+
+def test_a_role_that_is_a_member_of_the_migrators_drops_partitions(partitioned: Pruner, pipeline: Pipeline) -> None:
+    table = replace(pipeline.spec.outbox, partitions=Partitions.DAY)
+    component = outbox_component(table, first_source=pipeline.spec.first_source)
+    migrator = migrator_role(f"owner_{pipeline.name}", [component], publication=None)
+    role = pruner_role(f"drops_{pipeline.name}", table, migrator=migrator.name)
+    for statement in (*migrator.statements(), *role.statements()):
+        partitioned.execute(statement)
+    partitioned.execute(f"alter role {role.name} password 'secret'")
+    # Only so does it see the same reader as the mark that is there.
+    partitioned.execute(f"grant pg_read_all_stats to {role.name}")
+    with pipeline.connect() as connection:
+        catalog = Catalog(connection, Psycopg())
+        assert list(check_role(role, catalog.find_role(role))) == []
+        as_role = pipeline.stack.postgres.dsn(pipeline.name, user=role.name, password="secret")
+        assert partitioned.run(wait_seconds=0, dsn=as_role).deleted == 6
+        assert partitions(partitioned) == 2
+        partitioned.execute(f"revoke {migrator.name} from {role.name}")
+        [finding] = check_role(role, catalog.find_role(role))
+        assert (finding.code, str(finding.severity)) == ("DB215", "warning")

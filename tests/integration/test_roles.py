@@ -14,9 +14,11 @@ from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.writer.schema import writer_role
+from tests.pruning import Pruner
 from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop, eventually, one, run_command
 
 PASSWORD = "secret"
+KINDS = ("writer", "consumer", "connector", "pruner", "migrator")
 
 
 @pytest.fixture
@@ -32,14 +34,14 @@ def granted(pipeline: Pipeline, tmp_path: Path) -> Iterator[Pipeline]:
     with pipeline.connect() as connection:
         for _ in range(2):
             connection.execute(printed.stdout.encode())
-        for kind in ("writer", "consumer", "connector", "migrator"):
+        for kind in KINDS:
             password = CONNECTOR_PASSWORD if kind == "connector" else PASSWORD
             statement = SQL("alter role {} password {}")
             connection.execute(statement.format(Identifier(f"{pipeline.name}_{kind}"), Literal(password)))
     yield pipeline
     pipeline.close()
     with pipeline.connect() as connection:
-        for kind in ("writer", "consumer", "connector", "migrator"):
+        for kind in KINDS:
             for cleanup in ("reassign owned by {} to postgres", "drop owned by {}", "drop role {}"):
                 connection.execute(SQL(cleanup).format(Identifier(f"{pipeline.name}_{kind}")))
 
@@ -103,6 +105,32 @@ def test_the_connector_streams_and_publishes_again(granted: Pipeline) -> None:
     eventually(lambda: len({message.headers[0] for message in granted.messages()}) == 3, "three events")
 
 
+def test_the_pruner_prunes_and_neither_writes_nor_numbers(granted: Pipeline) -> None:
+    pruner = Pruner(granted)
+    granted.write(3)
+    assert pruner.run(dsn=dsn_of(granted, "pruner")).deleted == 3
+    with psycopg.connect(dsn_of(granted, "pruner")) as connection:
+        for statement in (
+            b"insert into outbox (aggregatetype) values ('x')",
+            b"update outbox set type = 'x'",
+            b"truncate outbox",
+            b"drop table outbox",
+            b"select from outbox_heads",
+            b"update outbox_marks set slot = 'x'",
+            b"create table mine (a int)",
+        ):
+            with pytest.raises(InsufficientPrivilege):
+                connection.execute(statement)
+            connection.rollback()
+
+
+def test_where_no_rows_stay_there_is_no_pruner(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    for outbox, has_one in (("mode: keep", True), ("mode: delete", False), ("mode: message", False)):
+        spec.write_text(Pipeline.text("orders", f"outbox: {{{outbox}}}\n"))
+        assert ("orders_pruner" in run_command("init", str(spec), "--grants").stdout) is has_one
+
+
 def test_the_migrator_upgrades_makes_and_begins_incarnations(granted: Pipeline, tmp_path: Path) -> None:
     spec, migrator = tmp_path / "spec.yaml", dsn_of(granted, "migrator")
     with granted.connect() as connection:
@@ -114,7 +142,7 @@ def test_the_migrator_upgrades_makes_and_begins_incarnations(granted: Pipeline, 
     assert "outbox public.outbox: now at version 3" in done.stderr
     done = run_command("init", str(spec), "--new-incarnation", "--from", f"{granted.name}.1", "--dsn", migrator)
     assert done.returncode == 0, done.stderr
-    roles = [f"--{kind}={granted.name}_{kind}" for kind in ("writer", "consumer", "connector", "migrator")]
+    roles = [f"--{kind}={granted.name}_{kind}" for kind in KINDS]
     check = run_command("init", str(spec), "--inbox", "--check", *roles, "--dsn", migrator)
     assert (check.returncode, check.stdout) == (0, ""), check.stdout + check.stderr
 

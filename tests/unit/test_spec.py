@@ -59,6 +59,8 @@ def test_a_database_without_slots_has_none(kind: str) -> None:
 def test_a_file_needs_no_more_than_its_kind() -> None:
     database = MINIMAL[MINIMAL.index("  kind") : MINIMAL.index("aggregates")]
     assert parse_spec(MINIMAL.replace(database, "  kind: sqlite\n")).database.kind.dialect == "sqlite"
+    [finding] = findings(MINIMAL.replace(database, "  kind: sqlite\n") + "outbox: {schema: public}\n")
+    assert "outbox.schema: error SP107: a file's tables have no schema but main." in finding
 
 
 @pytest.mark.parametrize(

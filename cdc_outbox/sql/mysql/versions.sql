@@ -1,6 +1,10 @@
 -- name: lock
 select get_lock('cdc-outbox upgrade', 60)
 
+-- name: limit
+-- Behind a statement that waits for its lock, every writer waits too. Who meets a long transaction tries again later.
+set session lock_wait_timeout = 5
+
 -- name: create
 create table if not exists {versions} (
     component varchar(255) not null primary key,

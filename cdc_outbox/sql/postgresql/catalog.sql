@@ -5,7 +5,7 @@ select current_database()
 select version from {versions} where component = :component
 
 -- name: exists
-select to_regclass(:table) is not null
+select to_regclass({table_literal}) is not null
 
 -- name: columns
 select
@@ -15,36 +15,32 @@ select
     coalesce(pg_get_expr(preset.adbin, preset.adrelid), '')
 from pg_attribute as attribute
 left join pg_attrdef as preset on preset.adrelid = attribute.attrelid and preset.adnum = attribute.attnum
-where attribute.attrelid = to_regclass(:table) and attribute.attnum > 0 and not attribute.attisdropped
+where attribute.attrelid = to_regclass({table_literal}) and attribute.attnum > 0 and not attribute.attisdropped
 order by attribute.attnum
 
 -- name: indexes
-select
-    named.relname,
-    index.indisprimary,
-    index.indisunique,
-    index.indisvalid,
-    array(
-        select coalesce(attribute.attname, '')
-        from unnest(index.indkey) with ordinality as key (number, position)
-        left join pg_attribute as attribute on attribute.attrelid = index.indrelid and attribute.attnum = key.number
-        order by key.position
-    )
+select named.relname, index.indisprimary, index.indisunique, index.indisvalid, coalesce(attribute.attname, '')
 from pg_index as index
 join pg_class as named on named.oid = index.indexrelid
-where index.indrelid = to_regclass(:table)
-order by named.relname
+cross join unnest(index.indkey) with ordinality as key (number, position)
+left join pg_attribute as attribute on attribute.attrelid = index.indrelid and attribute.attnum = key.number
+where index.indrelid = to_regclass({table_literal})
+order by named.relname, key.position
 
 -- name: settings
-select coalesce(relation.reloptions, '{}'), coalesce(pg_get_partkeydef(relation.oid), '')
+select split_part(option, '=', 1), substr(option, strpos(option, '=') + 1)
 from pg_class as relation
-where relation.oid = to_regclass(:table)
+cross join unnest(relation.reloptions) as option
+where relation.oid = to_regclass({table_literal})
+
+-- name: partition_key
+select pg_get_partkeydef(oid) from pg_class where oid = to_regclass({table_literal}) and relkind = 'p'
 
 -- name: partitions
 select child.relname, pg_get_expr(child.relpartbound, child.oid)
 from pg_inherits as link
 join pg_class as child on child.oid = link.inhrelid
-where link.inhparent = to_regclass(:table)
+where link.inhparent = to_regclass({table_literal})
 order by child.relname
 
 -- name: publishes
@@ -56,23 +52,29 @@ select rolname from pg_roles where rolname = :role
 -- name: actions
 select action.name
 from unnest(array['select', 'insert', 'update', 'delete', 'truncate']) as action (name)
-where has_table_privilege(cast(:role as name), to_regclass(:table), action.name)
+where has_table_privilege(cast(:role as name), to_regclass({table_literal}), action.name)
 
 -- name: column_actions
 select action.name, attribute.attname
 from pg_attribute as attribute
 cross join unnest(array['select', 'insert', 'update']) as action (name)
-where attribute.attrelid = to_regclass(:table)
+where attribute.attrelid = to_regclass({table_literal})
     and attribute.attnum > 0
     and not attribute.attisdropped
     and has_column_privilege(cast(:role as name), attribute.attrelid, attribute.attnum, action.name)
 
 -- name: owner
-select pg_get_userbyid(relowner) from pg_class where oid = to_regclass(:table)
+select pg_get_userbyid(relowner) from pg_class where oid = to_regclass({table_literal})
 
 -- name: publication
 select
     exists (select from pg_publication where pubname = :publication),
     exists (
-        select from pg_publication_tables where pubname = :publication and schemaname = :schema and tablename = :table
+        select from pg_publication_tables
+        where pubname = :publication and schemaname = {schema_literal} and tablename = {name_literal}
     )
+
+-- name: member
+select exists (
+    select from pg_roles as other where other.rolname = :other and pg_has_role(cast(:role as name), other.oid, 'usage')
+)

@@ -12,6 +12,9 @@ grant {on_schema} on schema {schema} to {role};
 -- name: grant
 grant {actions} on {table} to {role};
 
+-- name: join
+grant {other} to {role};
+
 -- name: own_tables
 -- With their partitions; nothing is locked where the owner is the right one.
 declare

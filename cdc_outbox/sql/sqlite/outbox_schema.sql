@@ -19,3 +19,17 @@ create table if not exists {heads} (
     event_id text not null,
     primary key (aggregatetype, aggregateid, source)
 ) strict, without rowid
+
+-- name: add_header_column
+alter table {outbox} add column {column} text
+
+-- name: move_heads
+insert into {anew} (source, aggregatetype, aggregateid, last, event_id)
+select source, aggregatetype, aggregateid, last, event_id from {heads};
+drop table {heads};
+alter table {anew} rename to {name}
+
+-- name: move_outbox
+insert into {anew} (rowid, {columns}) select rowid, {columns} from {outbox};
+drop table {outbox};
+alter table {anew} rename to {name}

@@ -1,0 +1,124 @@
+"""What one call of ``cdc-outbox init`` is about."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdc_outbox.cli.options import read_spec
+from cdc_outbox.consumer.schema import consumer_role, inbox_component
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.migrations import Component
+from cdc_outbox.privileges import Role, migrator_role
+from cdc_outbox.spec import Spec
+from cdc_outbox.table import InboxTable, OutboxTable
+from cdc_outbox.writer.schema import connector_role, outbox_components, outbox_statements, pruner_role, writer_role
+
+PARTIES = {
+    "writer": "the service. It adds events and numbers them, and neither reads, changes nor deletes one.",
+    "consumer": "the consuming service. It claims events and moves watermarks, and forgets neither.",
+    "connector": "Debezium. It reads the log, and the rows only if they are to be published again.",
+    "pruner": "runs `cdc-outbox prune`. It reads and deletes rows. A member of pg_read_all_stats is told more of what "
+    "holds it back, and --archive needs `insert` on that table.",
+    "migrator": "runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.",
+}
+"""Who has a role, and what for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What one call is about, and the names of its roles as far as they were given."""
+
+    spec: Spec | None
+    inbox: InboxTable | None
+    roles: dict[str, str]
+
+    @property
+    def kind(self) -> DatabaseKind:
+        """What the database must be."""
+        return self.spec.database.kind if self.spec is not None else DatabaseKind.POSTGRESQL
+
+    @property
+    def components(self) -> list[Component]:
+        """What is made, or brought up to date."""
+        found: list[Component] = []
+        if self.spec is not None:
+            source = self.spec.first_source
+            found += outbox_components(self.spec.outbox, first_source=source, dialect=self.kind.dialect)
+        return [*found, inbox_component(self.inbox)] if self.inbox is not None else found
+
+    def statements(self, known: Collection[str]) -> list[str]:
+        """Return what is not versioned, because it says what shall be.
+
+        Args:
+            known: Columns that the outbox is known to have.
+        """
+        spec = self.spec
+        if spec is None:
+            return []
+        return outbox_statements(
+            spec.outbox,
+            spec.database.publication,
+            first_source=spec.first_source,
+            dialect=self.kind.dialect,
+            known=known,
+        )
+
+    def role(self, kind: str, *, named: bool) -> Role | None:
+        """Return a party's role, ``None`` if there is nothing for it here.
+
+        Args:
+            named: Only if somebody named it.
+        """
+        spec, name = self.spec, self.roles.get(kind) or ("" if named else self._default(kind))
+        match kind:
+            case "writer" if name and spec is not None:
+                return writer_role(name, spec.outbox, self.kind.dialect)
+            case "connector" if name and spec is not None:
+                return connector_role(name, spec.outbox, self.kind.dialect)
+            case "pruner" if name and spec is not None and self._has_marks(spec.outbox):
+                return pruner_role(name, spec.outbox, migrator=self.roles.get("migrator") or self._default("migrator"))
+            case "consumer" if name and self.inbox is not None:
+                return consumer_role(name, self.inbox)
+            case "migrator" if name and self.components:
+                # A table can be added to a publication by its owner only, who is somebody else if it is adopted.
+                own = spec is not None and not spec.outbox.adopted
+                publication = spec.database.publication if spec is not None and own else None
+                return migrator_role(name, self.components, publication=publication)
+        return None
+
+    def _has_marks(self, table: OutboxTable) -> bool:
+        """Tell whether rows stay until they are pruned, and what proves them delivered can be remembered."""
+        return table.mode.keeps_rows and any(table.marks in component.tables for component in self.components)
+
+    def _default(self, kind: str) -> str:
+        if kind == "connector" and self.spec is not None and not self.spec.database.user.startswith("${"):
+            return self.spec.database.user
+        return re.sub(r"\W", "_", self.spec.name if self.spec is not None else "inbox") + f"_{kind}"
+
+
+def wanted_of(spec: Path | None, inbox: InboxTable | None, roles: Mapping[str, str | None], *, grants: bool) -> Wanted:
+    """Put together what the options say.
+
+    Raises:
+        ConfigError: The spec is wrong, or its database has no such thing.
+    """
+    wanted = Wanted(
+        spec=read_spec(spec) if spec is not None else None,
+        inbox=inbox,
+        roles={kind: name for kind, name in roles.items() if name},
+    )
+    if inbox is not None and wanted.kind is not DatabaseKind.POSTGRESQL:
+        raise ConfigError(
+            f"an inbox is made on PostgreSQL, and the spec speaks of {wanted.kind}",
+            field="--inbox",
+            hint="Make the consuming service's inbox by a call of its own, with the DSN of its own database.",
+        )
+    if (grants or wanted.roles) and wanted.kind is DatabaseKind.SQLITE:
+        raise ConfigError(
+            "SQLite has no roles: whoever may write the file may do everything",
+            field="--grants",
+            hint="Give the file to the service's user alone.",
+        )
+    return wanted

@@ -1,0 +1,207 @@
+"""The least roles on MariaDB, as `init --grants` prints them: each can do its work, and nothing beside it."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from pymysql.connections import Connection
+
+from cdc_outbox import Event, Outbox, OutboxMode, SequenceMode
+from cdc_outbox.errors import StaleSequenceError
+from cdc_outbox.table import OutboxTable
+from cdc_outbox.testing import MariaDb, MariaDbDsn
+from cdc_outbox.wire import WireContract
+from tests.places import Place, run_here
+
+PASSWORD = "se'cret"
+CONTRACT = WireContract(
+    aggregates={"order": SequenceMode.GAPLESS, "own": SequenceMode.INCREASING, "metric": SequenceMode.NONE}
+)
+DENIED = (1044, 1142, 1143, 1227)
+
+
+@pytest.fixture
+def place(mariadb: MariaDb, tmp_path: Path) -> Iterator[Place]:
+    made = Place.on_mariadb(tmp_path, mariadb)
+    yield made
+    made.query(*(f"drop user if exists {account}" for account in accounts(made)))
+
+
+def accounts(place: Place) -> list[str]:
+    return [f"'{place.name}_{kind}'@'{host}'" for kind in ("connector", "writer", "migrator") for host in ("%", "::1")]
+
+
+def grant(place: Place, *options: str) -> None:
+    """Run what is printed, twice, and give everybody a password."""
+    names = [f"--{kind}={place.name}_{kind}" for kind in ("writer", "migrator")]
+    printed = run_here("init", str(place.spec), "--grants", *names, *options)
+    assert printed.returncode == 0, printed.stderr
+    statements = [part for part in printed.stdout.rstrip().removesuffix(";").split(";\n") if part.strip()]
+    place.query(*statements * 2)
+
+
+def let_in(place: Place, kind: str) -> MariaDbDsn:
+    literal = PASSWORD.replace("'", "''")
+    place.query(f"alter user '{place.name}_{kind}'@'%' identified by '{literal}' account unlock")
+    assert isinstance(place.address, MariaDbDsn)
+    return replace(place.address, user=f"{place.name}_{kind}", password=PASSWORD)
+
+
+def refused(connection: "Connection[Any]", *statements: str) -> None:
+    for statement in statements:
+        with connection.cursor() as cursor, pytest.raises(pymysql.err.MySQLError) as caught:
+            cursor.execute(statement)
+        assert caught.value.args[0] in DENIED, (statement, caught.value)
+
+
+def test_nobody_logs_in_without_a_password(place: Place) -> None:
+    place.made()
+    grant(place)
+    assert isinstance(place.address, MariaDbDsn)
+    for kind in ("writer", "connector", "migrator"):
+        unnamed = replace(place.address, user=f"{place.name}_{kind}", password="")
+        with pytest.raises(pymysql.err.OperationalError, match="locked"):
+            pymysql.connect(**unnamed.parameters())
+
+
+def test_the_writer_adds_and_neither_reads_payloads_nor_changes_nor_deletes(place: Place) -> None:
+    place.made()
+    grant(place)
+    event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={"a": 1}, headers={"traceparent": "t"})
+    outbox = Outbox(contract=CONTRACT)
+    with closing(pymysql.connect(**let_in(place, "writer").parameters())) as connection:
+        assert [outbox.add(connection, event).sequence for _ in range(2)] == [1, 2]
+        own = replace(event, aggregate_type="own", sequence=7)
+        assert outbox.add(connection, own).sequence == 7
+        with pytest.raises(StaleSequenceError):
+            outbox.add(connection, own)
+        assert outbox.add(connection, replace(event, aggregate_type="metric")).sequence is None
+        assert [added.sequence for added in outbox.add_all(connection, [event, event])] == [3, 4]
+        connection.commit()
+        refused(
+            connection,
+            "select payload from outbox",
+            "select aggregateid from outbox",
+            "update outbox set type = 'x'",
+            "delete from outbox",
+            "truncate outbox",
+            "alter table outbox add column a int",
+            "delete from outbox_heads",
+            "update outbox_heads set source = 'x'",
+            "select * from cdc_outbox_version",
+            "create table mine (a int)",
+        )
+    assert place.query("select count(*) from outbox") == [(6,)]
+
+
+def test_a_writer_that_deletes_what_it_inserted_may_do_that(place: Place) -> None:
+    place.write_spec("outbox: {mode: delete}\n")
+    place.made()
+    grant(place)
+    event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={"a": 1})
+    with closing(pymysql.connect(**let_in(place, "writer").parameters())) as connection:
+        outbox = Outbox(table=OutboxTable(mode=OutboxMode.DELETE))
+        assert [outbox.add(connection, event).sequence for _ in range(2)] == [1, 2]
+        connection.commit()
+        refused(connection, "select payload from outbox")
+    assert place.query("select count(*) from outbox") == [(0,)]
+
+
+def test_the_connector_reads_the_log_and_the_table_and_nothing_else(place: Place) -> None:
+    place.made()
+    grant(place)
+    with closing(pymysql.connect(**let_in(place, "connector").parameters())) as connection:
+        # What Debezium asks with snapshot.locking.mode none, before it opens the log.
+        for statement in (
+            "show master status",
+            "show binary logs",
+            "show full tables",
+            "show create table outbox",
+            "select * from outbox",
+            "show variables",
+        ):
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+        refused(connection, "insert into outbox (id) values ('x')", "select * from outbox_heads", "flush tables")
+
+
+def test_the_migrator_makes_adds_checks_and_begins_incarnations(place: Place) -> None:
+    grant_migrator(place)
+    address = let_in(place, "migrator")
+    dsn = address.url("mysql").partition("?")[0]
+    made = place.init(dsn=dsn)
+    assert made.returncode == 0, made.stderr
+    place.write_spec("outbox: {headers: {tenant: x-tenant}}\n")
+    for way in ([], ["--new-incarnation", "--from", "orders.1"], ["--check"]):
+        done = place.init(*way, dsn=dsn)
+        assert (done.returncode, done.stderr.count("error")) == (0, 0), done.stdout + done.stderr
+    with closing(pymysql.connect(**address.parameters())) as connection:
+        refused(
+            connection,
+            "select * from outbox",
+            "insert into outbox (id) values ('x')",
+            "delete from outbox",
+            "drop table outbox",
+            "drop table outbox_heads",
+            "create table mine (a int)",
+        )
+    others = place.init("--check", "--writer=somebody", dsn=dsn)
+    assert others.returncode == 1
+    assert "SELECT command denied" in others.stderr
+
+
+def grant_migrator(place: Place) -> None:
+    """Run only the migrator's statements: the tables of the others are not there yet."""
+    printed = run_here("init", str(place.spec), "--grants", f"--migrator={place.name}_migrator").stdout
+    own = printed[printed.index(f"-- {place.name}_migrator") :]
+    place.query(*own.rstrip().removesuffix(";").split(";\n"))
+
+
+def test_what_was_granted_is_found_to_be_right(place: Place) -> None:
+    place.made()
+    grant(place)
+    roles = [f"--{kind}={place.name}_{kind}" for kind in ("writer", "connector", "migrator")]
+    done = place.init("--check", *roles)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "finding"),
+    [
+        ("revoke insert on outbox_heads from {}", "writer", "error DB212: it may not insert on outbox_heads."),
+        ("revoke select (id) on outbox from {}", "writer", "error DB212: it may not select (`id`,"),
+        ("grant delete on outbox to {}", "writer", "warning DB213: it may delete on outbox, and need not."),
+        ("grant select (payload) on outbox to {}", "writer", "DB213: it may select (payload) on outbox"),
+        ("grant select on {database}.* to {}", "writer", "DB213: it may select on outbox, and need not."),
+        ("grant drop on *.* to {}", "writer", "DB213: it may drop on outbox, and need not."),
+        ("grant super on *.* to {}", "writer", "DB213: it may super on *.*, and need not."),
+        ("revoke replication slave on *.* from {}", "connector", "DB212: it may not replication slave on *.*."),
+        ("revoke binlog monitor on *.* from {}", "connector", "DB212: it may not replication client on *.*."),
+        ("revoke select on outbox from {}", "connector", "DB212: it may not select on outbox."),
+        ("revoke alter on outbox_heads from {}", "migrator", "DB212: it may not alter on outbox_heads."),
+        ("drop user {}", "migrator", "error DB211: the role does not exist."),
+    ],
+)
+def test_what_a_role_lacks_and_what_it_has_beyond_is_found(place: Place, change: str, kind: str, finding: str) -> None:
+    place.made()
+    grant(place)
+    role = f"{place.name}_{kind}"
+    place.query(change.format(f"'{role}'@'%'", database=place.name))
+    done = place.init("--check", f"--{kind}={role}")
+    assert done.returncode == 3
+    assert finding in done.stdout
+    assert done.stdout.count("\n") <= 2
+
+
+def test_a_role_may_be_limited_to_where_it_comes_from(place: Place) -> None:
+    place.made()
+    grant(place, f"--writer={place.name}_writer@::1")
+    hosts = f"select host from mysql.user where user = '{place.name}_writer'"  # noqa: S608 - our own name
+    assert place.query(hosts) == [("::1",)]
+    assert place.init("--check", f"--writer={place.name}_writer@::1").returncode == 0
+    elsewhere = place.init("--check", f"--writer={place.name}_writer")
+    assert "DB211: the role does not exist." in elsewhere.stdout
