@@ -18,7 +18,7 @@ FLOORS = [
     {"privileges", "spec"},
     {"drivers", "kafka"},
     {"connect", "consumer", "writer"},
-    {"alembic", "operate", "testing"},
+    {"alembic", "django", "operate", "testing"},
     {"pytest_plugin"},
     {"cli"},
 ]

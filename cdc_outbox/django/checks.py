@@ -1,0 +1,102 @@
+"""What ``manage.py check`` says about the outbox."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004 - Django's word
+from django.db import connections
+
+from cdc_outbox.django.operations import APP, is_routed
+from cdc_outbox.django.settings import SETTING, OutboxSettings, outbox_settings
+from cdc_outbox.drivers.django import find
+from cdc_outbox.errors import ConfigError, OutboxError
+from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.migrations import exists, find_version
+from cdc_outbox.table import Dialect, TableName
+from cdc_outbox.writer.catalog import Catalog
+from cdc_outbox.writer.drift import check_outbox, check_version
+
+
+@register()
+def check_settings(**_options: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's
+    """Return what is wrong with ``CDC_OUTBOX``; no database is asked."""
+    try:
+        wanted = outbox_settings()
+    except ConfigError as error:
+        return [Error(f"{error}.", hint=error.hint or None, obj=error.field, id=f"{APP}.E001")]
+    if wanted.database not in connections:
+        known = f"Known are {', '.join(connections)}."
+        message = f"the outbox's database {wanted.database!r} is not in DATABASES."
+        return [Error(message, hint=known, obj=f"{SETTING}.database", id=f"{APP}.E002")]
+    try:
+        _ = wanted.component
+    except (ConfigError, OutboxError) as error:
+        return [Error(f"{error}.", hint=error.hint or None, obj=f"{SETTING}.database", id=f"{APP}.E003")]
+    if not is_routed(wanted):
+        message = f"a database router keeps migrations of {APP} from {wanted.database!r}, so nothing makes the outbox."
+        return [Warning(message, hint="Let it allow them there.", obj=f"{SETTING}.database", id=f"{APP}.W001")]
+    return []
+
+
+@register(Tags.database)
+def check_tables(*, databases: Sequence[str] | None = None, **_options: Any) -> list[CheckMessage]:  # noqa: ANN401
+    """Return what is wrong with the outbox's tables, if its database is among those that are asked.
+
+    All of it are warnings: ``migrate`` does not run where a check found an error, and is what mends most of this.
+    """
+    if check_settings():
+        return []
+    wanted = outbox_settings()
+    if wanted.database not in (databases or ()):
+        return []
+    return [
+        Warning(
+            f"{finding.place.path}: {finding.message}",
+            hint=_remedy(finding, wanted),
+            id=f"{APP}.{finding.code}",
+        )
+        for finding in _find(wanted)
+    ]
+
+
+def _find(wanted: OutboxSettings) -> Iterator[Finding]:
+    connection = connections[wanted.database]
+    driver = find(connection)
+
+    def execute(sql: str) -> list[tuple[Any, ...]]:
+        return driver.fetch(connection, sql)
+
+    component = wanted.component
+    version = find_version(execute, component)
+    if version is None:
+        yield _error("DB343", component.tables[0], "no migration has made these tables here.")
+        return
+    yield from check_version(component, version)
+    for table in component.tables:
+        if not exists(execute, table):
+            yield _error("DB301", table, "the table does not exist.")
+    if wanted.dialect is Dialect.POSTGRESQL:
+        yield from _find_drift(wanted, Catalog(connection, driver))
+
+
+def _find_drift(wanted: OutboxSettings, catalog: Catalog) -> Iterable[Finding]:
+    publication = wanted.publication or ""
+    found = catalog.read_outbox(wanted.table, [wanted.component], publication)
+    return check_outbox(wanted.table, wanted.first_source, found, publication, now=datetime.now(UTC))
+
+
+def _error(code: str, table: TableName, message: str) -> Finding:
+    place = Place(document="database", path=str(table))
+    return Finding(code=code, severity=Severity.ERROR, place=place, message=message)
+
+
+def _remedy(finding: Finding, wanted: OutboxSettings) -> str | None:
+    """Return a finding's remedy, in words of Django's where migrations are one."""
+    if finding.code in _MIGRATED:
+        return f"Run `manage.py migrate --database {wanted.database}`."
+    return finding.remedy or None
+
+
+_MIGRATED = {"DB341", "DB343"}
+"""Tables of an earlier release, or none."""

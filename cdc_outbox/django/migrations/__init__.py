@@ -1,0 +1,1 @@
+"""The outbox of a Django project, by release."""

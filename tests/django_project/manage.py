@@ -1,0 +1,9 @@
+"""A Django project, to which tests/integration/test_django_app.py adds what docs/schema.md says."""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
+execute_from_command_line(sys.argv)
