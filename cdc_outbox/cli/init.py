@@ -158,7 +158,9 @@ def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitC
     with changing_tables(connection, driver):
         done = [upgrade(execute, part) for part in wanted.components]
         with turn(execute, driver.dialect):
-            for statement in wanted.statements(_known_columns(wanted.spec, catalog)):
+            known = _known_columns(wanted.spec, catalog)
+            source = read_source(wanted.spec.outbox, catalog) if wanted.spec is not None else None
+            for statement in wanted.statements(known, source=source):
                 execute(statement)
     for component, steps in zip(wanted.components, done, strict=True):
         state = f"now at version {component.migrations[-1].version}" if steps else "up to date"

@@ -48,11 +48,12 @@ class Wanted:
             found += outbox_components(self.spec.outbox, first_source=source, dialect=self.kind.dialect)
         return [*found, inbox_component(self.inbox)] if self.inbox is not None else found
 
-    def statements(self, known: Collection[str]) -> list[str]:
+    def statements(self, known: Collection[str], *, source: str | None = None) -> list[str]:
         """Return what is not versioned, because it says what shall be.
 
         Args:
             known: Columns that the outbox is known to have.
+            source: That of its heads, where these may be older than the table; ``None`` is the first.
         """
         spec = self.spec
         if spec is None:
@@ -60,7 +61,7 @@ class Wanted:
         return outbox_statements(
             spec.outbox,
             spec.database.publication,
-            first_source=spec.first_source,
+            first_source=source or spec.first_source,
             dialect=self.kind.dialect,
             known=known,
         )

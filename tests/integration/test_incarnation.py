@@ -8,8 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, SequenceMode, WireContract
 from cdc_outbox.errors import SequenceConflictError
+from cdc_outbox.testing import Stack
+from tests.integration.test_init import for_any_database
 from tests.rig import Pipeline, Shop, eventually, one, run_command
 
 
@@ -122,3 +124,23 @@ def test_it_happens_between_transactions_of_live_writers(pipeline: Pipeline, spe
         # No transaction numbered events under both: the heads are locked to the commit.
         mixed = "select from outbox group by xmin::text having count(distinct source) > 1"
         assert connection.execute(mixed).rowcount == 0
+
+
+def test_an_outbox_that_comes_after_its_heads_has_their_incarnation(outbox_stack: Stack, tmp_path: Path) -> None:
+    dsn = outbox_stack.postgres.create_database("from_messages_to_rows")
+    spec, rows = tmp_path / "spec.yaml", for_any_database(Pipeline.text("orders"))
+
+    def init(*options: str) -> None:
+        done = run_command("init", str(spec), *options, "--dsn", dsn)
+        assert (done.returncode, done.stdout if "--check" in options else "") == (0, ""), done
+
+    spec.write_text(for_any_database(Pipeline.text("orders", "outbox: {mode: message}\n")))
+    init()
+    init("--new-incarnation", "--from", "orders.1")
+    spec.write_text(rows)
+    init()
+    init("--check")
+    contract = WireContract(aggregates={"customer": SequenceMode.NONE})
+    with psycopg.connect(dsn) as connection:
+        event = Event(aggregate_type="customer", aggregate_id="1", type="X", payload={})
+        assert Outbox(contract=contract).add(connection, event).source == "orders.2"
