@@ -195,10 +195,11 @@ def _refuse_other_shape(table: OutboxTable, found: TableCatalog | None, dialect:
     column = table.columns.aggregate_id
     if found is not None and table.is_numbered and column in found.columns and found.columns[column].type == "uuid":
         # One id in two spellings would be one aggregate there, and two of them to the head table.
+        change = f"alter table {name.quoted} alter column {dialect.quote(column)} type text"
         raise OutboxError(
             f"{name}.{column} is a uuid, and events are numbered by ids that are text",
-            hint="Make the column a text, which changes no message; or set outbox.columns.sequence to null, "
-            "and events are not numbered.",
+            hint=f"{change if dialect is Dialect.POSTGRESQL else 'Make it a text'}, which changes no message; "
+            "or set outbox.columns.sequence to null, and events are not numbered.",
         )
     if found is not None and not table.adopted and bool(found.partition_key) != (table.partitions is not None):
         raise OutboxError(

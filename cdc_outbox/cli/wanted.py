@@ -16,7 +16,7 @@ from cdc_outbox.table import InboxTable, OutboxTable
 from cdc_outbox.writer.schema import connector_role, outbox_components, outbox_statements, pruner_role, writer_role
 
 PARTIES = {
-    "writer": "the service. It adds events and numbers them, and neither reads, changes nor deletes one.",
+    "writer": "the service. It adds events and numbers them, and neither changes nor deletes one.",
     "consumer": "the consuming service. It claims events and moves watermarks, and forgets neither.",
     "connector": "Debezium. It reads the log, and the rows only if they are to be published again.",
     "pruner": "runs `cdc-outbox prune`. It reads and deletes rows. A member of pg_read_all_stats is told more of what "

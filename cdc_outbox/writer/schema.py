@@ -121,7 +121,10 @@ def drop_publication_statement(table: OutboxTable, publication: str) -> str:
 
 
 def writer_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POSTGRESQL) -> Role:
-    """Return the service's role: it adds events and numbers them, and neither reads, changes nor deletes one."""
+    """Return the service's role: it adds events and numbers them, and neither changes nor deletes one.
+
+    Nor does it read one, but on MariaDB: that returns what was inserted only to who may read all of it.
+    """
     return Role(name=name, dialect=dialect, privileges=tuple(_writing(table, dialect)))
 
 
@@ -213,7 +216,9 @@ def _writing(table: OutboxTable, dialect: Dialect) -> Iterator[Privilege]:
     outbox, heads = table.table_in(dialect), table.heads_in(dialect)
     if table.mode is not OutboxMode.MESSAGE:
         yield Privilege(table=outbox, action="insert")
-        yield Privilege(table=outbox, action="select", columns=(table.columns.id, *table.returned))
+        inserted = (*table.columns.names().values(), *table.header_columns)
+        read = inserted if dialect is Dialect.MYSQL else (table.columns.id, *table.returned)
+        yield Privilege(table=outbox, action="select", columns=read)
     if table.mode is OutboxMode.DELETE:
         yield Privilege(table=outbox, action="delete")
     if table.is_numbered:

@@ -68,8 +68,10 @@ def test_nobody_logs_in_without_a_password(place: Place) -> None:
             pymysql.connect(**unnamed.parameters())
 
 
-def test_the_writer_adds_and_neither_reads_payloads_nor_changes_nor_deletes(place: Place) -> None:
+def test_the_writer_adds_and_neither_changes_nor_deletes(place: Place) -> None:
+    """Nor does it read but what it inserts: MariaDB's `returning` asks for the right to read all of that."""
     place.made()
+    place.query("alter table outbox add column note text")
     grant(place)
     event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={"a": 1}, headers={"traceparent": "t"})
     outbox = Outbox(contract=CONTRACT)
@@ -84,8 +86,8 @@ def test_the_writer_adds_and_neither_reads_payloads_nor_changes_nor_deletes(plac
         connection.commit()
         refused(
             connection,
-            "select payload from outbox",
-            "select aggregateid from outbox",
+            "select note from outbox",
+            "select * from outbox",
             "update outbox set type = 'x'",
             "delete from outbox",
             "truncate outbox",
@@ -107,7 +109,7 @@ def test_a_writer_that_deletes_what_it_inserted_may_do_that(place: Place) -> Non
         outbox = Outbox(table=OutboxTable(mode=OutboxMode.DELETE))
         assert [outbox.add(connection, event).sequence for _ in range(2)] == [1, 2]
         connection.commit()
-        refused(connection, "select payload from outbox")
+        refused(connection, "update outbox set type = 'x'")
     assert place.query("select count(*) from outbox") == [(0,)]
 
 
@@ -175,7 +177,7 @@ def test_what_was_granted_is_found_to_be_right(place: Place) -> None:
         ("revoke insert on outbox_heads from {}", "writer", "error DB212: it may not insert on outbox_heads."),
         ("revoke select (id) on outbox from {}", "writer", "error DB212: it may not select (`id`,"),
         ("grant delete on outbox to {}", "writer", "warning DB213: it may delete on outbox, and need not."),
-        ("grant select (payload) on outbox to {}", "writer", "DB213: it may select (payload) on outbox"),
+        ("grant update (payload) on outbox to {}", "writer", "DB213: it may update (payload) on outbox"),
         ("grant select on {database}.* to {}", "writer", "DB213: it may select on outbox, and need not."),
         ("grant drop on *.* to {}", "writer", "DB213: it may drop on outbox, and need not."),
         ("grant super on *.* to {}", "writer", "DB213: it may super on *.*, and need not."),
