@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
+from cdc_outbox.testing.configure import ConfigureCheck
 from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop
 
 # How long an example takes says what else the machine does, and nothing about the code.
@@ -30,6 +31,13 @@ def outbox_stack_config() -> StackConfig:
 def mariadb(outbox_stack: Stack) -> MariaDb:
     """A MariaDB server beside the others, started when the first test asks for it; the stack's end is its end."""
     return outbox_stack.add_mariadb()
+
+
+@pytest.fixture(scope="session")
+def configure_check(outbox_stack: Stack) -> Iterator[ConfigureCheck]:
+    """What configures the plugins of a configuration as the stack's worker would."""
+    with ConfigureCheck(outbox_stack.jvm) as check:
+        yield check
 
 
 @pytest.fixture
