@@ -10,17 +10,21 @@ MariaDB's ``json`` takes no payload that is nested deeper than 31 levels. MySQL'
 the order of keys and digits beyond a double's are not what was written.
 """
 
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, translated, wrong_kind
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
 from cdc_outbox.errors import (
+    ConfigError,
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
+    OutboxError,
     TableNotFoundError,
     TransactionConflictError,
+    TransactionEndedError,
 )
 from cdc_outbox.sql import PYFORMAT
 from cdc_outbox.table import Dialect
@@ -30,13 +34,55 @@ _NUMBERS: tuple[tuple[type[DatabaseError], frozenset[int]], ...] = (
     (DatabaseUnavailableError, frozenset({0, 1040, 1053, 1203, 1927, 2002, 2003, 2005, 2006, 2013, 2055})),
     (DatabaseAccessError, frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1698})),
     (TableNotFoundError, frozenset({1054, 1146})),
-    # Changed since it was read, waited too long for a lock, deadlock.
-    (TransactionConflictError, frozenset({1020, 1205, 1213})),
+    # Changed since it was read, waited too long for a lock, deadlock, the table was altered since the snapshot.
+    (TransactionConflictError, frozenset({1020, 1205, 1213, 1412})),
 )
 _BY_NUMBER = {number: kind for kind, numbers in _NUMBERS for number in numbers}
 
+_PORT, _CONNECT_SECONDS = 3306, 10
 _IN_TRANSACTION = 0x0001
 """A bit of the status that the server sends with each answer; PyMySQL shows it."""
+
+
+def connect(dsn: str) -> Any:  # noqa: ANN401 - PyMySQL's, which is imported here only
+    """Open a connection of PyMySQL's in autocommit mode.
+
+    Args:
+        dsn: ``mysql://user:password@host:port/database``; ``mariadb://`` means the same.
+
+    Raises:
+        ConfigError: The DSN cannot be read.
+        DatabaseUnavailableError: Nobody answers, within ten seconds.
+        DatabaseAccessError: The server refused the user, the password or the database.
+    """
+    parameters = _parameters(dsn)
+    with translated():
+        return import_module("pymysql").connect(
+            **parameters, charset="utf8mb4", autocommit=True, connect_timeout=_CONNECT_SECONDS
+        )
+
+
+def _parameters(dsn: str) -> dict[str, Any]:
+    """Return what a DSN says; an error quotes nothing of it, for it may be a password."""
+    unreadable = ConfigError(
+        "the DSN cannot be read",
+        field="dsn",
+        hint="Write mysql://user:password@host:port/database, with %40 for @ and %2F for / in the password.",
+    )
+    try:
+        parts = urlsplit(dsn)
+        port = parts.port or _PORT
+    except ValueError:  # such as a password with a / in it
+        raise unreadable from None
+    if not parts.hostname:
+        raise unreadable
+    return {
+        "host": parts.hostname,
+        "port": port,
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "database": unquote(parts.path.removeprefix("/")) or None,
+    }
 
 
 def translate(error: BaseException) -> DatabaseError | None:
@@ -72,7 +118,42 @@ class PyMySql(_MySql):
     def joins_transaction(self, place: Any) -> bool:  # noqa: ANN401 - a connection or a cursor of PyMySQL's
         """Look at what the server said last; see :class:`~cdc_outbox.drivers.Driver`."""
         connection = _connection(place)
-        return not connection.get_autocommit() or bool(connection.server_status & _IN_TRANSACTION)
+        return not connection.get_autocommit() or self.state(connection) is TransactionState.OPEN
+
+    def begin(self, connection: Any) -> None:  # noqa: ANN401 - PyMySQL's
+        """Open a transaction."""
+        if self.state(connection) is TransactionState.OPEN:
+            raise OutboxError("the connection has a transaction already")
+        with translated():
+            connection.begin()
+
+    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401 - PyMySQL's
+        """Look at what the server said last; a statement that failed has aborted nothing, unless it ended all."""
+        if not connection.open:
+            return TransactionState.LOST
+        is_open = bool(connection.server_status & _IN_TRANSACTION)
+        return TransactionState.OPEN if is_open else TransactionState.ENDED
+
+    def commit(self, connection: Any) -> None:  # noqa: ANN401 - PyMySQL's
+        """Commit what is open."""
+        state = self.state(connection)
+        if state is TransactionState.LOST:
+            raise DatabaseUnavailableError("the connection broke before the commit")
+        if state is TransactionState.ENDED:
+            raise TransactionEndedError("there is no transaction to commit")
+        with translated():
+            connection.commit()
+
+    def rollback(self, connection: Any) -> None:  # noqa: ANN401 - PyMySQL's
+        """Undo what is open; a server that is gone has done so."""
+        with suppress(*_errors()):
+            connection.rollback()
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Return what PyMySQL raises, which is imported where there is a connection of its."""
+    error: type[Exception] = import_module("pymysql").Error
+    return (error,)
 
 
 class MySqlClient(_MySql):
@@ -128,5 +209,10 @@ def _connection(place: Any) -> Any:  # noqa: ANN401
 
 
 def _text(value: Any) -> Any:  # noqa: ANN401 - any column's
-    """Undo ``use_unicode=False``. We never ask for bytes."""
-    return value.decode() if isinstance(value, bytes) else value
+    """Undo ``use_unicode=False``. No bytes of ours are asked for; an adopted table's id may be some, and no text."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
