@@ -76,7 +76,7 @@ class Verdict(Generic[PositionT]):
     """What may go.
 
     Args:
-        mark: What older transactions than its ``oldest`` wrote was delivered; ``None`` if nothing is proven.
+        mark: What it saw was delivered; ``None`` if nothing is proven.
         held_back: Why it is not more, empty if the newest mark was passed.
     """
 

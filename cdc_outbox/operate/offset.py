@@ -83,7 +83,10 @@ class OffsetWitness:
         """Return the database that the outbox is in."""
         found = self._session.ask("engine", schema=self._outbox.schema, table=self._outbox.name)
         if not found:
-            raise UnprovenDeliveryError(f"there is no table {self._outbox} here; nothing was deleted")
+            raise UnprovenDeliveryError(
+                f"there is no table {self._outbox} here; nothing was deleted",
+                hint="Does the DSN name the outbox's database, and may this role select from the table?",
+            )
         [(schema, engine)] = found
         if engine != "InnoDB":
             raise UnprovenDeliveryError(

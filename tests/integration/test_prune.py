@@ -32,9 +32,12 @@ def writer(pipeline: Pipeline) -> Iterator[Connection]:
 
 
 def test_what_was_delivered_goes_and_the_pipeline_goes_on(pruner: Pruner, pipeline: Pipeline) -> None:
+    other = f"{pipeline.name}_other"
+    pruner.query("select pg_create_logical_replication_slot(%s, 'pgoutput')::text", other)
     pipeline.write(20)
     pruned = pruner.run()
     assert (pruned.deleted, pruned.unproven, pruned.young, pruner.rows) == (20, 0, 0, 0)
+    assert any(report.startswith(f"also: the slot {other} is at ") for report in pruner.reports)
     pruner.wait_for_messages(20)
     # The numbers go on, and a deployment takes the empty table for what it is.
     assert pipeline.write(1)[0].sequence == 21

@@ -1,207 +1,30 @@
 """What was delivered from a MariaDB outbox goes, and nothing else; the connector is Debezium's own."""
 
-import json
 import subprocess
 import sys
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import pymysql
 import pytest
 
-from cdc_outbox import Event, Outbox
 from cdc_outbox.connect import client as client_module
-from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.wait import PASSING, Condition, condition_of
-from cdc_outbox.drivers.mysql import PyMySql, connect
 from cdc_outbox.errors import ConnectUnavailableError, UnprovenDeliveryError
-from cdc_outbox.migrations import upgrade
-from cdc_outbox.operate.offset import OffsetWitness, offset_pruning
-from cdc_outbox.operate.prune import Pruned, PruneOptions
-from cdc_outbox.operate.session import Session
-from cdc_outbox.operate.snapshot import Snapshot
-from cdc_outbox.spec import Spec, parse_spec
-from cdc_outbox.table import Dialect, OutboxTable, TableName
-from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
+from cdc_outbox.spec import Spec
+from cdc_outbox.testing import MariaDb, Stack
 from cdc_outbox.testing.mariadb import make_mariadb
-from cdc_outbox.writer.schema import outbox_component
+from tests.mariadb_pruning import ARCHIVE, NAME, SPEC, USERS, Orders, config
+from tests.pruning import WEEK
 from tests.rig import eventually, run_command
 
-NAME = "mariadb_orders"
-ARCHIVE = TableName(schema=None, name="archived", dialect=Dialect.MYSQL)
-WEEK = 7 * 86_400
-SPEC = f"""\
-version: 1
-name: {NAME}
-database: {{kind: mariadb, host: h, name: {NAME}, user: connector, password: "${{env:CONNECTOR_PASSWORD}}"}}
-aggregates: {{order: {{}}}}
-"""
-USERS = f"""
-create user connector identified by 'connector';
-grant select, reload, show databases, replication slave, replication slave admin, binlog monitor on *.* to connector;
-create user pruner identified by 'pruner';
-grant process, binlog monitor on *.* to pruner;
-grant select, delete on {NAME}.outbox to pruner;
-grant create, insert on {NAME}.archived to pruner
-"""
 
-
-def config(stack: Stack, server: MariaDb) -> dict[str, str]:
-    table = rf"{NAME}\.outbox"
-    converter = "org.apache.kafka.connect.storage.StringConverter"
-    return {
-        "name": NAME,
-        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
-        "topic.prefix": NAME,
-        "database.hostname": "127.0.0.1",
-        "database.port": str(server.port),
-        "database.user": "connector",
-        "database.password": "connector",
-        "database.server.id": "5001",
-        "database.include.list": NAME,
-        "table.include.list": table,
-        "snapshot.mode": "initial",
-        "include.schema.changes": "false",
-        "schema.history.internal.kafka.bootstrap.servers": stack.broker.bootstrap_servers,
-        "schema.history.internal.kafka.topic": f"{NAME}.history",
-        "heartbeat.interval.ms": "200",
-        # The server says that it is idle at 0.8 of this; where it is late, the connector logs in again and again.
-        "connect.keep.alive.interval.ms": "2000",
-        "poll.interval.ms": "10",
-        "tombstones.on.delete": "false",
-        "topic.creation.default.partitions": "1",
-        "topic.creation.default.replication.factor": "-1",
-        "key.converter": converter,
-        "value.converter": converter,
-        "predicates": "isOutbox",
-        "predicates.isOutbox.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
-        "predicates.isOutbox.pattern": rf"{NAME}\.{table}",
-        "transforms": "outbox",
-        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
-        "transforms.outbox.predicate": "isOutbox",
-    }
-
-
-@dataclass
-class Orders:
-    """An outbox on a MariaDB server of its own, whose binlog is nobody else's, and the connector that publishes it."""
-
-    stack: Stack
-    server: MariaDb
-    dsn: MariaDbDsn
-    reports: list[str] = field(default_factory=list)
-    written: int = 0
+class Nobody(Orders):
+    """The same outbox under a spec whose connector was never made."""
 
     @property
     def spec(self) -> Spec:
-        return parse_spec(SPEC)
-
-    @property
-    def client(self) -> ConnectClient:
-        return ConnectClient(self.stack.connect_url)
-
-    @property
-    def pruner(self) -> MariaDbDsn:
-        return replace(self.dsn, user="pruner", password="pruner")
-
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
-        with self.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(sql)
-            connection.commit()
-            return list(cursor.fetchall())
-
-    @contextmanager
-    def connect(self) -> Iterator[Any]:
-        with closing(pymysql.connect(**self.dsn.parameters())) as connection:
-            yield connection
-
-    @property
-    def rows(self) -> int:
-        return int(self.query("select count(*) from outbox")[0][0])
-
-    def add(self, connection: Any, aggregate_id: str = "1") -> None:
-        event = Event(aggregate_type="order", aggregate_id=aggregate_id, type="OrderPlaced", payload={})
-        Outbox(contract=self.spec.contract).add(connection, event)
-
-    def write(self, count: int) -> None:
-        with self.connect() as connection:
-            for _ in range(count):
-                self.add(connection)
-                connection.commit()
-        self.written += count
-
-    def run(
-        self,
-        *,
-        dry: bool = False,
-        on_report: Callable[[str], None] | None = None,
-        dsn: MariaDbDsn | None = None,
-        **options: Any,
-    ) -> Pruned[Any]:
-        self.reports.clear()
-
-        def report(step: str, text: str) -> None:
-            self.reports.append(f"{step}: {text}")
-            if on_report is not None:
-                on_report(step)
-
-        url = (dsn or self.pruner).url("mysql")
-        with closing(connect(url)) as one, closing(connect(url)) as other:
-            pruning = offset_pruning(
-                self.spec,
-                (one, other),
-                PyMySql("pymysql"),
-                client=self.client,
-                options=PruneOptions(**({"wait_seconds": 30.0} | options)),
-                report=report,
-            )
-            return pruning.dry_run() if dry else pruning.run()
-
-    def reader(self) -> str:
-        """Return who reads, as a run would see it."""
-        with self.connect() as connection:
-            session = Session(connection, PyMySql("pymysql"), self.spec.outbox.names(Dialect.MYSQL))
-            return OffsetWitness(self.spec, self.client, session, Snapshot(session)).find_delivery().reader
-
-    def patch_offset(self, **changes: object) -> None:
-        """Do by hand what nobody should."""
-        [entry] = self.client.find_offsets(NAME)
-        request = urllib.request.Request(  # noqa: S310 - our own URL
-            f"{self.stack.connect_url}/connectors/{NAME}/offsets",
-            json.dumps({"offsets": [entry | {"offset": entry["offset"] | changes}]}).encode(),
-            {"Content-Type": "application/json"},
-            method="PATCH",
-        )
-        urllib.request.urlopen(request).close()  # noqa: S310 - as above
-
-    def messages(self) -> int:
-        return len(self.stack.broker.messages("outbox.event.order"))
-
-    def wait_for_messages(self) -> None:
-        eventually(lambda: self.messages() >= self.written, f"{self.written} messages")
-
-    def halt(self) -> None:
-        self.client.stop(NAME)
-        eventually(lambda: self.client.find_status(NAME).state == "STOPPED", "the connector to stop")
-
-    def go_on(self) -> None:
-        self.client.resume(NAME)
-        self.wait_until_reading()
-
-    def wait_until_reading(self) -> None:
-        eventually(self.is_reading, "the connector to read, and to store an offset", seconds=60)
-
-    def is_reading(self) -> bool:
-        try:
-            status, offsets = self.client.find_status(NAME), self.client.find_offsets(NAME)
-        except PASSING:
-            return False
-        return condition_of(status) is Condition.UP and bool(offsets) and "snapshot" not in offsets[0]["offset"]
+        return replace(super().spec, name="nobody")
 
 
 @pytest.fixture(scope="module")
@@ -209,9 +32,7 @@ def orders(outbox_stack: Stack) -> Iterator[Orders]:
     server = make_mariadb(outbox_stack.folder.path / "mariadb-prune", outbox_stack.folder.reserve_port())
     server.start()
     orders = Orders(outbox_stack, server, server.create_database(NAME))
-    component = outbox_component(OutboxTable(), first_source="orders.1", dialect=Dialect.MYSQL)
-    with orders.connect() as connection:
-        upgrade(lambda sql: PyMySql("pymysql").fetch(connection, sql), component)
+    orders.make_tables()
     for statement in USERS.split(";"):
         orders.query(statement)
     orders.write(2)  # before the connector: its snapshot publishes them
@@ -289,17 +110,13 @@ def test_an_offset_that_is_moved_by_hand_does_not_pass_the_mark(orders: Orders) 
             orders.patch_offset(file=file, pos=end)
 
     pruned = orders.run(on_report=move_offset, wait_seconds=2)
-    assert orders.client.find_offsets(NAME)[0]["offset"]["pos"] >= pruned_mark(orders)
+    [mark] = [int(report.rpartition(":")[2]) for report in orders.reports if report.startswith("wait")]
+    assert orders.client.find_offsets(NAME)[0]["offset"]["pos"] >= mark
     assert (pruned.deleted, orders.rows) == (0, 3)
     orders.client.reset_offsets(NAME)
     orders.go_on()  # it publishes the rows
     assert orders.run().deleted == 3
     orders.wait_for_messages()
-
-
-def pruned_mark(orders: Orders) -> int:
-    [wait] = [report for report in orders.reports if report.startswith("wait")]
-    return int(wait.rpartition(":")[2])
 
 
 def test_nothing_goes_while_the_broker_does_not_answer(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,9 +190,7 @@ def test_a_run_that_is_killed_leaves_whole_batches(orders: Orders, tmp_path: Pat
 def test_another_server_with_the_same_tables_is_not_pruned(orders: Orders, mariadb: MariaDb) -> None:
     dsn = mariadb.create_database(NAME)
     other = replace(orders, server=mariadb, dsn=dsn, reports=[])
-    component = outbox_component(OutboxTable(), first_source="orders.1", dialect=Dialect.MYSQL)
-    with other.connect() as connection:
-        upgrade(lambda sql: PyMySql("pymysql").fetch(connection, sql), component)
+    other.make_tables()
     other.write(3)
     # Its binlog may be shorter than the connector's position, and longer later; neither may prove anything.
     [(file, size, *_)] = orders.query("show master status")
@@ -418,17 +233,9 @@ def test_a_table_or_a_connector_that_is_not_there_is_refused(orders: Orders) -> 
     orders.query("create table elsewhere.outbox like outbox")
     with pytest.raises(UnprovenDeliveryError, match=r"does not read elsewhere.outbox; nothing was deleted"):
         orders.run(dsn=orders.server.dsn("elsewhere"))
+    nobody = Nobody(orders.stack, orders.server, orders.dsn)
     with pytest.raises(UnprovenDeliveryError, match="the connector nobody does not exist"):
-        replace_name(orders).run()
-
-
-def replace_name(orders: Orders) -> Orders:
-    class Nobody(Orders):
-        @property
-        def spec(self) -> Spec:
-            return replace(super().spec, name="nobody")
-
-    return Nobody(orders.stack, orders.server, orders.dsn)
+        nobody.run()
 
 
 def test_a_binlog_that_was_reset_proves_nothing(orders: Orders) -> None:
