@@ -19,6 +19,7 @@ settings.load_profile("tests")
 def outbox_stack_config() -> StackConfig:
     return StackConfig(
         name=f"tests-{os.getpid()}",
+        mariadb_connector=True,
         environment={
             "CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,
             "ORDERS_CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,

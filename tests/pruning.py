@@ -8,7 +8,8 @@ import psycopg
 from cdc_outbox import Event, Outbox
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
+from cdc_outbox.operate.prune import Pruned, PruneOptions
+from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import TableName
 from tests.rig import Connection, Pipeline, eventually, one
@@ -26,10 +27,10 @@ class Pruner:
         self.spec = replace(pipeline.spec, overrides={"heartbeat.interval.ms": "300"})
         self.pipeline.deploy(spec=self.spec, stable_seconds=0)
 
-    def run(self, *, dry: bool = False, spec: Spec | None = None, dsn: str = "", **options: Any) -> Pruned:
+    def run(self, *, dry: bool = False, spec: Spec | None = None, dsn: str = "", **options: Any) -> Pruned[Lsn]:
         with psycopg.connect(dsn or self.pipeline.dsn, autocommit=True) as connection:
             wanted = PruneOptions(**({"wait_seconds": 30.0} | options))
-            pruning = Pruning(
+            pruning = slot_pruning(
                 spec or self.spec,
                 connection,
                 Psycopg(),

@@ -31,7 +31,7 @@ def render_connector(spec: Path) -> None:
 @click.command(short_help="Make a connector be what its spec says.")
 @click.argument("spec", type=click.Path(path_type=Path))
 @dsn_option
-@connect_url_option
+@connect_url_option(required=True)
 @click.option("--dry-run", is_flag=True, help="Check everything, show what would change, change nothing; exit 3 if so.")
 @click.option(
     "--stable-seconds",

@@ -1,14 +1,23 @@
 """``cdc-outbox prune``."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.options import dsn_option, read_spec
+from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.operate.offset import offset_pruning
 from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
-from cdc_outbox.table import OutboxTable, TableName
+from cdc_outbox.operate.slot import slot_pruning
+from cdc_outbox.spec import Spec
+from cdc_outbox.table import Dialect, TableName
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -24,6 +33,7 @@ def _seconds(text: str) -> float:
 @click.command(short_help="Delete the events that are proven delivered.")
 @click.argument("spec", type=click.Path(path_type=Path))
 @dsn_option
+@connect_url_option(required=False, note="; for MariaDB and MySQL")
 @click.option("--dry-run", is_flag=True, help="Count what would go, and write nothing.")
 @click.option(
     "--keep", type=_seconds, metavar="7d", help="Leave events younger than this (s, m, h, d, w), by created_at."
@@ -38,12 +48,13 @@ def _seconds(text: str) -> float:
     metavar="90s",
     default="90s",
     show_default=True,
-    help="How long to wait for the slot to pass this run's mark; without, earlier runs' marks must do.",
+    help="How long to wait for the delivery to pass this run's mark; without, earlier runs' marks must do.",
 )
 def prune(
     spec: Path,
     *,
     dsn: str,
+    connect_url: str | None,
     dry_run: bool,
     keep: float | None,
     archive: str | None,
@@ -55,11 +66,13 @@ def prune(
     """Delete the events that are proven delivered, and print how many they were.
 
     An event goes when the slot that the spec names has confirmed everything that was committed when a mark was taken,
-    and the event was. Age alone proves nothing; --keep leaves events although they were delivered. What is deleted
-    cannot be published again. The numbers of aggregates stay.
+    and the event was. On MariaDB and MySQL the connector's stored offset takes the slot's part. Age alone proves
+    nothing; --keep leaves events although they were delivered. What is deleted cannot be published again. The numbers
+    of aggregates stay.
 
     DSN is the outbox's database as this machine reaches it, for a role that may select from the outbox and delete
-    from it, and may write the table of marks beside it.
+    from it, and may write the table of marks beside it; on MariaDB and MySQL, where it is mysql://…, for one that may
+    see connections and the binlog's position instead.
 
     \b
     Examples:
@@ -70,26 +83,43 @@ def prune(
     pipeline = read_spec(spec)
     options = PruneOptions(
         keep_seconds=keep,
-        archive=_table(archive, pipeline.outbox) if archive is not None else None,
+        archive=_table(archive, pipeline) if archive is not None else None,
         batch_rows=batch,
         limit_rows=limit,
         max_seconds=max_seconds,
         wait_seconds=wait,
     )
-    with connected(dsn) as (connection, driver):
-        pruning = Pruning(pipeline, connection, driver, options, _report)
+    with _pruning(pipeline, dsn, connect_url, options) as pruning:
         pruned = pruning.dry_run() if dry_run else pruning.run()
-        _tell(pruning, pruned)
+    _tell(pruned)
     click.echo(pruned.deleted)
 
 
-def _table(name: str, outbox: OutboxTable) -> TableName:
+@contextmanager
+def _pruning(spec: Spec, dsn: str, connect_url: str | None, options: PruneOptions) -> Iterator[Pruning[Any]]:
+    kind = spec.database.kind
+    match kind.dialect:
+        case Dialect.POSTGRESQL:
+            with connected(dsn, kind) as (connection, driver):
+                yield slot_pruning(spec, connection, driver, options, _report)
+        case Dialect.MYSQL:
+            if connect_url is None:
+                raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is needed.")
+            client = ConnectClient(connect_url)
+            with connected(dsn, kind) as (viewing, driver), connected(dsn, kind) as (deleting, _):
+                yield offset_pruning(spec, (viewing, deleting), driver, client=client, options=options, report=_report)
+        case other:
+            raise ConfigError(f"what is in {other} is delivered by nobody who could prove it", field="database.kind")
+
+
+def _table(name: str, spec: Spec) -> TableName:
     """Return the table that is meant; without a schema it lies beside the outbox."""
+    outbox = spec.outbox.table_in(spec.database.kind.dialect)
     schema, dot, table = name.rpartition(".")
-    return TableName(schema=schema if dot else outbox.table.schema, name=table)
+    return replace(outbox, schema=schema if dot else outbox.schema, name=table)
 
 
-def _tell(pruning: Pruning, pruned: Pruned) -> None:
+def _tell(pruned: Pruned[Any]) -> None:
     """Say what stayed, and why."""
     mark = pruned.verdict.mark
     if mark is not None:
@@ -100,8 +130,6 @@ def _tell(pruning: Pruning, pruned: Pruned) -> None:
         _report("kept", f"{pruned.unproven:,} not proven delivered")
     if pruned.verdict.held_back:
         _report("held back", pruned.verdict.held_back)
-    if mark is not None and pruned.unproven and (running := pruning.find_running(mark)):
-        _report("held back", running)
     if pruned.stopped_early:
         _report("stopped", "at the limit; there may be more to delete")
 

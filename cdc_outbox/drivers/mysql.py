@@ -75,8 +75,8 @@ def _options(url: str) -> dict[str, Any]:
         raise ConfigError(
             "the DSN cannot be read",
             field="dsn",
-            hint="It is of the form mysql://user:password@host:3306/database; write %40 for @, %2F for /, %3A for :, "
-            "%3F for ?, %23 for # and %25 for % of the password.",
+            hint="It is of the form mysql://user:password@host:3306/database, and nothing follows; write %40 for @, "
+            "%2F for /, %3A for :, %3F for ?, %23 for # and %25 for % of the password.",
         )
     login = {"user": parts.username, "password": parts.password}
     return {
@@ -207,5 +207,10 @@ def _connection(place: Any) -> Any:  # noqa: ANN401
 
 
 def _text(value: Any) -> Any:  # noqa: ANN401 - any column's
-    """Undo ``use_unicode=False``. We never ask for bytes."""
-    return value.decode() if isinstance(value, bytes) else value
+    """Undo ``use_unicode=False``. No bytes of ours are asked for; an adopted table's id may be some, and no text."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

@@ -1,25 +1,24 @@
-"""Delete what is proven delivered from an outbox on PostgreSQL: mark, wait, decide, delete in batches."""
+"""Delete what is proven delivered from an outbox: mark, wait, decide, delete in batches.
+
+Who tells what was delivered, and which rows a mark saw, is each database's own: see :mod:`~cdc_outbox.operate.slot`
+for PostgreSQL and :mod:`~cdc_outbox.operate.offset` for MariaDB and MySQL.
+"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Generic, Protocol
 
-from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
-from cdc_outbox.errors import ConfigError, TransactionConflictError
-from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.marks import Delivery, Mark, Slot, Verdict, decide, delivery_of, ends_at
-from cdc_outbox.spec import Spec
-from cdc_outbox.sql import load
-from cdc_outbox.table import TableName, quote
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.operate.marks import Delivery, Mark, PositionT, Verdict, decide
+from cdc_outbox.table import TableName
 
 Report = Callable[[str, str], None]
 """Takes a step's name and what happened in it."""
 
-_NO_AGE = "infinity"
-"""Younger than nothing."""
 _POLL_SECONDS = 0.5
-"""Between two looks at the slot, which moves once in seconds."""
+"""Between two looks at the delivery, which moves once in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +32,8 @@ class PruneOptions:
         batch_rows: Rows looked at in one transaction. A thousand take milliseconds, and hold back nobody's vacuum.
         limit_rows: Delete no more than so many.
         max_seconds: Begin no batch later than this after the first one.
-        wait_seconds: How long the slot may take to pass this run's mark. On an idle outbox a heartbeat comes every 10
-            seconds, and Connect stores offsets once a minute unless it is told otherwise.
+        wait_seconds: How long the delivery may take to pass this run's mark. On an idle outbox a heartbeat comes every
+            10 seconds, and Connect stores offsets once a minute unless it is told otherwise.
     """
 
     keep_seconds: float | None = None
@@ -55,266 +54,237 @@ class PruneOptions:
                 raise ConfigError("it takes at least one row", field=f"PruneOptions.{name}")
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows that were looked at: what goes, what is delivered and young, and what nothing proves yet."""
+
+    gone: int = 0
+    young: int = 0
+    unproven: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(self.gone + other.gone, self.young + other.young, self.unproven + other.unproven)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
+class Pruned(Generic[PositionT]):
     """What a run did, or would do.
 
     Args:
-        deleted: Rows that went, into the archive if there is one.
-        young: Rows that were delivered and stayed for their age.
-        unproven: Rows that stayed because nothing proves their delivery yet.
-        verdict: What they were judged by.
+        verdict: What the rows were judged by.
+        counts: Those that went, into the archive if there is one; those that were delivered and stayed for their age;
+            those that stayed because nothing proves their delivery yet.
         stopped_early: A limit was reached, and the rows behind it were not looked at.
     """
 
-    verdict: Verdict[Lsn]
-    deleted: int = 0
-    young: int = 0
-    unproven: int = 0
+    verdict: Verdict[PositionT]
+    counts: Counts = Counts()
     stopped_early: bool = False
 
+    @property
+    def deleted(self) -> int:
+        """How many went."""
+        return self.counts.gone
 
-class Pruning:
-    """One outbox to prune, through a connection in autocommit mode.
+    @property
+    def young(self) -> int:
+        """How many stayed for their age."""
+        return self.counts.young
 
-    Its role may select from the outbox and delete from it, and select, insert and delete in the table of marks; to
-    drop partitions it owns them and the outbox. As a member of pg_read_all_stats it can tell more of what holds it
-    back, and two readers of a slot apart that share a process number.
+    @property
+    def unproven(self) -> int:
+        """How many stayed because nothing proves their delivery yet."""
+        return self.counts.unproven
+
+
+class Witness(Protocol[PositionT]):
+    """Who can tell how far delivery has come."""
+
+    def find_delivery(self) -> Delivery[PositionT]:
+        """Return how far it has come, and then who delivers.
+
+        Raises:
+            UnprovenDeliveryError: Nothing can be told.
+        """
+
+    def look(self, reader: str) -> Mark[PositionT]:
+        """Take a mark, after which ``reader`` may be gone; a row is committed before it, or not seen by it."""
+
+    def find_remarks(self, mark: Mark[PositionT], counts: Counts) -> Iterator[tuple[str, str]]:
+        """Yield what else an operator wants to know about a mark that was passed: a step's name and what to say."""
+
+
+class Memory(Protocol[PositionT]):
+    """Marks that outlive a run."""
+
+    def find(self) -> list[Mark[PositionT]]:
+        """Return the marks of earlier runs, in the order in which they were taken."""
+
+    def record(self, mark: Mark[PositionT]) -> None:
+        """Keep a mark for later runs."""
+
+    def forget_before(self, mark: Mark[PositionT]) -> None:
+        """Forget those that prove less, and those of another reader, which prove nothing any more."""
+
+
+class Rows(Protocol[PositionT]):
+    """The rows of an outbox, told apart by whether a mark saw them.
+
+    ``before`` makes a row young that was created then or later; with ``None`` none is.
+    """
+
+    def archive_to(self, archive: TableName) -> bool:
+        """Let what is deleted from now on go to a table, and return whether it had to be made."""
+
+    def count(self, mark: Mark[PositionT], before: datetime | None) -> Counts:
+        """Count them all."""
+
+    def delete(self, mark: Mark[PositionT], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:  # noqa: ANN401 - an id's own type
+        """Delete in one transaction what may go of the next rows.
+
+        Args:
+            first: The id to begin with, ``None`` for the first of all.
+            rows: How many to look at.
+
+        Returns:
+            What became of them, and the id to go on with, ``None`` at the end.
+        """
+
+
+class Parts(Protocol[PositionT]):
+    """The partitions of an outbox that may go as a whole."""
+
+    def drop(self, mark: Mark[PositionT], before: datetime | None) -> Iterator[int]:
+        """Drop one after the other of those that are over, and yield how many rows went with it."""
+
+
+class Pruning(Generic[PositionT]):
+    """One outbox to prune.
+
+    Args:
+        memory: Marks of earlier runs; ``None`` where a mark cannot outlive its run.
+        parts: ``None`` where the outbox has none.
     """
 
     def __init__(
         self,
-        spec: Spec,
-        connection: Any,  # noqa: ANN401 - any driver's connection
-        driver: TransactionDriver,
+        witness: Witness[PositionT],
+        rows: Rows[PositionT],
         options: PruneOptions,
         report: Report,
+        *,
+        memory: Memory[PositionT] | None = None,
+        parts: Parts[PositionT] | None = None,
     ) -> None:
-        if options.keep_seconds is not None and spec.outbox.columns.created_at is None:
-            raise ConfigError(f"{spec.outbox.table} has no created_at to tell its rows' age", field="keep_seconds")
-        if options.archive == spec.outbox.table:
-            raise ConfigError("the outbox cannot be its own archive", field="archive")
-        self._spec = spec
-        self._connection = connection
-        self._driver = driver
+        self._witness = witness
+        self._rows = rows
         self._options = options
         self._report = report
-        self._statements = load(driver.dialect, "prune")
-        # A table that does not tell its rows' age has none that is young.
-        self._names = {"created_at": "cast(null as timestamp)", "and_archive": ""} | dict(spec.outbox.names())
-        self._slot = spec.database.slot
+        self._memory = memory
+        self._parts = parts
 
-    def dry_run(self) -> Pruned:
+    def dry_run(self) -> Pruned[PositionT]:
         """Count what :meth:`run` would delete, and write nothing.
 
         Raises:
-            UnprovenDeliveryError: The slot can prove nothing.
+            UnprovenDeliveryError: Nothing can be proven.
         """
         verdict, before = self._judge(records=False)
         if verdict.mark is None:
             return Pruned(verdict=verdict)
-        [(gone, young, unproven)] = self._ask("count", oldest=verdict.mark.oldest, before=before)
+        counts = self._rows.count(verdict.mark, before)
+        self._remark(verdict.mark, counts)
         limit = self._options.limit_rows
-        stops = limit is not None and gone > limit
-        return Pruned(
-            verdict=verdict,
-            deleted=min(gone, limit) if limit is not None else gone,
-            young=young,
-            unproven=unproven,
-            stopped_early=stops,
-        )
+        if limit is None or counts.gone <= limit:
+            return Pruned(verdict=verdict, counts=counts)
+        return Pruned(verdict=verdict, counts=replace(counts, gone=limit), stopped_early=True)
 
-    def run(self) -> Pruned:
+    def run(self) -> Pruned[PositionT]:
         """Delete what is proven delivered, each batch in a transaction of its own.
 
         Killed at any point it leaves whole batches done; the next run goes on.
 
         Raises:
-            UnprovenDeliveryError: The slot can prove nothing; nothing was deleted.
+            UnprovenDeliveryError: Nothing can be proven; nothing was deleted.
         """
         verdict, before = self._judge(records=True)
-        if verdict.mark is None:
+        mark = verdict.mark
+        if mark is None:
             return Pruned(verdict=verdict)
-        started = time.monotonic()
-        if self._options.archive is not None:
-            self._prepare_archive(self._options.archive)
-        pruned = self._drop_partitions(Pruned(verdict=verdict), verdict.mark, before)
-        pruned = self._delete(pruned, verdict.mark, before, started)
-        # Older marks prove less than this one did; those of another reader prove nothing any more.
-        self._ask("forget", slot=self._slot, reader=verdict.mark.reader, position=str(verdict.mark.position))
-        return pruned
+        started, archive = time.monotonic(), self._options.archive
+        if archive is not None and self._rows.archive_to(archive):
+            self._report("archive", f"{archive} created")
+        counts = Counts()
+        # A partition goes as a whole, whatever the limit.
+        if self._parts is not None and self._options.limit_rows is None:
+            counts = sum((Counts(gone=gone) for gone in self._parts.drop(mark, before)), counts)
+        counts, stopped_early = self._delete(counts, mark, before, started)
+        if self._memory is not None:
+            self._memory.forget_before(mark)
+        self._remark(mark, counts)
+        return Pruned(verdict=verdict, counts=counts, stopped_early=stopped_early)
 
-    def find_running(self, mark: Mark[Lsn]) -> str:
-        """Say which transaction was the oldest at a mark and still runs, empty if it ended or may not be seen."""
-        rows = self._ask("running", oldest=mark.oldest)
-        return f"{rows[0][0]} has been running since {rows[0][1]:%Y-%m-%d %H:%M:%S%z}" if rows else ""
+    def _judge(self, *, records: bool) -> tuple[Verdict[PositionT], datetime | None]:
+        """Take a mark, give the delivery time to pass it, and return what is proven, and since when a row is young."""
+        witness, keep = self._witness, self._options.keep_seconds
+        delivery = witness.find_delivery()
+        self._report(delivery.kind, f"{delivery.name} at {delivery.confirmed}, read by {delivery.read_by or 'nobody'}")
+        earlier = self._memory.find() if self._memory is not None else []
+        mark = witness.look(delivery.reader)
+        if records and self._memory is not None:
+            self._memory.record(mark)
+        verdict = self._wait([*earlier, mark], delivery)
+        return verdict, None if keep is None else mark.taken_at - timedelta(seconds=keep)
 
-    def _judge(self, *, records: bool) -> tuple[Verdict[Lsn], str]:
-        """Take a mark, give the slot time to pass it, and return what is proven and when what is young was written."""
-        delivery = self._find_delivery()
-        self._report("slot", f"{self._slot} at {delivery.confirmed}, {_read_by(delivery.reader)}")
-        marks = self._find_marks()
-        mark, before = self._look(delivery.reader)
-        marks.append(mark)
-        if records:
-            self._record(mark)
+    def _wait(self, marks: list[Mark[PositionT]], delivery: Delivery[PositionT]) -> Verdict[PositionT]:
         verdict = decide(marks, delivery)
         wait = self._options.wait_seconds if delivery.reader else 0
         deadline = time.monotonic() + wait
         if verdict.held_back and wait:
-            self._report("wait", f"up to {wait:g} s for the slot to pass {mark.position}")
+            self._report("wait", f"up to {wait:g} s for the {delivery.kind} to pass {marks[-1].position}")
         while verdict.held_back and time.monotonic() < deadline:
             time.sleep(min(_POLL_SECONDS, wait))
-            delivery = self._find_delivery()
+            delivery = self._witness.find_delivery()
             if delivery.reader and delivery.reader != marks[-1].reader:
-                # The connector was started anew, and only a mark of its own time can tell what it delivered.
-                marks.append(self._look(delivery.reader)[0])
+                # The connector was started anew, and only a mark of its own time can tell what it delivered. No earlier
+                # one counts again, though its reader should come back: there is one snapshot at a time.
+                marks = [self._witness.look(delivery.reader)]
             verdict = decide(marks, delivery)
-        return verdict, before
+        return verdict
 
-    def _find_delivery(self) -> Delivery[Lsn]:
-        rows = self._ask("slot", slot=self._slot)
-        if not rows:
-            return delivery_of(self._slot, None, database="")
-        *texts, confirmed, reader, database = rows[0]
-        slot = Slot(
-            plugin=texts[0],
-            database=texts[1],
-            wal_status=texts[2],
-            reason=texts[3],
-            confirmed=Lsn.parse(confirmed) if confirmed else None,
-            reader=reader,
-        )
-        return delivery_of(self._slot, slot, database=database)
-
-    def _look(self, reader: str) -> tuple[Mark[Lsn], str]:
-        keep = self._options.keep_seconds
-        [(position, oldest, taken_at, before)] = self._ask("look", keep_seconds=keep or 0)
-        mark = Mark(position=Lsn.parse(position), oldest=oldest, reader=reader, taken_at=taken_at)
-        return mark, _NO_AGE if keep is None else before
-
-    def _find_marks(self) -> list[Mark[Lsn]]:
-        return [
-            Mark(position=Lsn.parse(position), oldest=oldest, reader=reader, taken_at=taken_at)
-            for position, oldest, reader, taken_at in self._ask("marks", slot=self._slot)
-        ]
-
-    def _record(self, mark: Mark[Lsn]) -> None:
-        self._ask(
-            "record",
-            slot=self._slot,
-            reader=mark.reader,
-            position=str(mark.position),
-            oldest=mark.oldest,
-            taken_at=mark.taken_at,
-        )
-
-    def _prepare_archive(self, archive: TableName) -> None:
-        names = self._names
-        names["archive"] = archive.quoted
-        [(exists,)] = self._ask("table_exists", table=archive.quoted)
-        if not exists:
-            self._run("create_archive", names, {})
-            self._report("archive", f"{archive} created")
-        columns = [quote(column) for (column,) in self._ask("columns", table=self._spec.outbox.table.quoted)]
-        names["archived_columns"] = ", ".join(columns)
-        # Deleted and kept by one statement: neither twice nor nowhere.
-        self._names["and_archive"] = self._statements["archive"].render(names)
-
-    def _drop_partitions(self, pruned: Pruned, mark: Mark[Lsn], before: str) -> Pruned:
-        """Drop the partitions that are over and hold nothing but what may go; of others the rows go one by one."""
-        if self._options.limit_rows is not None:
-            return pruned  # a partition goes as a whole
-        for schema, name, bound in self._ask("partitions", table=self._spec.outbox.table.quoted):
-            end = ends_at(bound)
-            # Those of days to come may be as empty, and the writers will need them.
-            if end is None or end > mark.taken_at:
-                continue
-            partition = TableName(schema=schema, name=name)
-            try:
-                gone = self._drop_partition(partition, mark, before)
-            except TransactionConflictError:
-                self._report("partition", f"{partition} is in use; its rows go one by one")
-                continue
-            if gone is not None:
-                self._report("partition", f"{partition} dropped with {gone:,} event{'s' * (gone != 1)}")
-                pruned = replace(pruned, deleted=pruned.deleted + gone)
-        return pruned
-
-    def _drop_partition(self, partition: TableName, mark: Mark[Lsn], before: str) -> int | None:
-        """Return how many rows went with a partition, ``None`` if it stays.
-
-        Raises:
-            TransactionConflictError: Transactions that use the outbox were not waited for: writers would wait too.
-        """
-        names = self._names | {"outbox": partition.quoted}
-        self._driver.begin(self._connection)
-        try:
-            self._ask("limit_locks")
-            # Nobody adds a row between the look and the end.
-            self._run("lock_partition", names, {})
-            [(gone, young, unproven)] = self._run("count", names, {"oldest": mark.oldest, "before": before})
-            if young or unproven:
-                self._driver.rollback(self._connection)
-                return None
-            if self._options.archive is not None:
-                self._run("archive_partition", names, {})
-            self._run("drop_partition", names, {})
-            self._driver.commit(self._connection)
-        except BaseException:
-            self._driver.rollback(self._connection)
-            raise
-        return int(gone)
-
-    def _delete(self, pruned: Pruned, mark: Mark[Lsn], before: str, started: float) -> Pruned:
-        first = self._ask("first")
-        following = first[0][0] if first else None
-        while following is not None:
-            rows = self._rows_left(pruned)
+    def _delete(
+        self, counts: Counts, mark: Mark[PositionT], before: datetime | None, started: float
+    ) -> tuple[Counts, bool]:
+        following = None
+        while True:
+            rows = self._rows_left(counts)
             if rows == 0 or self._is_late(started):
-                return replace(pruned, stopped_early=True)
-            gone, young, unproven, following = self._delete_batch(mark, before, following, rows)
-            pruned = replace(
-                pruned,
-                deleted=pruned.deleted + gone,
-                young=pruned.young + young,
-                unproven=pruned.unproven + unproven,
-            )
-        return pruned
+                return counts, True
+            batch, following = self._rows.delete(mark, before, following, rows)
+            counts += batch
+            if following is None:
+                return counts, False
 
-    def _delete_batch(self, mark: Mark[Lsn], before: str, first: str, rows: int) -> Row:
-        self._driver.begin(self._connection)
-        try:
-            # Two prunings at once take turns, so that they cannot wait for each other's rows crosswise.
-            self._ask("lock", table=self._spec.outbox.table.quoted)
-            [done] = self._ask("delete_batch", oldest=mark.oldest, before=before, first=first, batch_rows=rows)
-            self._driver.commit(self._connection)
-        except BaseException:
-            self._driver.rollback(self._connection)
-            raise
-        return done
-
-    def _rows_left(self, pruned: Pruned) -> int:
-        options = self._options
-        return (
-            options.batch_rows
-            if options.limit_rows is None
-            else min(options.batch_rows, options.limit_rows - pruned.deleted)
-        )
+    def _rows_left(self, counts: Counts) -> int:
+        batch, limit = self._options.batch_rows, self._options.limit_rows
+        return batch if limit is None else min(batch, limit - counts.gone)
 
     def _is_late(self, started: float) -> bool:
         limit = self._options.max_seconds
         return limit is not None and time.monotonic() - started >= limit
 
-    def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
-        return self._run(statement, self._names, parameters)
-
-    def _run(self, statement: str, names: dict[str, str], parameters: dict[str, Any]) -> list[Row]:
-        sql = self._statements[statement].render(names, self._driver.style)
-        with translated_for_operator():
-            return self._driver.fetch(self._connection, sql, parameters)
+    def _remark(self, mark: Mark[PositionT], counts: Counts) -> None:
+        for step, text in self._witness.find_remarks(mark, counts):
+            self._report(step, text)
 
 
-def _read_by(reader: str) -> str:
-    """Say who reads a slot; when its connection began is nobody's interest."""
-    return f"read by process {reader.split(maxsplit=1)[0]}" if reader else "read by nobody"
+def refuse_nonsense(options: PruneOptions, outbox: TableName, *, tells_age: bool) -> None:
+    """Refuse what an outbox cannot do.
+
+    Raises:
+        ConfigError: Its rows do not tell their age, or it would be its own archive.
+    """
+    if options.keep_seconds is not None and not tells_age:
+        raise ConfigError(f"{outbox} has no created_at to tell its rows' age", field="keep_seconds")
+    if options.archive == outbox:
+        raise ConfigError("the outbox cannot be its own archive", field="archive")

@@ -48,7 +48,8 @@ class ConfigureCheck:
 
     def __init__(self, jvm: Jvm, plugins: Path | None = None) -> None:
         self._jvm = jvm
-        self._plugins = plugins or jvm.plugins
+        folders = [plugins] if plugins else dict.fromkeys(plugin.parent for plugin in jvm.plugins)
+        self._plugin_path = ",".join(map(str, folders))
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[str] | None = None
 
@@ -74,7 +75,7 @@ class ConfigureCheck:
     def __enter__(self) -> Self:
         self._log = tempfile.TemporaryFile()
         # Compiled on its way: a Java runtime of Debian's has the compiler in it.
-        command = self._jvm.command(str(_SOURCE), str(self._plugins), heap="256m")
+        command = self._jvm.command(str(_SOURCE), self._plugin_path, heap="256m")
         self._process = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, encoding="utf-8"
         )

@@ -16,6 +16,7 @@ from cdc_outbox.testing.settings import settings_file
 
 _OLDEST_JAVA = 17
 """What Kafka 4's broker and Debezium 3 are compiled for."""
+_ANY_PLUGIN = "plugins/*/*.jar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +25,18 @@ class Jvm:
 
     Args:
         java: The program.
-        home: The folder with ``libs`` (Kafka and Connect) and ``plugins`` (Debezium).
+        home: The folder with ``libs`` (Kafka and Connect) and ``plugins`` (Debezium for PostgreSQL).
+        further: Folders whose ``plugins`` a worker loads beside those.
     """
 
     java: str
     home: Path
+    further: tuple[Path, ...] = ()
 
     @property
-    def plugins(self) -> Path:
-        """The folder of connectors that a worker loads."""
-        return self.home / "plugins"
+    def plugins(self) -> list[Path]:
+        """The folders of connectors that a worker loads, one a connector."""
+        return [plugin for home in (self.home, *self.further) for plugin in sorted((home / "plugins").iterdir())]
 
     def command(self, main_class: str, *arguments: str, heap: str) -> list[str]:
         """Return the command line of a program; ``heap`` as ``-Xmx`` takes it, for example ``512m``."""
@@ -50,16 +53,19 @@ class Jvm:
         ]
 
 
-def find_jvm(cache: Path) -> Jvm:
+def find_jvm(cache: Path, *, mariadb_connector: bool = False) -> Jvm:
     """Return Java and the jars, which Maven fetches if this user does not have this version of them yet.
 
     Args:
         cache: The user's cache folder for this package. Several processes may fetch at once; one does.
+        mariadb_connector: Whether a worker can run Debezium's connector for MariaDB too: another 29 MB.
 
     Raises:
         StackError: Java is missing or too old, or the jars have to be fetched and Maven is missing or fails.
     """
-    return Jvm(_find_java(), _fetch_jars(cache))
+    java = _find_java()
+    home = _fetch(cache, "pom.xml", "libs/kafka-server-*.jar", _ANY_PLUGIN)
+    return Jvm(java, home, (_fetch(cache, "mariadb-connector.xml", _ANY_PLUGIN),) if mariadb_connector else ())
 
 
 def _find_java() -> str:
@@ -75,8 +81,9 @@ def _find_java() -> str:
     return java
 
 
-def _fetch_jars(cache: Path) -> Path:
-    pom = settings_file("pom.xml").read_bytes()
+def _fetch(cache: Path, settings: str, *expected: str) -> Path:
+    """Return the folder with what a settings file names; what shall be in it is said by patterns."""
+    pom = settings_file(settings).read_bytes()
     home = cache / "jars" / hashlib.sha256(pom).hexdigest()[:16]
     if home.exists():
         return home
@@ -84,13 +91,13 @@ def _fetch_jars(cache: Path) -> Path:
         if not home.exists():
             home.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=home.parent, prefix="fetching-") as folder:
-                _run_maven(pom, Path(folder))
+                _run_maven(pom, Path(folder), expected)
                 # All or nothing: a folder with the final name is complete.
                 (Path(folder) / "fetched").rename(home)
     return home
 
 
-def _run_maven(pom: bytes, folder: Path) -> None:
+def _run_maven(pom: bytes, folder: Path, expected: tuple[str, ...]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise StackError(
@@ -102,7 +109,7 @@ def _run_maven(pom: bytes, folder: Path) -> None:
     fetched = folder / "fetched"
     command = [maven, "-q", "-B", "-f", str(folder / "pom.xml"), "process-resources", f"-Dfolder={fetched}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode or not any(fetched.glob("libs/kafka-server-*.jar")) or not any(fetched.glob("plugins/*/*.jar")):
+    if done.returncode or not all(any(fetched.glob(pattern)) for pattern in expected):
         said = (done.stdout + done.stderr).strip().splitlines()
         raise StackError(
             f"Maven could not fetch the jars: {said[0] if said else 'it said nothing'}",

@@ -36,6 +36,7 @@ class StackConfig:
             unquoted.
         system_postgres: Take the PostgreSQL that is installed instead of the embedded one.
         mariadb: Whether there is a MariaDB server too; one can also be added later, by :meth:`Stack.add_mariadb`.
+        mariadb_connector: Whether workers can run Debezium's connector for MariaDB beside the one for PostgreSQL.
         environment: What connectors may refer to as ``${env:NAME}``.
         cache: Where jars are kept, by default the user's cache folder.
         root: Where the stack's folder is made, by default the system's temporary folder.
@@ -47,6 +48,7 @@ class StackConfig:
     databases: Sequence[str] = ()
     system_postgres: bool = False
     mariadb: bool = False
+    mariadb_connector: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     cache: Path | None = None
     root: Path | None = None
@@ -111,7 +113,8 @@ class Stack:
     @cached_property
     def jvm(self) -> Jvm:
         """Java and the jars that broker and workers run on."""
-        return find_jvm(self.config.cache or Path(platformdirs.user_cache_dir("cdc-outbox")))
+        cache = self.config.cache or Path(platformdirs.user_cache_dir("cdc-outbox"))
+        return find_jvm(cache, mariadb_connector=self.config.mariadb_connector)
 
     @property
     def parts(self) -> list[Server]:

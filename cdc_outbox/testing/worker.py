@@ -49,7 +49,10 @@ def make_worker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jv
     """
     folder.mkdir()
     # Connect reads plugin.path before it resolves references, so the settings say `plugins`, relative to here.
-    (folder / "plugins").symlink_to(jvm.plugins)
+    plugins = folder / "plugins"
+    plugins.mkdir()
+    for plugin in jvm.plugins:
+        (plugins / plugin.name).symlink_to(plugin)
     settings = str(settings_file("connect.properties"))
     command = ServerCommand(
         arguments=jvm.command("org.apache.kafka.connect.cli.ConnectDistributed", settings, heap=_HEAP),

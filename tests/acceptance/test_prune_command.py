@@ -7,6 +7,8 @@ import pytest
 
 from tests.rig import Pipeline, eventually, one, run_command
 
+MARIADB = "{kind: mariadb, host: h, name: orders, user: connector, password: '${env:PASSWORD}'}"
+
 
 @pytest.fixture
 def spec(pipeline: Pipeline, tmp_path: Path) -> Path:
@@ -70,4 +72,36 @@ def test_an_option_that_means_nothing_exits_2(arguments: list[str], tmp_path: Pa
     path.write_text(Pipeline.text("orders"))
     done = run_command("prune", str(path), "--dsn=host=127.0.0.1 port=1", *arguments)
     assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("database", "arguments", "words"),
+    [
+        (MARIADB, ["--dsn=mysql://u:p@127.0.0.1:1/orders"], "--connect-url (CDC_OUTBOX_CONNECT_URL) is needed"),
+        (
+            MARIADB,
+            ["--dsn=postgresql://127.0.0.1:1/orders", "--connect-url=http://127.0.0.1:1"],
+            "is one of PostgreSQL, and MariaDB or MySQL is wanted here",
+        ),
+        ("{kind: sqlite}", ["--dsn=orders.db"], "what is in sqlite is delivered by nobody who could prove it"),
+    ],
+)
+def test_a_database_is_pruned_as_the_spec_says_or_not_at_all(
+    database: str, arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"version: 1\nname: orders\ndatabase: {database}\naggregates: {{order: {{}}}}\n")
+    done = run_command("prune", str(path), *arguments)
+    assert done.returncode == 2, done.stderr
+    assert words in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_a_mariadb_server_that_does_not_answer_exits_75(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"version: 1\nname: orders\ndatabase: {MARIADB}\naggregates: {{order: {{}}}}\n")
+    done = run_command("prune", str(path), "--dsn=mysql://u:p@127.0.0.1:1/orders", "--connect-url=http://127.0.0.1:1")
+    assert done.returncode == 75, done.stderr
+    assert "hint: " in done.stderr
     assert "Traceback" not in done.stderr

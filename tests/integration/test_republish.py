@@ -8,10 +8,13 @@ from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents, stored_offset
 from cdc_outbox.connect.reader import Reader
 from cdc_outbox.connect.undo import Undo
+from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import (
     ConnectorInvalidError,
     UnpublishedEventsError,
 )
+from cdc_outbox.operate.prune import PruneOptions
+from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.testing import Stack
 from tests.integration.test_deploy import codes, sequences
 from tests.rig import Pipeline, eventually
@@ -39,6 +42,7 @@ def interrupt_republishing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) 
 
     def is_published(_reader: Reader, _topic_prefix: str) -> bool:
         if pipeline.stack.broker.ends(pipeline.topic):
+            assert_nothing_is_pruned(pipeline)
             raise KeyboardInterrupt
         return False
 
@@ -46,6 +50,15 @@ def interrupt_republishing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(Reader, "_is_published", is_published)
         with pytest.raises(KeyboardInterrupt):
             pipeline.deploy(earlier=EarlierEvents.REPUBLISH)
+
+
+def assert_nothing_is_pruned(pipeline: Pipeline) -> None:
+    """The slot is younger than the rows, and who publishes them does not read it."""
+    with pipeline.connect() as connection:
+        options = PruneOptions(wait_seconds=1)
+        pruned = slot_pruning(pipeline.spec, connection, Psycopg(), options, lambda _step, _text: None).run()
+    assert pruned.deleted == 0
+    assert "nobody reads" in pruned.verdict.held_back
 
 
 def assert_refused_until_republished(pipeline: Pipeline) -> None:

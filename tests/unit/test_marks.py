@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
 from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.marks import Delivery, Mark, Slot, decide, delivery_of, ends_at
+from cdc_outbox.operate.marks import Delivery, Mark, decide
 from cdc_outbox.operate.prune import PruneOptions
+from cdc_outbox.operate.slot import Slot, delivery_of
+from cdc_outbox.operate.transactions import ends_at
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SLOT = Slot(plugin="pgoutput", database="orders", wal_status="reserved", reason="", confirmed=Lsn(7), reader="42")
@@ -21,7 +23,7 @@ def mark(position: int, reader: str = "42") -> Mark[int]:
 
 
 def delivery(confirmed: int, reader: str = "42") -> Delivery[int]:
-    return Delivery(name="the slot orders_outbox", confirmed=confirmed, reader=reader)
+    return Delivery(kind="slot", name="orders_outbox", confirmed=confirmed, reader=reader)
 
 
 def test_the_newest_mark_that_was_passed_counts() -> None:
@@ -67,7 +69,7 @@ def test_only_a_mark_that_its_own_reader_passed_counts(marks: list[Mark[int]], c
 
 def test_a_slot_of_the_outbox_proves_as_far_as_it_confirmed() -> None:
     found = delivery_of("orders_outbox", SLOT, database="orders")
-    assert found == Delivery(name="the slot orders_outbox", confirmed=Lsn(7), reader="42")
+    assert found == Delivery(kind="slot", name="orders_outbox", confirmed=Lsn(7), reader="42", read_by="process 42")
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ where slot.slot_name = :slot
 select
     cast(pg_current_wal_insert_lsn() as text),
     cast(cast(pg_snapshot_xmin(pg_current_snapshot()) as text) as bigint),
-    clock_timestamp(),
-    cast(clock_timestamp() at time zone 'UTC' - make_interval(secs => cast(:keep_seconds as double precision)) as text)
+    clock_timestamp()
 
 -- name: record
 insert into {marks} (slot, reader, position, oldest, taken_at)
@@ -45,6 +44,15 @@ union all
 select concat('the prepared transaction ', gid, ' (database ', database, ')'), prepared
 from pg_prepared_xacts
 where transaction = cast(cast(cast(:oldest as text) as xid8) as xid)
+
+-- name: behind
+select slot_name, cast(confirmed_flush_lsn as text)
+from pg_replication_slots
+where plugin = 'pgoutput'
+    and database = current_database()
+    and slot_name <> :slot
+    and confirmed_flush_lsn < cast(:position as pg_lsn)
+order by slot_name
 
 -- name: count
 select

@@ -1,0 +1,169 @@
+"""What a replication slot proves, and the marks it has to pass: pruning on PostgreSQL."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.errors import UnprovenDeliveryError
+from cdc_outbox.lsn import Lsn
+from cdc_outbox.operate.marks import Delivery, Mark
+from cdc_outbox.operate.prune import Counts, PruneOptions, Pruning, Report, refuse_nonsense
+from cdc_outbox.operate.session import Session
+from cdc_outbox.operate.transactions import PartsByTransaction, RowsByTransaction
+from cdc_outbox.spec import Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A replication slot, as far as it can prove anything.
+
+    Args:
+        plugin: Empty for a physical slot.
+        database: Empty for a physical slot.
+        wal_status: ``lost`` when it was invalidated, most often because the WAL that it needs is gone.
+        reason: Why it was invalidated, where the server says so.
+        confirmed: ``None`` where it confirms nothing.
+        reader: The connection that reads it, empty for none.
+    """
+
+    plugin: str
+    database: str
+    wal_status: str
+    reason: str
+    confirmed: Lsn | None
+    reader: str
+
+
+def delivery_of(name: str, slot: Slot | None, *, database: str) -> Delivery[Lsn]:
+    """Return how far a slot has come.
+
+    Args:
+        database: The one that the outbox is in.
+
+    Raises:
+        UnprovenDeliveryError: It can prove nothing.
+    """
+    defect = _defect(slot, database)
+    if slot is None or slot.confirmed is None or defect:
+        raise UnprovenDeliveryError(f"the slot {name} {defect or 'confirms nothing'}; nothing was deleted")
+    return Delivery(kind="slot", name=name, confirmed=slot.confirmed, reader=slot.reader, read_by=_read_by(slot.reader))
+
+
+def _defect(slot: Slot | None, database: str) -> str:
+    if slot is None:
+        return "does not exist"
+    if slot.plugin != "pgoutput":
+        return f"is one of the plugin {slot.plugin}, not of pgoutput" if slot.plugin else "is a physical one"
+    if slot.database != database:
+        return f"belongs to the database {slot.database!r}, not to {database!r}"
+    if slot.wal_status == "lost" or slot.reason:
+        return f"is lost ({slot.reason})" if slot.reason else "is lost: WAL that it needs is gone"
+    return ""
+
+
+_OTHER_SLOT = "what is deleted it has in the WAL and still delivers, but it cannot be published again from the table"
+
+
+class SlotWitness:
+    """The slot that a spec names, asked through a connection to the outbox's database.
+
+    As a member of pg_read_all_stats its role can tell more of what holds it back, and two readers of a slot apart that
+    share a process number.
+    """
+
+    def __init__(self, name: str, session: Session) -> None:
+        self._name = name
+        self._ask = session.ask
+
+    def find_delivery(self) -> Delivery[Lsn]:
+        """Return how far the slot has come."""
+        rows = self._ask("slot", slot=self._name)
+        if not rows:
+            return delivery_of(self._name, None, database="")
+        *texts, confirmed, reader, database = rows[0]
+        slot = Slot(
+            plugin=texts[0],
+            database=texts[1],
+            wal_status=texts[2],
+            reason=texts[3],
+            confirmed=Lsn.parse(confirmed) if confirmed else None,
+            reader=reader,
+        )
+        return delivery_of(self._name, slot, database=database)
+
+    def look(self, reader: str) -> Mark[Lsn]:
+        """Take a mark; it costs nothing, and holds nothing back."""
+        [(position, oldest, taken_at)] = self._ask("look")
+        return Mark(position=Lsn.parse(position), oldest=oldest, reader=reader, taken_at=taken_at)
+
+    def find_remarks(self, mark: Mark[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
+        """Yield which transaction was the oldest at the mark and still runs, and which other slots are behind it."""
+        if counts.unproven:
+            for name, since in self._ask("running", oldest=mark.oldest):
+                yield "held back", f"{name} has been running since {since:%Y-%m-%d %H:%M:%S%z}"
+        if counts.gone:
+            for name, confirmed in self._ask("behind", slot=self._name, position=str(mark.position)):
+                yield "also", f"the slot {name} is at {confirmed}, behind the mark; {_OTHER_SLOT}"
+
+
+class MarkTable:
+    """The marks of a slot, in a table beside the outbox; its role may select, insert and delete there."""
+
+    def __init__(self, slot: str, session: Session) -> None:
+        self._slot = slot
+        self._ask = session.ask
+
+    def find(self) -> list[Mark[Lsn]]:
+        """Return those of earlier runs."""
+        return [
+            Mark(position=Lsn.parse(position), oldest=oldest, reader=reader, taken_at=taken_at)
+            for position, oldest, reader, taken_at in self._ask("marks", slot=self._slot)
+        ]
+
+    def record(self, mark: Mark[Lsn]) -> None:
+        """Insert one."""
+        self._ask(
+            "record",
+            slot=self._slot,
+            reader=mark.reader,
+            position=str(mark.position),
+            oldest=mark.oldest,
+            taken_at=mark.taken_at,
+        )
+
+    def forget_before(self, mark: Mark[Lsn]) -> None:
+        """Delete those that are of no use any more."""
+        self._ask("forget", slot=self._slot, reader=mark.reader, position=str(mark.position))
+
+
+def slot_pruning(
+    spec: Spec,
+    connection: Any,  # noqa: ANN401 - any driver's connection
+    driver: TransactionDriver,
+    options: PruneOptions,
+    report: Report,
+) -> Pruning[Lsn]:
+    """Return the pruning of an outbox on PostgreSQL, through a connection in autocommit mode.
+
+    Its role may select from the outbox and delete from it, and select, insert and delete in the table of marks; to
+    drop partitions it owns them and the outbox.
+    """
+    outbox, slot = spec.outbox.table, spec.database.slot
+    refuse_nonsense(options, outbox, tells_age=spec.outbox.columns.created_at is not None)
+    # A table that does not tell its rows' age has none that is young.
+    names = {"created_at": "cast(null as timestamp)"} | dict(spec.outbox.names())
+    session = Session(connection, driver, names)
+    return Pruning(
+        SlotWitness(slot, session),
+        RowsByTransaction(session, outbox),
+        options,
+        report,
+        memory=MarkTable(slot, session),
+        parts=PartsByTransaction(session, outbox, report),
+    )
+
+
+def _read_by(reader: str) -> str:
+    """Say who reads a slot; when its connection began is nobody's interest."""
+    return f"process {reader.split(maxsplit=1)[0]}" if reader else ""

@@ -1,0 +1,121 @@
+"""An outbox's rows on PostgreSQL, told apart by the transactions that wrote them."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from cdc_outbox.errors import TransactionConflictError
+from cdc_outbox.lsn import Lsn
+from cdc_outbox.operate.marks import Mark
+from cdc_outbox.operate.prune import Counts, Report
+from cdc_outbox.operate.session import Session
+from cdc_outbox.table import TableName, quote
+
+
+class RowsByTransaction:
+    """Rows that were seen by a mark if an older transaction wrote them than the mark's oldest."""
+
+    def __init__(self, session: Session, outbox: TableName) -> None:
+        self._session = session
+        self._outbox = outbox
+        session.names["and_archive"] = ""
+
+    def archive_to(self, archive: TableName) -> bool:
+        """Let what is deleted be kept by the same statement: neither twice nor nowhere."""
+        session = self._session
+        session.names["archive"] = archive.quoted
+        [(exists,)] = session.ask("table_exists", table=archive.quoted)
+        if not exists:
+            session.ask("create_archive")
+        columns = [quote(column) for (column,) in session.ask("columns", table=self._outbox.quoted)]
+        session.names["archived_columns"] = ", ".join(columns)
+        session.names["and_archive"] = session.render("archive")
+        return not exists
+
+    def count(self, mark: Mark[Lsn], before: datetime | None) -> Counts:
+        """Count them all."""
+        [counts] = self._session.ask("count", oldest=mark.oldest, before=_utc(before))
+        return Counts(*counts)
+
+    def delete(
+        self, mark: Mark[Lsn], before: datetime | None, first: str | None, rows: int
+    ) -> tuple[Counts, str | None]:
+        """Delete what may go of the next rows, looked at in the order of their ids."""
+        session = self._session
+        if first is None:
+            found = session.ask("first")
+            if not found:
+                return Counts(), None
+            first = found[0][0]
+        with session.transaction():
+            # Two prunings at once take turns, so that they cannot wait for each other's rows crosswise.
+            session.ask("lock", table=self._outbox.quoted)
+            [(*counts, following)] = session.ask(
+                "delete_batch", oldest=mark.oldest, before=_utc(before), first=first, batch_rows=rows
+            )
+        return Counts(*counts), following
+
+
+class PartsByTransaction:
+    """The partitions of a partitioned outbox; other outboxes have none."""
+
+    def __init__(self, session: Session, outbox: TableName, report: Report) -> None:
+        self._session = session
+        self._outbox = outbox
+        self._report = report
+
+    def drop(self, mark: Mark[Lsn], before: datetime | None) -> Iterator[int]:
+        """Drop the partitions that are over and hold nothing but what may go; of others the rows go one by one."""
+        for schema, name, bound in self._session.ask("partitions", table=self._outbox.quoted):
+            end = ends_at(bound)
+            # Those of days to come may be as empty, and the writers will need them.
+            if end is None or end > mark.taken_at:
+                continue
+            partition = TableName(schema=schema, name=name)
+            try:
+                gone = self._drop(partition, mark, before)
+            except TransactionConflictError:
+                self._report("partition", f"{partition} is in use; its rows go one by one")
+                continue
+            if gone is not None:
+                self._report("partition", f"{partition} dropped with {gone:,} event{'s' * (gone != 1)}")
+                yield gone
+
+    def _drop(self, partition: TableName, mark: Mark[Lsn], before: datetime | None) -> int | None:
+        """Return how many rows went with a partition, ``None`` if it stays.
+
+        Raises:
+            TransactionConflictError: Transactions that use the outbox were not waited for: writers would wait too.
+        """
+        session = self._session
+        names = session.names | {"outbox": partition.quoted}
+        with session.transaction():
+            session.ask("limit_locks")
+            # Nobody adds a row between the look and the end.
+            session.ask("lock_partition", names)
+            [(gone, young, unproven)] = session.ask("count", names, oldest=mark.oldest, before=_utc(before))
+            if young or unproven:
+                return None
+            if names["and_archive"]:
+                session.ask("archive_partition", names)
+            session.ask("drop_partition", names)
+        return int(gone)
+
+
+_UPPER_BOUND = re.compile(r"TO \('([0-9a-f]{8})-([0-9a-f]{4})-[07][0-9a-f-]{21}'\)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def ends_at(bound: str) -> datetime | None:
+    """Return when a partition ends that is a range of UUIDv7 ids, ``None`` where it has no such end.
+
+    Args:
+        bound: As ``pg_get_expr`` shows it: ``FOR VALUES FROM ('…') TO ('…')``, with the version's digit or without.
+    """
+    upper = _UPPER_BOUND.search(bound)
+    return _EPOCH + timedelta(milliseconds=int(upper[1] + upper[2], 16)) if upper else None
+
+
+def _utc(time: datetime | None) -> datetime | None:
+    """Return a time as the column created_at has it, which knows no zone."""
+    return None if time is None else time.astimezone(UTC).replace(tzinfo=None)

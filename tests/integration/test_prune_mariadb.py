@@ -1,0 +1,259 @@
+"""What was delivered from a MariaDB outbox goes, and nothing else; the connector is Debezium's own."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_outbox.connect import client as client_module
+from cdc_outbox.errors import ConnectUnavailableError, UnprovenDeliveryError
+from cdc_outbox.spec import Spec
+from cdc_outbox.testing import MariaDb, Stack
+from cdc_outbox.testing.mariadb import make_mariadb
+from tests.mariadb_pruning import ARCHIVE, NAME, SPEC, USERS, Orders, config
+from tests.pruning import WEEK
+from tests.rig import eventually, run_command
+
+
+class Nobody(Orders):
+    """The same outbox under a spec whose connector was never made."""
+
+    @property
+    def spec(self) -> Spec:
+        return replace(super().spec, name="nobody")
+
+
+@pytest.fixture(scope="module")
+def orders(outbox_stack: Stack) -> Iterator[Orders]:
+    server = make_mariadb(outbox_stack.folder.path / "mariadb-prune", outbox_stack.folder.reserve_port())
+    server.start()
+    orders = Orders(outbox_stack, server, server.create_database(NAME))
+    orders.make_tables()
+    for statement in USERS.split(";"):
+        orders.query(statement)
+    orders.write(2)  # before the connector: its snapshot publishes them
+    orders.client.create_stopped(config(outbox_stack, server))
+    orders.go_on()
+    yield orders
+    orders.client.delete(NAME)
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def clean(orders: Orders) -> None:
+    orders.wait_for_messages()
+    orders.query("drop table if exists archived")
+    orders.query("delete from outbox")
+
+
+def test_what_was_delivered_goes_and_what_came_after_the_mark_or_is_not_committed_stays(orders: Orders) -> None:
+    orders.write(5)
+    with orders.connect() as writer:
+        orders.add(writer, "slow")
+
+        def write_behind_the_mark(step: str) -> None:
+            if step == "wait":
+                orders.write(2)
+
+        pruned = orders.run(on_report=write_behind_the_mark)
+        assert (pruned.deleted, pruned.young, pruned.unproven, orders.rows) == (5, 0, 2, 2)
+        writer.commit()
+        orders.written += 1
+    assert pruned.verdict.held_back == ""
+    assert orders.rows == 3
+    orders.wait_for_messages()
+    assert orders.run().deleted == 3
+    assert (orders.rows, orders.messages()) == (0, orders.written)
+
+
+def test_nothing_goes_while_the_connector_is_paused(orders: Orders) -> None:
+    orders.client.pause(NAME)
+    eventually(lambda: orders.client.find_status(NAME).tasks[0].state == "PAUSED", "the task to pause")
+    try:
+        orders.write(3)
+        pruned = orders.run(wait_seconds=1)
+        assert (pruned.deleted, orders.rows) == (0, 3)
+        assert f"the connector {NAME} (PAUSED) is at binlog.0" in pruned.verdict.held_back
+        assert "behind the mark binlog.0" in pruned.verdict.held_back
+    finally:
+        orders.client.resume(NAME)
+    assert orders.run().deleted == 3
+    orders.wait_for_messages()
+
+
+def test_nothing_goes_while_the_connector_is_stopped(orders: Orders) -> None:
+    orders.write(3)
+    before = orders.reader()
+    orders.halt()
+    pruned = orders.run()
+    assert (pruned.deleted, orders.rows) == (0, 3)
+    assert pruned.verdict.held_back == f"the connector {NAME} does not run (STOPPED)"
+    orders.go_on()
+    # Its old connection to the binlog may still be there: the server has not noticed that nobody reads it.
+    assert orders.reader() not in {"", before}
+    assert orders.run().deleted == 3
+
+
+def test_an_offset_that_is_moved_by_hand_does_not_pass_the_mark(orders: Orders) -> None:
+    orders.client.pause(NAME)
+    eventually(lambda: orders.client.find_status(NAME).tasks[0].state == "PAUSED", "the task to pause")
+    orders.write(3)
+
+    def move_offset(step: str) -> None:
+        if step == "wait":
+            orders.halt()
+            [(file, end, *_)] = orders.query("show master status")
+            orders.patch_offset(file=file, pos=end)
+
+    pruned = orders.run(on_report=move_offset, wait_seconds=2)
+    [mark] = [int(report.rpartition(":")[2]) for report in orders.reports if report.startswith("wait")]
+    assert orders.client.find_offsets(NAME)[0]["offset"]["pos"] >= mark
+    assert (pruned.deleted, orders.rows) == (0, 3)
+    orders.client.reset_offsets(NAME)
+    orders.go_on()  # it publishes the rows
+    assert orders.run().deleted == 3
+    orders.wait_for_messages()
+
+
+def test_nothing_goes_while_the_broker_does_not_answer(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders.stack.broker.pause()
+    monkeypatch.setattr(client_module, "_TIMEOUT_SECONDS", (1, 1))
+    try:
+        orders.write(3)
+        with pytest.raises(ConnectUnavailableError):
+            orders.run(wait_seconds=1)
+        assert orders.rows == 3
+    finally:
+        orders.stack.broker.resume()
+    monkeypatch.undo()
+    orders.wait_for_messages()
+
+
+def test_age_keeps_a_limit_stops_and_an_archive_gets_what_the_outbox_loses(orders: Orders) -> None:
+    orders.write(5)
+    orders.query("update outbox set created_at = created_at - interval 8 day where sequence % 5 <> 0")
+    orders.query("create table before_it as select * from outbox")  # which is a transaction
+    dry = orders.run(dry=True, keep_seconds=WEEK, limit_rows=3, archive=ARCHIVE)
+    assert (dry.deleted, dry.young, dry.stopped_early, orders.rows) == (3, 1, True, 5)
+    pruned = orders.run(keep_seconds=WEEK, limit_rows=3, batch_rows=2, archive=ARCHIVE)
+    assert (pruned.deleted, pruned.stopped_early, orders.rows) == (3, True, 2)
+    assert "archive: archived created" in orders.reports
+    pruned = orders.run(keep_seconds=WEEK, archive=ARCHIVE)
+    assert (pruned.deleted, pruned.young, pruned.unproven) == (1, 1, 0)
+    assert "archive: archived created" not in orders.reports
+    both = "select * from archived union all select * from outbox order by id"
+    assert orders.query(both) == orders.query("select * from before_it order by id")
+    orders.query("drop table before_it")
+
+
+def test_two_runs_at_once_delete_each_row_once(orders: Orders) -> None:
+    orders.query("create table archived like outbox")
+    orders.query("alter table archived drop primary key")
+    orders.write(60)
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(orders.run, archive=ARCHIVE, batch_rows=rows) for rows in (1, 3)]
+        assert sum(run.result(60).deleted for run in runs) == 60
+    assert orders.query("select count(*), count(distinct id) from archived") == [(60, 60)]
+    assert orders.rows == 0
+
+
+def test_a_run_that_is_killed_leaves_whole_batches(orders: Orders, tmp_path: Path) -> None:
+    # Before the events: the connector counts a statement that is no transaction as read with the next one only.
+    orders.query("create table archived like outbox")
+    orders.write(300)
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC)
+    dsn = orders.pruner.url("mysql").partition("?")[0]
+    options = ["--batch=1", "--archive=archived", "--dsn", dsn, "--connect-url", orders.stack.connect_url]
+    archived = "select count(*) from archived"
+    command = [f"{sys.prefix}/bin/cdc-outbox", "prune", str(spec), *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        eventually(lambda: orders.query(archived)[0][0] > 1, "the run to be under way")
+        process.kill()
+    sessions = "select count(*) from information_schema.processlist where user = 'pruner'"
+    eventually(lambda: orders.query(sessions) == [(0,)], "its connections to end")
+    rows = orders.rows
+    assert 0 < rows < 300
+    assert orders.query("select count(*) from outbox join archived using (id)") == [(0,)]
+    assert orders.query(archived) == [(300 - rows,)]
+    done = run_command("prune", str(spec), *options)
+    assert (done.returncode, done.stdout) == (0, f"{rows}\n"), done.stderr
+    assert f"connector  {NAME} at binlog.0" in done.stderr
+    assert (orders.rows, orders.query(archived)) == (0, [(300,)])
+    orders.wait_for_messages()
+
+
+def test_another_server_with_the_same_tables_is_not_pruned(orders: Orders, mariadb: MariaDb) -> None:
+    dsn = mariadb.create_database(NAME)
+    other = replace(orders, server=mariadb, dsn=dsn, reports=[])
+    other.make_tables()
+    other.write(3)
+    # Its binlog may be shorter than the connector's position, and longer later; neither may prove anything.
+    [(file, size, *_)] = orders.query("show master status")
+    assert file == "binlog.000001"
+    other.query("create table filler (content longblob)")
+    other.query(f"insert into filler values (repeat('x', {size}))")  # noqa: S608 - a number
+    pruned = other.run(dsn=dsn, wait_seconds=1)
+    assert (pruned.deleted, other.rows) == (0, 3)
+    assert "no connection of the user 'connector' reads this server's binlog" in pruned.verdict.held_back
+    other.query(f"drop database {NAME}")
+
+
+def test_a_connector_without_offsets_or_in_a_snapshot_proves_nothing(orders: Orders) -> None:
+    orders.write(3)
+    orders.halt()
+    orders.client.reset_offsets(NAME)
+    for dry in (False, True):
+        with pytest.raises(UnprovenDeliveryError, match="has stored no offset; nothing was deleted"):
+            orders.run(dry=dry)
+    assert orders.rows == 3
+    orders.go_on()  # it publishes the rows again
+    assert orders.run().deleted == 3
+
+
+def test_a_place_in_the_binlog_that_is_not_there_is_refused(orders: Orders) -> None:
+    orders.write(3)
+    orders.halt()
+    orders.patch_offset(file="binlog.000999")
+    with pytest.raises(UnprovenDeliveryError, match=r"is at binlog.000999:\d+, and the server has no such file"):
+        orders.run()
+    orders.client.reset_offsets(NAME)
+    orders.go_on()
+    assert orders.run().deleted == 3
+
+
+def test_a_table_or_a_connector_that_is_not_there_is_refused(orders: Orders) -> None:
+    with pytest.raises(UnprovenDeliveryError, match="there is no table outbox here"):
+        orders.run(dsn=orders.server.dsn("mysql"))
+    orders.query("create database elsewhere")
+    orders.query("create table elsewhere.outbox like outbox")
+    with pytest.raises(UnprovenDeliveryError, match=r"does not read elsewhere.outbox; nothing was deleted"):
+        orders.run(dsn=orders.server.dsn("elsewhere"))
+    nobody = Nobody(orders.stack, orders.server, orders.dsn)
+    with pytest.raises(UnprovenDeliveryError, match="the connector nobody does not exist"):
+        nobody.run()
+
+
+def test_a_binlog_that_was_reset_proves_nothing(orders: Orders) -> None:
+    """The last test of this module: the connector does not recover by itself."""
+    orders.write(3)
+    orders.wait_for_messages()
+    orders.halt()
+    orders.query("reset master")
+    orders.write(3)
+    with pytest.raises(UnprovenDeliveryError, match=r"and that file ends at \d+; nothing was deleted"):
+        orders.run()
+    assert orders.rows == 6
+    # Not even when it has grown longer than the old one was: the connector cannot go on there.
+    [(_, end, *_)] = orders.query("show master status")
+    old = int(orders.client.find_offsets(NAME)[0]["offset"]["pos"])
+    orders.query("create table filler (content longblob)")
+    orders.query(f"insert into filler values (repeat('x', {max(0, old - end) + 1000}))")  # noqa: S608 - a number
+    assert orders.run().deleted == 0
+    orders.client.resume(NAME)
+    pruned = orders.run(wait_seconds=5)
+    assert (pruned.deleted, orders.rows) == (0, 6)

@@ -1,0 +1,200 @@
+"""An outbox on MariaDB that is pruned, and what is asked of it."""
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pymysql
+
+from cdc_outbox import Event, Outbox
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.wait import PASSING, Condition, condition_of
+from cdc_outbox.drivers.mysql import PyMySql, connect
+from cdc_outbox.migrations import upgrade
+from cdc_outbox.operate.offset import OffsetWitness, offset_pruning
+from cdc_outbox.operate.prune import Pruned, PruneOptions
+from cdc_outbox.operate.session import Session
+from cdc_outbox.operate.snapshot import Snapshot
+from cdc_outbox.spec import Spec, parse_spec
+from cdc_outbox.table import Dialect, OutboxTable, TableName
+from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
+from cdc_outbox.writer.schema import outbox_component
+from tests.rig import eventually
+
+NAME = "mariadb_orders"
+ARCHIVE = TableName(schema=None, name="archived", dialect=Dialect.MYSQL)
+SPEC = f"""\
+version: 1
+name: {NAME}
+database: {{kind: mariadb, host: h, name: {NAME}, user: connector, password: "${{env:CONNECTOR_PASSWORD}}"}}
+aggregates: {{order: {{}}}}
+"""
+USERS = f"""
+create user connector identified by 'connector';
+grant select, reload, show databases, replication slave, replication slave admin, binlog monitor on *.* to connector;
+create user pruner identified by 'pruner';
+grant process, binlog monitor on *.* to pruner;
+grant select, delete on {NAME}.outbox to pruner;
+grant create, insert on {NAME}.archived to pruner
+"""
+
+
+def config(stack: Stack, server: MariaDb) -> dict[str, str]:
+    table = rf"{NAME}\.outbox"
+    converter = "org.apache.kafka.connect.storage.StringConverter"
+    return {
+        "name": NAME,
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "topic.prefix": NAME,
+        "database.hostname": "127.0.0.1",
+        "database.port": str(server.port),
+        "database.user": "connector",
+        "database.password": "connector",
+        "database.server.id": "5001",
+        "database.include.list": NAME,
+        "table.include.list": table,
+        "snapshot.mode": "initial",
+        "include.schema.changes": "false",
+        "schema.history.internal.kafka.bootstrap.servers": stack.broker.bootstrap_servers,
+        "schema.history.internal.kafka.topic": f"{NAME}.history",
+        "heartbeat.interval.ms": "200",
+        # The server says that it is idle at 0.8 of this; where it is late, the connector logs in again and again.
+        "connect.keep.alive.interval.ms": "2000",
+        "poll.interval.ms": "10",
+        "tombstones.on.delete": "false",
+        "topic.creation.default.partitions": "1",
+        "topic.creation.default.replication.factor": "-1",
+        "key.converter": converter,
+        "value.converter": converter,
+        "predicates": "isOutbox",
+        "predicates.isOutbox.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+        "predicates.isOutbox.pattern": rf"{NAME}\.{table}",
+        "transforms": "outbox",
+        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+        "transforms.outbox.predicate": "isOutbox",
+    }
+
+
+@dataclass
+class Orders:
+    """An outbox on a MariaDB server of its own, whose binlog is nobody else's, and the connector that publishes it."""
+
+    stack: Stack
+    server: MariaDb
+    dsn: MariaDbDsn
+    reports: list[str] = field(default_factory=list)
+    written: int = 0
+
+    @property
+    def spec(self) -> Spec:
+        return parse_spec(SPEC)
+
+    @property
+    def client(self) -> ConnectClient:
+        return ConnectClient(self.stack.connect_url)
+
+    @property
+    def pruner(self) -> MariaDbDsn:
+        return replace(self.dsn, user="pruner", password="pruner")
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(sql)
+            connection.commit()
+            return list(cursor.fetchall())
+
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        with closing(pymysql.connect(**self.dsn.parameters())) as connection:
+            yield connection
+
+    @property
+    def rows(self) -> int:
+        return int(self.query("select count(*) from outbox")[0][0])
+
+    def make_tables(self) -> None:
+        component = outbox_component(OutboxTable(), first_source="orders.1", dialect=Dialect.MYSQL)
+        with self.connect() as connection:
+            upgrade(lambda sql: PyMySql("pymysql").fetch(connection, sql), component)
+
+    def add(self, connection: Any, aggregate_id: str = "1") -> None:
+        event = Event(aggregate_type="order", aggregate_id=aggregate_id, type="OrderPlaced", payload={})
+        Outbox(contract=self.spec.contract).add(connection, event)
+
+    def write(self, count: int) -> None:
+        with self.connect() as connection:
+            for _ in range(count):
+                self.add(connection)
+                connection.commit()
+        self.written += count
+
+    def run(
+        self,
+        *,
+        dry: bool = False,
+        on_report: Callable[[str], None] | None = None,
+        dsn: MariaDbDsn | None = None,
+        **options: Any,
+    ) -> Pruned[Any]:
+        self.reports.clear()
+
+        def report(step: str, text: str) -> None:
+            self.reports.append(f"{step}: {text}")
+            if on_report is not None:
+                on_report(step)
+
+        url = (dsn or self.pruner).url("mysql").partition("?")[0]
+        with closing(connect(url)) as one, closing(connect(url)) as other:
+            pruning = offset_pruning(
+                self.spec,
+                (one, other),
+                PyMySql("pymysql"),
+                client=self.client,
+                options=PruneOptions(**({"wait_seconds": 30.0} | options)),
+                report=report,
+            )
+            return pruning.dry_run() if dry else pruning.run()
+
+    def reader(self) -> str:
+        """Return who reads, as a run would see it."""
+        with self.connect() as connection:
+            session = Session(connection, PyMySql("pymysql"), self.spec.outbox.names(Dialect.MYSQL))
+            return OffsetWitness(self.spec, self.client, session, Snapshot(session)).find_delivery().reader
+
+    def patch_offset(self, **changes: object) -> None:
+        """Do by hand what nobody should."""
+        [entry] = self.client.find_offsets(NAME)
+        request = urllib.request.Request(  # noqa: S310 - our own URL
+            f"{self.stack.connect_url}/connectors/{NAME}/offsets",
+            json.dumps({"offsets": [entry | {"offset": entry["offset"] | changes}]}).encode(),
+            {"Content-Type": "application/json"},
+            method="PATCH",
+        )
+        urllib.request.urlopen(request).close()  # noqa: S310 - as above
+
+    def messages(self) -> int:
+        return len(self.stack.broker.messages("outbox.event.order"))
+
+    def wait_for_messages(self) -> None:
+        eventually(lambda: self.messages() >= self.written, f"{self.written} messages")
+
+    def halt(self) -> None:
+        self.client.stop(NAME)
+        eventually(lambda: self.client.find_status(NAME).state == "STOPPED", "the connector to stop")
+
+    def go_on(self) -> None:
+        self.client.resume(NAME)
+        self.wait_until_reading()
+
+    def wait_until_reading(self) -> None:
+        eventually(self.is_reading, "the connector to read, and to store an offset", seconds=60)
+
+    def is_reading(self) -> bool:
+        try:
+            status, offsets = self.client.find_status(NAME), self.client.find_offsets(NAME)
+        except PASSING:
+            return False
+        return condition_of(status) is Condition.UP and bool(offsets) and "snapshot" not in offsets[0]["offset"]
