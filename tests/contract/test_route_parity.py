@@ -17,8 +17,15 @@ from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.render import render
 from cdc_outbox.errors import RoutingError
 from cdc_outbox.message import Message
-from cdc_outbox.router import ConnectType, ConnectValue, EventRouter, LogicalName, Placement, java_partition
-from cdc_outbox.router.event_router import PlacementKind
+from cdc_outbox.router import (
+    ConnectType,
+    ConnectValue,
+    EventRouter,
+    LogicalName,
+    Placement,
+    PlacementKind,
+    java_partition,
+)
 from tests.rig import Connection, Pipeline, eventually, one
 
 PAYLOADS: list[Any] = [
