@@ -1,10 +1,11 @@
-"""Java and the jars: Kafka, Connect and Debezium, fetched once per user and pinned version, then only looked up."""
+"""Java and the jars: Kafka, Connect and Debezium, fetched once per user and version, then only looked up."""
 
 import fcntl
 import hashlib
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_outbox.errors import StackError
-from cdc_outbox.testing.settings import settings_file
 
+POM = Path(__file__).parent / "pom.xml"
+"""What the local stack is made of, pinned."""
+
+_LOGGING = Path(__file__).parent / "log4j2.properties"
 _OLDEST_JAVA = 17
 """What Kafka 4's broker and Debezium 3 are compiled for."""
+_COPYING = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Jvm:
             f"-Xmx{heap}",
             # One thread collects: with a heap of this size the others only fight for the same cores.
             "-XX:+UseSerialGC",
-            f"-Dlog4j2.configurationFile={settings_file('log4j2.properties')}",
+            f"-Dlog4j2.configurationFile={_LOGGING}",
             "-cp",
             f"{self.home}/libs/*",
             main_class,
@@ -62,6 +67,40 @@ def find_jvm(cache: Path) -> Jvm:
     return Jvm(_find_java(), _fetch_jars(cache))
 
 
+def fetch_plugin(cache: Path, connector: str, version: str) -> Path:
+    """Return the folder with one release of one connector's jars, which Maven fetches if it is not there yet.
+
+    Args:
+        cache: As :func:`find_jvm` takes it.
+        connector: As in the artifact's name: ``postgres``, ``mongodb`` …
+        version: Debezium's, in full: ``3.6.1.Final``.
+
+    Raises:
+        StackError: Maven is missing, or has no such release.
+    """
+    name = f"debezium-connector-{connector}"
+    home = cache / "plugins" / f"{name}-{version}"
+    if home.exists():
+        return home / name
+    with _lock(cache / "plugins.lock"):
+        if not home.exists():
+            home.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=home.parent, prefix="fetching-") as folder:
+                _copy_plugin(f"io.debezium:{name}:{version}:tar.gz:plugin", Path(folder))
+                (Path(folder) / "fetched").rename(home)
+    return home / name
+
+
+def _copy_plugin(artifact: str, folder: Path) -> None:
+    command = [_find_maven(), "-q", "-B", _COPYING, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
+    archives = list(folder.glob("*.tar.gz"))
+    if done.returncode or not archives:
+        raise StackError(f"Maven could not fetch {artifact}", hint="Does that release of the connector exist?")
+    with tarfile.open(archives[0]) as archive:
+        archive.extractall(folder / "fetched", filter="data")
+
+
 def _find_java() -> str:
     java = shutil.which("java")
     advice = "Install a Java runtime, 17 or newer: on Debian or Ubuntu `apt-get install openjdk-17-jre-headless`."
@@ -76,7 +115,7 @@ def _find_java() -> str:
 
 
 def _fetch_jars(cache: Path) -> Path:
-    pom = settings_file("pom.xml").read_bytes()
+    pom = POM.read_bytes()
     home = cache / "jars" / hashlib.sha256(pom).hexdigest()[:16]
     if home.exists():
         return home
@@ -90,17 +129,21 @@ def _fetch_jars(cache: Path) -> Path:
     return home
 
 
-def _run_maven(pom: bytes, folder: Path) -> None:
+def _find_maven() -> str:
     maven = shutil.which("mvn")
     if maven is None:
         raise StackError(
             "Maven is not installed (no `mvn` on the PATH), and the jars are not in the cache yet",
             hint="Install Maven: on Debian or Ubuntu `apt-get install maven`.",
         )
+    return maven
+
+
+def _run_maven(pom: bytes, folder: Path) -> None:
     # A copy: Maven writes beside the file, and the package may lie where nobody may write.
     (folder / "pom.xml").write_bytes(pom)
     fetched = folder / "fetched"
-    command = [maven, "-q", "-B", "-f", str(folder / "pom.xml"), "process-resources", f"-Dfolder={fetched}"]
+    command = [_find_maven(), "-q", "-B", "-f", str(folder / "pom.xml"), "process-resources", f"-Dfolder={fetched}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode or not any(fetched.glob("libs/kafka-server-*.jar")) or not any(fetched.glob("plugins/*/*.jar")):
         said = (done.stdout + done.stderr).strip().splitlines()
