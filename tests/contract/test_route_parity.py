@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from cdc_outbox import Event, Outbox
+from cdc_outbox.connect.columns import Column, ColumnModes, column_value
 from cdc_outbox.connect.render import render
 from cdc_outbox.errors import RoutingError
 from cdc_outbox.message import Message
@@ -130,20 +131,6 @@ CONNECTOR_TIME = -(2**40)
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the column has no time zone either
 MICROSECOND = timedelta(microseconds=1)
 
-SQL_TYPES: Mapping[str, tuple[ConnectType, str | None]] = {
-    "text": (ConnectType.STRING, None),
-    "smallint": (ConnectType.INT16, None),
-    "integer": (ConnectType.INT32, None),
-    "bigint": (ConnectType.INT64, None),
-    "boolean": (ConnectType.BOOLEAN, None),
-    "bytea": (ConnectType.BYTES, None),
-    "timestamp(3)": (ConnectType.INT64, LogicalName.TIMESTAMP),
-    "timestamp(6)": (ConnectType.INT64, LogicalName.MICRO_TIMESTAMP),
-    "timestamptz": (ConnectType.STRING, LogicalName.ZONED_TIMESTAMP),
-    "time(6)": (ConnectType.INT64, "io.debezium.time.MicroTime"),
-}
-"""SQL type → what Debezium makes of it."""
-
 
 @dataclass(frozen=True)
 class Edge:
@@ -173,6 +160,23 @@ AT = EventRouter(timestamp_column="at")
 PARTITIONED = EventRouter(placements=(Placement("p", PlacementKind.PARTITION),))
 TWICE = EventRouter(placements=(*PARTITIONED.placements, Placement("q", PlacementKind.PARTITION)))
 PLACED = ("flag", "small", "whole", "large", "octets", "words")
+TYPED = {
+    "price": ("numeric(10,2)", ("1.50", "-0.01", "12345678.90", "0")),
+    "fine": ("numeric(12,9)", ("0.000000001", "0", "1", "-1.5")),
+    "key": ("uuid", (str(UUID(int=7)),)),
+    "document": ("jsonb", ('{"b":1,  "a":[]}', "null")),
+    "code": ("varchar(20)", ("x", "")),
+    "padded": ("character(3)", ("x", "xyz")),
+    "day": ("date", ("2026-02-28", "1969-12-31")),
+    "short": ("time(3)", ("12:00:00.5",)),
+    "long": ("time(6)", ("23:59:59.999999",)),
+    "moment": ("timestamp(3)", ("2026-01-01 00:00:00.001",)),
+    "instant": ("timestamptz", ("2026-01-01 00:00+02", "1999-12-31 23:59:59.123456+00")),
+    "second": ("timestamptz(0)", ("2026-01-01 00:00+02",)),
+    "tenth": ("timestamp(1) with time zone", ("2026-01-01 00:00:00.1-01",)),
+    "object": ("oid", ("4294967295", "0")),
+}
+"""Columns of every type that is carried: how Debezium reads it, and how we do, for each of these values."""
 
 EDGES = [
     # Payloads: what counts as empty, with the option and without.
@@ -208,6 +212,14 @@ EDGES = [
         ],
         dict(zip(PLACED, (["boolean"], ["smallint"], ["integer"], ["bigint"], ["bytea"], ["text"]), strict=True)),
         EventRouter(placements=tuple(Placement(column) for column in PLACED)),
+    ),
+    Edge(
+        [
+            {name: values[number] for name, (_, values) in TYPED.items() if number < len(values)}
+            for number in range(max(len(values) for _, values in TYPED.values()) + 1)
+        ],
+        {name: [sql_type] for name, (sql_type, _) in TYPED.items()},
+        EventRouter(placements=tuple(map(Placement, TYPED))),
     ),
     # A default takes the place of a null.
     Edge(
@@ -263,23 +275,15 @@ EDGES = [
 
 
 def edge_values(connection: Connection, edge: Edge, row: tuple[Any, ...]) -> dict[str, ConnectValue]:
-    """Return a row of an edge's table as Debezium hands it to the router."""
+    """Return a row of an edge's table, all of it text, as Debezium hands it to the router."""
     values = {}
-    for (name, (sql_type, *default)), value in zip(edge.table.items(), row, strict=True):
-        fallback = one(connection, f"select cast({default[0]} as {sql_type})") if default else None
-        kind, logical_name = SQL_TYPES[sql_type]
-        held, held_default = connect_value(value, sql_type), connect_value(fallback, sql_type)
-        values[name] = ConnectValue(kind, held, logical_name, held_default)
+    for (name, (sql_type, *default)), text in zip(edge.table.items(), row, strict=True):
+        constant = (
+            one(connection, f"select pg_catalog.quote_literal(cast({default[0]} as {sql_type}))") if default else ""
+        )
+        column = Column(name=name, sql_type=sql_type, default=f"{constant}::{sql_type}" if default else "")
+        values[name] = column_value(column, text, ColumnModes())
     return values
-
-
-def connect_value(value: Any, sql_type: str) -> Any:
-    """Return a value of psycopg's as Connect holds it."""
-    if value is not None and sql_type.startswith("timestamp("):
-        return (value - EPOCH) // timedelta(**{"milliseconds" if sql_type == "timestamp(3)" else "microseconds": 1})
-    if value is not None and sql_type == "time(6)":
-        return (datetime.combine(EPOCH, value) - EPOCH) // MICROSECOND
-    return str(value) if isinstance(value, datetime) else value
 
 
 def allowed(topic: str) -> str:
@@ -353,7 +357,8 @@ def route_edges(connection: Connection, pipeline: Pipeline) -> tuple[list[Messag
         for place, row in enumerate(edge.rows):
             values = edge.values(row, number * 100 + place)
             marks = ", ".join(["%s"] * len(values))
-            insert = f"insert into edge_{number} ({', '.join(values)}) values ({marks}) returning *"  # noqa: S608
+            texts = ", ".join(f"cast({name} as text)" for name in values)
+            insert = f"insert into edge_{number} ({', '.join(values)}) values ({marks}) returning {texts}"  # noqa: S608
             [written] = connection.execute(insert.encode(), list(values.values())).fetchall()
             try:
                 columns = edge_values(connection, edge, written)
