@@ -11,12 +11,12 @@ from pathlib import Path
 import platformdirs
 
 from cdc_outbox.errors import ConfigError, RoutingError
-from cdc_outbox.jvm import RealRouter, fetch_plugin, find_jvm
-from cdc_outbox.jvm.real_router import Outcome
+from cdc_outbox.jvm import Outcome, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.message import Message
 from cdc_outbox.router import ConnectRecord, Routing
 from cdc_outbox.router.converters import to_message
-from fuzz.router_cases import CONVERTERS, Case, cell, make_case, wanted_cells, wanted_marks
+from fuzz.router_cases import Case, cell, make_case, wanted_cells, wanted_marks
+from fuzz.router_tables import CONVERTERS
 
 VERSIONS = ("3.5.0.Final", "3.6.0.Final", "3.6.1.Final", "3.6.3.Final", "3.7.0.Final")
 """Every release of the PostgreSQL connector from 3.5 on whose plugin Maven has."""

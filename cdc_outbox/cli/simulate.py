@@ -16,8 +16,9 @@ from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.connect.columns import ColumnModes
 from cdc_outbox.connect.rows import Row, outbox_columns, parse_row, read_rows
 from cdc_outbox.errors import RoutingError, StackError
+from cdc_outbox.jvm import Outcome
 from cdc_outbox.message import Message
-from cdc_outbox.operate.simulate import Outcome, Simulation, chosen_partition, find_refusal
+from cdc_outbox.operate.simulate import Simulation, chosen_partition, find_refusal
 from cdc_outbox.router.routing import MONGO_EVENT_ROUTER
 
 _OPERATIONS = {"insert": "c", "snapshot": "r", "update": "u", "delete": "d", "truncate": "t"}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from cdc_outbox.errors import CdcOutboxError, RoutingError
+from cdc_outbox.errors import RoutingError
 from cdc_outbox.message import Message
 from cdc_outbox.router import Change, ConnectRecord, ConnectSchema, ConnectStruct, ConnectValue
 from cdc_outbox.router.exceptions import JAVA_EXCEPTIONS
@@ -35,8 +35,7 @@ def record(asked: ConnectRecord) -> dict[str, Any]:
 def outcome(answered: Mapping[str, Any]) -> Message | RoutingError | None:
     """Return what became of a record: a message, nothing, or the error that would be raised.
 
-    Raises:
-        KeyError: The exception is none that :data:`JAVA_EXCEPTIONS` has, which nobody expected.
+    An exception that :data:`JAVA_EXCEPTIONS` does not have keeps its whole name.
     """
     if "exception" in answered:
         return _error(answered)
@@ -54,12 +53,8 @@ def outcome(answered: Mapping[str, Any]) -> Message | RoutingError | None:
 
 def _error(answered: Mapping[str, Any]) -> RoutingError:
     java_class = answered["exception"]
-    return RoutingError(
-        answered["text"] or java_class,
-        exception=_SHORT_NAMES.get(java_class, java_class),
-        stage=answered["stage"],
-        hint=CdcOutboxError.hint,
-    )
+    exception = _SHORT_NAMES.get(java_class, java_class)
+    return RoutingError(answered["text"] or exception, exception=exception, stage=answered["stage"])
 
 
 def _octets(text: str | None) -> bytes | None:

@@ -6,13 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cdc_outbox.errors import RoutingError
-from cdc_outbox.jvm import RealRouter, fetch_plugin, find_jvm
+from cdc_outbox.jvm import Outcome, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.message import Message
 from cdc_outbox.router import Change, ConnectRecord, ConnectValue, Routing, RoutingConfig, java_partition
 from cdc_outbox.router.options import NEWEST_VERSION
-
-Outcome = Message | RoutingError | None
-"""A message, the error at which the task would fail, or nothing at all."""
 
 _CONNECTOR = re.compile(r"io\.debezium\.connector\.(\w+)\.\w+")
 _OWN_PLUGINS = {"oracle": ("oracle", "3.6.1.Final"), "mongodb": ("mongodb", "3.6.1.Final")}

@@ -111,7 +111,6 @@ class BytesConverter:
         delegate: Converts everything else (``delegate.converter.type``); without it everything else fails.
         takes_buffers: Not so Debezium's ``ByteArrayConverter``, which gives them to its delegate: the relational
             connectors' bytes are buffers.
-
     """
 
     delegate: Converter | None = None

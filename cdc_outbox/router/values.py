@@ -64,9 +64,9 @@ class ConnectSchema:
     @property
     def java_class(self) -> str:
         """The kind of Java object that its values are."""
-        if self.name == LogicalName.DECIMAL or self.name in CONNECT_DATES:
-            return self.name.rpartition(".")[2] if self.name == LogicalName.DECIMAL else "Date"
-        return self.type
+        if self.name in CONNECT_DATES:
+            return "Date"
+        return "BigDecimal" if self.name == LogicalName.DECIMAL else self.type
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from cdc_outbox.message import Message
 from cdc_outbox.router import Change, ConnectRecord, ConnectType, ConnectValue, RoutingConfig
 from cdc_outbox.router.routing import Component
 from fuzz.router import Tally, run
-from fuzz.router_cases import CONVERTERS, make_case
+from fuzz.router_cases import make_case
+from fuzz.router_tables import CONVERTERS
 
 CASES = 5_000
 

@@ -6,7 +6,14 @@ import sys
 
 import pytest
 
-FACES = ["cdc_outbox", "cdc_outbox.consumer", "cdc_outbox.router", "cdc_outbox.testing", "cdc_outbox.writer"]
+FACES = [
+    "cdc_outbox",
+    "cdc_outbox.consumer",
+    "cdc_outbox.jvm",
+    "cdc_outbox.router",
+    "cdc_outbox.testing",
+    "cdc_outbox.writer",
+]
 
 
 @pytest.mark.parametrize("name", FACES)

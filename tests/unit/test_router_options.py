@@ -1,6 +1,9 @@
 """What else the EventRouter's options do: found by running the real one, and held against it by the long comparison."""
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -236,3 +239,18 @@ def test_a_configuration_that_does_not_say_enough_is_refused(config: dict[str, s
 def test_other_peoples_plugins_are_sent_to_the_real_ones(name: str) -> None:
     with pytest.raises(ConfigError, match="not imitated"):
         make_converter(Component(name))
+
+
+def test_the_code_of_the_page_about_routing_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "routing.md").read_text()
+    [code] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    config = {
+        "transforms": "outbox",
+        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+        "key.converter": "StringConverter",
+        "value.converter": "StringConverter",
+    }
+    columns = {"id": "1", "aggregatetype": "User", "aggregateid": "7", "payload": "{}"}
+    names: dict[str, Any] = {"config": config, "columns": columns}
+    exec(code, names)  # noqa: S102 - it is ours
+    assert (names["message"].topic, names["message"].key) == ("outbox.event.User", b"7")
