@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_outbox.cli.options import read_spec
-from cdc_outbox.connect.render import render
+from cdc_outbox.connect.render import raw_topic, render
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.table import OutboxTable, TableName
 
@@ -18,11 +18,13 @@ class ConnectorConfig:
     Args:
         options: The flat configuration.
         table: The one that it reads, as far as can be told.
+        source: What Debezium calls that, behind the topics' prefix: the table, or ``message`` for logical messages.
         outbox: Where it is a spec.
     """
 
     options: Mapping[str, str]
     table: TableName
+    source: str
     outbox: OutboxTable | None = None
 
     def named(self, table: str | None) -> TableName:
@@ -41,10 +43,16 @@ def read_config(path: Path, settings: Mapping[str, str]) -> ConnectorConfig:
     """
     if path.suffix != ".json":
         spec = read_spec(path)
-        return ConnectorConfig(options={**render(spec), **settings}, table=spec.outbox.table, outbox=spec.outbox)
+        return ConnectorConfig(
+            options={**render(spec), **settings},
+            table=spec.outbox.table,
+            source=raw_topic(spec).removeprefix(f"{spec.name}."),
+            outbox=spec.outbox,
+        )
     options = {**_flat(path), **settings}
     first = options.get("table.include.list", "public.outbox").split(",")[0]
-    return ConnectorConfig(options=options, table=_table(first.replace("\\", "").strip()))
+    table = _table(first.replace("\\", "").strip())
+    return ConnectorConfig(options=options, table=table, source=str(table))
 
 
 def _table(name: str) -> TableName:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -30,6 +31,13 @@ def _pairs(_context: click.Context, option: click.Parameter, given: Sequence[str
         if "=" not in text:
             raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE.", param=option)
     return dict(text.split("=", 1) for text in given)
+
+
+def _release(_context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    """Read a release of Debezium."""
+    if given is not None and not re.fullmatch(r"\d+\.\d+\.\d+\.\w+", given):
+        raise click.BadParameter(f"{given!r} is no release in full, such as 3.6.1.Final.", param=option)
+    return given
 
 
 @click.command(short_help="Show what a row becomes on its way to Kafka.")
@@ -65,7 +73,9 @@ def _pairs(_context: click.Context, option: click.Parameter, given: Sequence[str
     show_default=True,
     help="Our EventRouter, or Debezium's own in a JVM.",
 )
-@click.option("--debezium", metavar="VERSION", help="By the rules of this release, such as 3.6.1.Final.")
+@click.option(
+    "--debezium", metavar="VERSION", callback=_release, help="By the rules of this release, such as 3.6.1.Final."
+)
 @click.option("--operation", type=click.Choice(list(_OPERATIONS)), default="insert", help="What happened to the rows.")
 @click.option("--partitions", type=click.IntRange(min=1), help="Of the topic; by default what CONFIG creates.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -104,7 +114,7 @@ def simulate(
     given = read_config(config, settings)
     simulation = Simulation(
         config=given.options,
-        table=table or str(given.table),
+        source=table or given.source,
         operation=_OPERATIONS[operation],
         time_ms=time.time_ns() // 1_000_000,
         debezium=debezium,
@@ -118,8 +128,8 @@ def simulate(
             found = list(asked)
     else:
         found = _rows_as_given(given, simulation, rows, types)
-    for alias in simulation.routing.others:
-        click.echo(f"left out   the transform {alias}, which is not the EventRouter", err=True)
+    for note in simulation.notes:
+        click.echo(f"{'note':<10} {note}", err=True)
     outcomes = simulation.run_real(found, _cache()) if engine == "real" else simulation.imitate(found)
     shown = [_shown(outcome, partitions or simulation.partitions) for outcome in outcomes]
     click.echo(json.dumps(shown, indent=2, ensure_ascii=False) if output == "json" else "\n\n".join(map(_text, shown)))

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cdc_outbox.errors import RoutingError
+from cdc_outbox.errors import ConfigError, RoutingError
 from cdc_outbox.jvm import Outcome, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.message import Message
 from cdc_outbox.router import Change, ConnectRecord, ConnectValue, Routing, RoutingConfig, java_partition
+from cdc_outbox.router.java_regex import compile_java
 from cdc_outbox.router.options import NEWEST_VERSION
 
 _CONNECTOR = re.compile(r"io\.debezium\.connector\.(\w+)\.\w+")
@@ -25,14 +26,14 @@ class Simulation:
 
     Args:
         config: As Connect gets it.
-        table: Where the rows are, as Debezium calls it: ``public.outbox``.
+        source: Where the rows are, as Debezium calls it: ``public.outbox``.
         operation: ``c`` for an inserted row, ``r`` for one that a snapshot reads; ``u``, ``d`` and ``t``.
         time_ms: The time at which the connector is taken to see the rows.
         debezium: The release, in full; ``None`` for the newest.
     """
 
     config: Mapping[str, str]
-    table: str = "public.outbox"
+    source: str = "public.outbox"
     operation: str = "c"
     time_ms: int = 0
     debezium: str | None = None
@@ -46,6 +47,31 @@ class Simulation:
         """Debezium's word for the database."""
         found = _CONNECTOR.fullmatch(self.config.get("connector.class", ""))
         return found[1] if found else "postgresql"
+
+    @property
+    def raw_topic(self) -> str:
+        """The topic that rows are for before they are routed; Debezium replaces what Kafka refuses."""
+        return re.sub(r"[^A-Za-z0-9._-]", "_", f"{self.config.get('topic.prefix', 'server')}.{self.source}")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is left out, and what keeps rows away from the EventRouter."""
+        left_out = tuple(f"the transform {alias} is left out" for alias in self.routing.others)
+        return (*left_out, *([self._bypass()] if self._bypass() else []))
+
+    def _bypass(self) -> str:
+        """Return why rows would pass the EventRouter by, empty if they would not, or if its predicate is unknown."""
+        router = f"transforms.{self.routing.alias}"
+        name = self.config.get(f"{router}.predicate")
+        if name is None or not self.config.get(f"predicates.{name}.type", "").endswith("TopicNameMatches"):
+            return ""
+        try:
+            matches = compile_java(self.config.get(f"predicates.{name}.pattern", "")).fullmatch(self.raw_topic)
+        except (ConfigError, RoutingError):
+            return ""
+        if bool(matches) is (self.config.get(f"{router}.negate", "false").lower() != "true"):
+            return ""
+        return f"by its predicate {name} the EventRouter does not see what is for the topic {self.raw_topic}"
 
     @property
     def partitions(self) -> int:
@@ -82,16 +108,15 @@ class Simulation:
         return outcomes if len(outcomes) == len(rows) else outcomes * len(rows)
 
     def _records(self, rows: Sequence[Mapping[str, ConnectValue] | str]) -> list[ConnectRecord]:
-        raw_topic = f"{self.config.get('topic.prefix', 'server')}.{self.table}"
         return [
             ConnectRecord(
-                topic=raw_topic,
+                topic=self.raw_topic,
                 value=Change(
                     row=None if isinstance(row, str) or self.operation in {"d", "t"} else row,
                     document=row if isinstance(row, str) else None,
                     operation=self.operation,
                     connector_time_ms=self.time_ms,
-                    row_schema=f"{raw_topic}.Value",
+                    row_schema=f"{self.raw_topic}.Value",
                 ),
             )
             for row in rows

@@ -52,13 +52,15 @@ class RoutingConfig:
     """What a connector's configuration says about the way of a row.
 
     Args:
-        others: The aliases of transforms beside the EventRouter, which are left out.
+        alias: The EventRouter's own among the transforms.
+        others: The aliases of transforms beside it, which are left out.
     """
 
     router: Component
     key: Component
     value: Component
     header: Component
+    alias: str = "outbox"
     others: tuple[str, ...] = ()
 
     @classmethod
@@ -87,6 +89,7 @@ class RoutingConfig:
             key=_converter(config, "key.converter"),
             value=_converter(config, "value.converter"),
             header=_converter(config, "header.converter", "SimpleHeaderConverter"),
+            alias=alias,
             others=tuple(other for other in aliases if other != alias),
         )
 

@@ -90,6 +90,25 @@ def test_a_topic_that_no_broker_takes_is_an_error_beside_the_message() -> None:
     assert "Kafka takes no topic" in shown["error"]["message"]
 
 
+def test_what_the_router_does_not_see_is_noted(tmp_path: Path) -> None:
+    options = {
+        "transforms": "case,outbox",
+        "transforms.outbox.predicate": "isOutbox",
+        "predicates": "isOutbox",
+        "predicates.isOutbox.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+        "predicates.isOutbox.pattern": "outbox.event.*",
+    }
+    arguments = [write_config(tmp_path, **options), "--row", json.dumps(ROW | {"tenant": ""})]
+    done = run_command("simulate", *arguments)
+    assert done.stderr == (
+        "note       the transform case is left out\n"
+        "note       by its predicate isOutbox the EventRouter does not see what is for the topic "
+        "shop.public.outbox_events\n"
+    )
+    assert "predicate" not in run_command("simulate", *arguments, "--set", "transforms.outbox.negate=true").stderr
+    assert run_command("simulate", SPEC, "--row", json.dumps(ROW)).stderr == ""
+
+
 def test_what_becomes_no_message_is_said() -> None:
     done = run_command("simulate", SPEC, "--row", json.dumps(ROW), "--operation", "delete")
     assert (done.returncode, done.stdout) == (0, "nothing    the row becomes no message\n")
@@ -105,6 +124,7 @@ def test_what_becomes_no_message_is_said() -> None:
         (["--row", "[]"], "no JSON object"),
         (["--row", '{"sequence": "x"}'], "no bigint"),
         (["--row", "{}", "--set", "x"], "NAME=VALUE"),
+        (["--row", "{}", "--debezium", "3"], "in full"),
         (["--row", "{}", "--set", "transforms=other"], "no EventRouter"),
         (["--row", "{}", "--set", "time.precision.mode=nanoseconds"], "not known"),
     ],

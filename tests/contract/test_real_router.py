@@ -7,7 +7,7 @@ import platformdirs
 import pytest
 
 from cdc_outbox.errors import StackError
-from cdc_outbox.jvm import Jvm, RealRouter, find_jvm
+from cdc_outbox.jvm import Jvm, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.message import Message
 from cdc_outbox.router import Change, ConnectRecord, ConnectType, ConnectValue, RoutingConfig
 from cdc_outbox.router.routing import Component
@@ -70,6 +70,17 @@ def test_a_java_without_a_compiler_is_named(jvm: Jvm, tmp_path: Path) -> None:
     ):
         opened.route(case.config, case.records, connector="postgresql")
     assert "jdk" in caught.value.hint
+
+
+def test_a_release_that_maven_does_not_have_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maven = tmp_path / "mvn"
+    maven.write_text("#!/bin/sh\nexit 1\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(StackError, match=r"postgres:3\.5\.2\.Final") as caught:
+        fetch_plugin(tmp_path / "cache", "postgres", "3.5.2.Final")
+    assert "release" in caught.value.hint
+    assert list((tmp_path / "cache" / "plugins").iterdir()) == []
 
 
 def test_json_expansion_is_left_to_the_real_one(real: RealRouter) -> None:
