@@ -63,6 +63,7 @@ def _table(name: str) -> TableName:
 def _flat(path: Path) -> dict[str, str]:
     try:
         content = json.loads(path.read_bytes())
+        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:

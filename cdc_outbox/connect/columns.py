@@ -43,7 +43,7 @@ _PLAIN: Mapping[str, tuple[ConnectType, str | None]] = {
     "text": (ConnectType.STRING, None),
     "uuid": (ConnectType.STRING, LogicalName.UUID),
 }
-_INTEGERS = frozenset({ConnectType.INT16, ConnectType.INT32, ConnectType.INT64})
+_BITS = {ConnectType.INT16: 16, ConnectType.INT32: 32, ConnectType.INT64: 64}
 _CONSTANT = re.compile(r"'((?:[^']|'')*)'::[\w .\"]+(?:\([\d,]+\)[\w ]*)?|(-?[\d.]+|true|false)")
 """A default that is a constant; of another one Debezium keeps nothing."""
 _UP_TO_MILLISECONDS = 3
@@ -90,6 +90,8 @@ def column_value(column: Column, text: str | None, modes: ColumnModes) -> Connec
     """
     default = _constant(column.default)
     try:
+        # Half a surrogate pair, which JSON can write and no database holds.
+        (text or "").encode()
         value = _typed(column.sql_type, text, modes)
         fallback = None if default is None else _typed(column.sql_type, default, modes).value
     except (ValueError, InvalidOperation, OverflowError) as error:
@@ -132,8 +134,11 @@ def _typed(sql_type: str, text: str | None, modes: ColumnModes) -> ConnectValue:
 
 
 def _scalar(kind: ConnectType, text: str) -> Scalar:
-    if kind in _INTEGERS:
-        return int(text)
+    if kind in _BITS:
+        number, end = int(text), 1 << _BITS[kind] - 1
+        if not -end <= number < end:
+            raise ValueError(text)
+        return number
     if kind is ConnectType.BOOLEAN:
         if text.lower() not in {"true", "false", "t", "f"}:
             raise ValueError(text)

@@ -66,7 +66,16 @@ def test_only_a_constant_default_is_kept(default: str, kept: str | None) -> None
 
 @pytest.mark.parametrize(
     ("sql_type", "text"),
-    [("int", "1.5"), ("boolean", "yes"), ("bytea", "\\xf"), ("numeric(3,1)", "x"), ("date", "today"), ("time", "x")],
+    [
+        ("int", "1.5"),
+        ("boolean", "yes"),
+        ("bytea", "\\xf"),
+        ("numeric(3,1)", "x"),
+        ("date", "today"),
+        ("time", "x"),
+        ("smallint", "32768"),
+        ("text", "\ud800"),
+    ],
 )
 def test_a_text_that_is_none_of_the_type_is_refused_without_being_shown(sql_type: str, text: str) -> None:
     with pytest.raises(ConfigError, match="the value is no") as caught:
