@@ -13,9 +13,9 @@ from catalogue.extract import Extract, Options, extract
 from catalogue.plugins import fetch, find_listed
 from catalogue.table import PAGE, page
 from cdc_outbox.connect.catalogue import CONNECTORS
+from cdc_outbox.jvm import Jvm, find_jvm
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import StackFolder
-from cdc_outbox.testing.jvm import Jvm, find_jvm
 from cdc_outbox.testing.worker import make_worker, worker_environment
 
 

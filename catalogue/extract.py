@@ -11,7 +11,7 @@ from typing import Any
 import requests
 
 from cdc_outbox.connect.catalogue import CONNECTORS, Option
-from cdc_outbox.testing.jvm import Jvm
+from cdc_outbox.jvm import Jvm
 
 _FRAMEWORK = {
     "Common", "Transforms", "Predicates", "Error Handling", "Topic Creation", "Exactly Once Support", "offsets.topic",

@@ -9,7 +9,7 @@
     │   ├── NotInTransactionError
     │   ├── StaleSequenceError
     │   └── UnprovenDeliveryError
-    ├── RoutingError                           .exception
+    ├── RoutingError                           .exception .stage
     ├── DecodeError
     ├── DatabaseError                          .sqlstate
     │   ├── DatabaseUnavailableError           retryable
@@ -112,15 +112,17 @@ class UnprovenDeliveryError(OutboxError):
 
 
 class RoutingError(CdcOutboxError):
-    """The EventRouter would throw on this row, and the connector's task would fail.
+    """The EventRouter or a converter would throw, and the connector's task would fail.
 
     Args:
         exception: The Java exception's class, without its package.
+        stage: ``configure`` before the first row, ``transform`` in the router, ``convert`` behind it.
     """
 
-    def __init__(self, message: str, *, exception: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, exception: str, stage: str = "transform", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.exception = exception
+        self.stage = stage
 
 
 class DecodeError(CdcOutboxError):

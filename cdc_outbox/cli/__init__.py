@@ -19,6 +19,7 @@ _COMMANDS = {
     "partitions": ("cdc_outbox.cli.partitions:partitions", "Create the outbox's next partitions."),
     "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
     "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),
+    "simulate": ("cdc_outbox.cli.simulate:simulate", "Show what a row becomes on its way to Kafka."),
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""

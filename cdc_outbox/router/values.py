@@ -1,23 +1,33 @@
-"""Values as Kafka Connect sees them: a type, and a logical name where the plain type does not say enough."""
+"""Values as Kafka Connect sees them: a schema, and a value or none."""
 
-import base64
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
+
+Scalar = str | int | bool | bytes | Decimal
+"""What a column holds: bytes as Java's ``ByteBuffer``, which is what the relational connectors hand over."""
 
 
 class ConnectType(StrEnum):
-    """Connect's schema types that an outbox row is made of."""
+    """Connect's schema types."""
 
     STRING = "STRING"
+    INT8 = "INT8"
     INT16 = "INT16"
     INT32 = "INT32"
     INT64 = "INT64"
+    FLOAT32 = "FLOAT32"
+    FLOAT64 = "FLOAT64"
     BOOLEAN = "BOOLEAN"
     BYTES = "BYTES"
+    ARRAY = "ARRAY"
+    MAP = "MAP"
+    STRUCT = "STRUCT"
 
 
 class LogicalName(StrEnum):
-    """Debezium's schema names that the EventRouter or a converter looks at."""
+    """Schema names that the EventRouter or a converter looks at."""
 
     UUID = "io.debezium.data.Uuid"
     JSON = "io.debezium.data.Json"
@@ -25,6 +35,38 @@ class LogicalName(StrEnum):
     MICRO_TIMESTAMP = "io.debezium.time.MicroTimestamp"
     NANO_TIMESTAMP = "io.debezium.time.NanoTimestamp"
     ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
+    DECIMAL = "org.apache.kafka.connect.data.Decimal"
+    CONNECT_DATE = "org.apache.kafka.connect.data.Date"
+    CONNECT_TIME = "org.apache.kafka.connect.data.Time"
+    CONNECT_TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
+
+
+CONNECT_DATES = frozenset({LogicalName.CONNECT_DATE, LogicalName.CONNECT_TIME, LogicalName.CONNECT_TIMESTAMP})
+"""Schemas whose values are of Java's ``Date``, though their type says a number: ``time.precision.mode=connect``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectSchema:
+    """What a value may be; two that are equal are the same to Connect.
+
+    Args:
+        fields: Of a struct, in their order.
+    """
+
+    type: ConnectType
+    name: str | None = None
+    optional: bool = True
+    version: int | None = None
+    default: Scalar | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    fields: tuple[tuple[str, "ConnectSchema"], ...] = ()
+
+    @property
+    def java_class(self) -> str:
+        """The kind of Java object that its values are."""
+        if self.name in CONNECT_DATES:
+            return "Date"
+        return "BigDecimal" if self.name == LogicalName.DECIMAL else self.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,36 +74,48 @@ class ConnectValue:
     """One column of a row.
 
     Args:
-        value: ``None`` for SQL's null.
-        logical_name: A :class:`LogicalName`, or any other name; ``None`` for a plain type.
+        value: ``None`` for SQL's null. Of an array, a map, a struct or a floating-point number it may be anything:
+            nothing here looks into it.
+        logical_name: A :class:`LogicalName`, or any other name; ``None`` for a plain type. Those that Connect and
+            Debezium give are all of version 1.
         default: The column's constant default, which Debezium keeps in the schema.
+        parameters: Of the schema, such as a decimal's ``scale``.
     """
 
     type: ConnectType
-    value: str | int | bool | bytes | None
+    value: Scalar | None
     logical_name: str | None = None
-    default: str | int | bool | bytes | None = None
+    default: Scalar | None = None
+    optional: bool = True
+    parameters: tuple[tuple[str, str], ...] = ()
 
     @property
-    def filled(self) -> str | int | bool | bytes | None:
-        """The value, and the default in the place of a null: what Connect's ``Struct.get`` returns.
+    def schema(self) -> ConnectSchema:
+        """The schema alone."""
+        return ConnectSchema(
+            type=self.type,
+            name=self.logical_name,
+            optional=self.optional,
+            version=None if self.logical_name is None else 1,
+            default=self.default,
+            parameters=self.parameters,
+        )
+
+    def filled(self) -> "ConnectValue":
+        """Return it with the default in the place of a null, as Connect's ``Struct.get`` does.
 
         Its ``getString``, ``getInt32`` and ``getInt64`` return the null.
         """
-        return self.default if self.value is None else self.value
+        return self if self.value is not None or self.default is None else replace(self, value=self.default)
 
-    def text(self) -> bytes | None:
-        """Return what StringConverter and SimpleHeaderConverter make of ``filled``: UTF-8, ``None`` for null.
 
-        Bytes become base64, which is what SimpleHeaderConverter makes of them; StringConverter makes rubbish,
-        so a router refuses a key or a payload of bytes.
-        """
-        match self.filled:
-            case None:
-                return None
-            case bool(truth):
-                return b"true" if truth else b"false"
-            case bytes(octets):
-                return base64.b64encode(octets)
-            case other:
-                return str(other).encode()
+@dataclass(frozen=True, slots=True)
+class ConnectStruct:
+    """A struct of plain fields: an event with its envelope, a heartbeat.
+
+    Args:
+        values: By the fields' names; a field may be missing, which is a null.
+    """
+
+    schema: ConnectSchema
+    values: Mapping[str, Scalar | None]

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox.errors import StackError
+from cdc_outbox.jvm import Jvm
 from cdc_outbox.kafka import PASSING_ERRORS, message_of, translate
 from cdc_outbox.message import Message
 from cdc_outbox.testing.folder import HOST
-from cdc_outbox.testing.jvm import Jvm
 from cdc_outbox.testing.process import Server, ServerCommand, run_to_end
 from cdc_outbox.testing.settings import settings_file
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from cdc_outbox.errors import StackError
-from cdc_outbox.testing.jvm import Jvm
+from cdc_outbox.jvm import Jvm
 
 _SOURCE = Path(__file__).parent / "java" / "ConfigureCheck.java"
 _END_SECONDS, _LAST_CHARACTERS = 10.0, 1000

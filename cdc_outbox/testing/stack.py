@@ -12,9 +12,9 @@ from typing import Self
 import platformdirs
 
 from cdc_outbox.errors import ConfigError, StackError
+from cdc_outbox.jvm import Jvm, find_jvm
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import HOST, StackFolder
-from cdc_outbox.testing.jvm import Jvm, find_jvm
 from cdc_outbox.testing.mariadb import MariaDb, make_mariadb
 from cdc_outbox.testing.postgres import Postgres, make_postgres
 from cdc_outbox.testing.process import Server

@@ -6,8 +6,8 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from cdc_outbox.jvm import Jvm
 from cdc_outbox.testing.folder import HOST
-from cdc_outbox.testing.jvm import Jvm
 from cdc_outbox.testing.process import Server, ServerCommand
 from cdc_outbox.testing.settings import settings_file
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cdc_outbox.jvm import POM
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.broker import broker_environment, make_broker
 from cdc_outbox.testing.settings import settings_file
@@ -19,7 +20,7 @@ SETTINGS = {"postgres": "postgresql.conf", "kafka": "kafka.properties", "connect
 
 
 def pinned(name: str) -> str:
-    found = re.search(rf"<{name}\.version>(.*)</{name}\.version>", settings_file("pom.xml").read_text())
+    found = re.search(rf"<{name}\.version>(.*)</{name}\.version>", POM.read_text())
     assert found
     return found[1]
 

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from cdc_outbox.errors import StackError
+from cdc_outbox.jvm import find_jvm
 from cdc_outbox.testing import Stack, StackConfig
-from cdc_outbox.testing.jvm import find_jvm
 from cdc_outbox.testing.process import ServerCommand, run_to_end
 from tests.rig import one
 

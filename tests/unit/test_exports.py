@@ -11,6 +11,7 @@ FACES = [
     "cdc_outbox.alembic",
     "cdc_outbox.consumer",
     "cdc_outbox.django",
+    "cdc_outbox.jvm",
     "cdc_outbox.router",
     "cdc_outbox.testing",
     "cdc_outbox.writer",

@@ -16,7 +16,7 @@ FLOORS = [
     {"cloudevents", "database"},
     {"migrations", "router", "schemas", "wire"},
     {"privileges", "spec"},
-    {"drivers", "kafka"},
+    {"drivers", "jvm", "kafka"},
     {"connect", "consumer", "writer"},
     {"alembic", "django", "operate", "testing"},
     {"pytest_plugin"},

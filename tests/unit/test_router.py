@@ -4,8 +4,15 @@ import pytest
 
 from cdc_outbox import ConfigError
 from cdc_outbox.errors import RoutingError
-from cdc_outbox.router import ConnectType, ConnectValue, EventRouter, LogicalName, Placement, java_partition
-from cdc_outbox.router.event_router import PlacementKind
+from cdc_outbox.router import (
+    ConnectType,
+    ConnectValue,
+    EventRouter,
+    LogicalName,
+    Placement,
+    PlacementKind,
+    java_partition,
+)
 
 STRING, INT32, INT64 = ConnectType.STRING, ConnectType.INT32, ConnectType.INT64
 ZONED = LogicalName.ZONED_TIMESTAMP
@@ -100,21 +107,11 @@ def test_headers_follow_the_id_in_the_order_of_the_placements() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(True, b"true"), (False, b"false"), (-7, b"-7"), (b"\x01\x02", b"AQI="), ("ü", "ü".encode()), (None, None)],
-)
-def test_header_values_are_rendered_as_simple_header_converter_does(
-    value: str | int | bytes | None, text: bytes | None
-) -> None:
-    assert ConnectValue(STRING, value).text() == text
-
-
 @pytest.mark.parametrize("name", ["", "a:b", "a,b", " a"])
 def test_a_name_that_the_placement_option_cannot_hold_is_refused(name: str) -> None:
     for column, alias in ((name, "header"), ("column", name)):
         with pytest.raises(ConfigError, match="cannot be placed"):
-            Placement(column, alias=alias)
+            EventRouter(placements=(Placement(column, alias=alias),)).options()
 
 
 def test_a_default_takes_the_place_of_a_null_except_where_a_type_is_asked_for() -> None:
@@ -189,12 +186,19 @@ def test_an_aggregate_type_that_is_no_string_kills_the_task(column: ConnectValue
 
 
 def test_what_is_not_imitated_is_refused() -> None:
-    with pytest.raises(ConfigError):
-        EventRouter(topic_replacement="a.${other}")
-    with pytest.raises(ConfigError):
-        EventRouter().route(row(payload=ConnectValue(ConnectType.BYTES, b"")), connector_time_ms=0)
-    with pytest.raises(ConfigError):
-        EventRouter().route(row(aggregateid=ConnectValue(ConnectType.BYTES, b"")), connector_time_ms=0)
+    with pytest.raises(ConfigError, match="regex") as caught:
+        EventRouter(topic_regex="(?i)user")
+    assert "--engine real" in caught.value.hint
+    with pytest.raises(ConfigError, match="JSON payloads"):
+        EventRouter.from_options({"table.expand.json.payload": "true"})
+    for kind in (ConnectType.FLOAT64, ConnectType.ARRAY):
+        with pytest.raises(ConfigError, match="not imitated"):
+            EventRouter().route(row(payload=ConnectValue(kind, 1)), connector_time_ms=0)
+
+
+def test_columns_that_nothing_is_made_of_may_be_anything() -> None:
+    columns = row(ratio=ConnectValue(ConnectType.FLOAT64, 1), tags=ConnectValue(ConnectType.ARRAY, None))
+    assert EventRouter().route(columns, connector_time_ms=0).value == b"{}"
 
 
 def test_numbers_and_booleans_pass_as_java_writes_them() -> None:

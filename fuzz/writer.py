@@ -62,7 +62,7 @@ class Lane:
         self.name = f"{_NAMES[store.dialect]}, payloads of {table.payload_type}"
         self.counts: Counter[str] = Counter()
         self._rows = 0
-        self._count = f"select count(*) from {table.name}"  # noqa: S608 - ours
+        self._count = f"select count(*) from {table.name}"
         self._session = self.query(_SESSIONS[store.dialect])
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Lane:
         assert count == self._rows
         assert self.query(_SESSIONS[self.store.dialect]) == self._session
         for table in (self.table.name, self.table.heads.name):
-            self.query(f"delete from {table}")  # noqa: S608 - ours
+            self.query(f"delete from {table}")
         self.connection.commit()
         self._rows = 0
 
@@ -123,7 +123,7 @@ class Lane:
         texts = ["id", "aggregatetype", "aggregateid", "type", *self.table.header_columns, "source"]
         payload = "payload" if self.table.payload_type is PayloadType.BYTES else as_bytes("payload")
         columns = ", ".join([*map(as_bytes, texts), payload, "sequence"])
-        [row] = self.query(f"select {columns} from {self.table.name} where id = '{event_id}'")  # noqa: S608
+        [row] = self.query(f"select {columns} from {self.table.name} where id = '{event_id}'")
         return row
 
 
@@ -193,7 +193,7 @@ def main() -> int:
         lanes = [opened.enter_context(closing(Lane(store, table))) for store in stores for table in TABLES]
         ends = [options.events * end // len(lanes) for end in range(len(lanes) + 1)]
         done = [_explored(lane, end - start) for lane, (start, end) in zip(lanes, pairwise(ends), strict=True)]
-        print(report({lane.name: lane.counts for lane in lanes}))  # noqa: T201
+        print(report({lane.name: lane.counts for lane in lanes}))
         return 0 if all(done) else 1
 
 
@@ -206,7 +206,7 @@ def _explored(lane: Lane, events: int) -> bool:
         good = False
     else:
         good = True
-    print(f"{lane.name}: {'good' if good else 'FAILED, see above'}", file=sys.stderr, flush=True)  # noqa: T201
+    print(f"{lane.name}: {'good' if good else 'FAILED, see above'}", file=sys.stderr, flush=True)
     return good
 
 

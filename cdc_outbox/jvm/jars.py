@@ -1,10 +1,11 @@
-"""Java and the jars: Kafka, Connect and Debezium, fetched once per user and pinned version, then only looked up."""
+"""Java and the jars: Kafka, Connect and Debezium, fetched once per user and version, then only looked up."""
 
 import fcntl
 import hashlib
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_outbox.errors import StackError
-from cdc_outbox.testing.settings import settings_file
 
+POM = Path(__file__).parent / "pom.xml"
+"""What the local stack is made of, pinned."""
+_MARIADB_POM = Path(__file__).parent / "mariadb-connector.xml"
+
+_LOGGING = Path(__file__).parent / "log4j2.properties"
 _OLDEST_JAVA = 17
 """What Kafka 4's broker and Debezium 3 are compiled for."""
 _ANY_PLUGIN = "plugins/*/*.jar"
+_COPYING = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class Jvm:
             f"-Xmx{heap}",
             # One thread collects: with a heap of this size the others only fight for the same cores.
             "-XX:+UseSerialGC",
-            f"-Dlog4j2.configurationFile={settings_file('log4j2.properties')}",
+            f"-Dlog4j2.configurationFile={_LOGGING}",
             "-cp",
             f"{self.home}/libs/*",
             main_class,
@@ -64,8 +70,42 @@ def find_jvm(cache: Path, *, mariadb_connector: bool = False) -> Jvm:
         StackError: Java is missing or too old, or the jars have to be fetched and Maven is missing or fails.
     """
     java = _find_java()
-    home = _fetch(cache, "pom.xml", "libs/kafka-server-*.jar", _ANY_PLUGIN)
-    return Jvm(java, home, (_fetch(cache, "mariadb-connector.xml", _ANY_PLUGIN),) if mariadb_connector else ())
+    home = _fetch(cache, POM, "libs/kafka-server-*.jar", _ANY_PLUGIN)
+    return Jvm(java, home, (_fetch(cache, _MARIADB_POM, _ANY_PLUGIN),) if mariadb_connector else ())
+
+
+def fetch_plugin(cache: Path, connector: str, version: str) -> Path:
+    """Return the folder with one release of one connector's jars, which Maven fetches if it is not there yet.
+
+    Args:
+        cache: As :func:`find_jvm` takes it.
+        connector: As in the artifact's name: ``postgres``, ``mongodb`` …
+        version: Debezium's, in full: ``3.6.1.Final``.
+
+    Raises:
+        StackError: Maven is missing, or has no such release.
+    """
+    name = f"debezium-connector-{connector}"
+    home = cache / "plugins" / f"{name}-{version}"
+    if home.exists():
+        return home / name
+    with _lock(cache / "plugins.lock"):
+        if not home.exists():
+            home.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=home.parent, prefix="fetching-") as folder:
+                _copy_plugin(f"io.debezium:{name}:{version}:tar.gz:plugin", Path(folder))
+                (Path(folder) / "fetched").rename(home)
+    return home / name
+
+
+def _copy_plugin(artifact: str, folder: Path) -> None:
+    command = [_find_maven(), "-q", "-B", _COPYING, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
+    archives = list(folder.glob("*.tar.gz"))
+    if done.returncode or not archives:
+        raise StackError(f"Maven could not fetch {artifact}", hint="Does that release of the connector exist?")
+    with tarfile.open(archives[0]) as archive:
+        archive.extractall(folder / "fetched", filter="data")
 
 
 def _find_java() -> str:
@@ -81,9 +121,9 @@ def _find_java() -> str:
     return java
 
 
-def _fetch(cache: Path, settings: str, *expected: str) -> Path:
+def _fetch(cache: Path, settings: Path, *expected: str) -> Path:
     """Return the folder with what a settings file names; what shall be in it is said by patterns."""
-    pom = settings_file(settings).read_bytes()
+    pom = settings.read_bytes()
     home = cache / "jars" / hashlib.sha256(pom).hexdigest()[:16]
     if home.exists():
         return home
@@ -97,17 +137,21 @@ def _fetch(cache: Path, settings: str, *expected: str) -> Path:
     return home
 
 
-def _run_maven(pom: bytes, folder: Path, expected: tuple[str, ...]) -> None:
+def _find_maven() -> str:
     maven = shutil.which("mvn")
     if maven is None:
         raise StackError(
             "Maven is not installed (no `mvn` on the PATH), and the jars are not in the cache yet",
             hint="Install Maven: on Debian or Ubuntu `apt-get install maven`.",
         )
+    return maven
+
+
+def _run_maven(pom: bytes, folder: Path, expected: tuple[str, ...]) -> None:
     # A copy: Maven writes beside the file, and the package may lie where nobody may write.
     (folder / "pom.xml").write_bytes(pom)
     fetched = folder / "fetched"
-    command = [maven, "-q", "-B", "-f", str(folder / "pom.xml"), "process-resources", f"-Dfolder={fetched}"]
+    command = [_find_maven(), "-q", "-B", "-f", str(folder / "pom.xml"), "process-resources", f"-Dfolder={fetched}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode or not all(any(fetched.glob(pattern)) for pattern in expected):
         said = (done.stdout + done.stderr).strip().splitlines()

@@ -1,0 +1,221 @@
+"""``cdc-outbox simulate``."""
+
+import base64
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc_outbox.cli.configs import ConnectorConfig, read_config
+from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.connect.columns import ColumnModes
+from cdc_outbox.connect.rows import Row, outbox_columns, parse_row, read_rows
+from cdc_outbox.errors import RoutingError, StackError
+from cdc_outbox.jvm import Outcome
+from cdc_outbox.message import Message
+from cdc_outbox.operate.simulate import Simulation, chosen_partition, find_refusal
+from cdc_outbox.router.routing import MONGO_EVENT_ROUTER
+
+_OPERATIONS = {"insert": "c", "snapshot": "r", "update": "u", "delete": "d", "truncate": "t"}
+
+
+def _pairs(_context: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    """Read options of the form NAME=VALUE."""
+    for text in given:
+        if "=" not in text:
+            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE.", param=option)
+    return dict(text.split("=", 1) for text in given)
+
+
+def _release(_context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    """Read a release of Debezium."""
+    if given is not None and not re.fullmatch(r"\d+\.\d+\.\d+\.\w+", given):
+        raise click.BadParameter(f"{given!r} is no release in full, such as 3.6.1.Final.", param=option)
+    return given
+
+
+@click.command(short_help="Show what a row becomes on its way to Kafka.")
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--row", "rows", metavar="JSON", multiple=True, help="A row as a JSON object; may be given again.")
+@click.option("--from-table", is_flag=True, help="Take rows from the table, newest first.")
+@click.option(
+    "--dsn", envvar="CDC_OUTBOX_DSN", show_envvar=True, help="The database for --from-table, as libpq takes it."
+)
+@click.option("--table", metavar="SCHEMA.NAME", help="The table, where CONFIG does not say.")
+@click.option("--id", "event_id", help="With --from-table: the row with this id alone.")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="No more than so many rows.")
+@click.option(
+    "--type",
+    "types",
+    metavar="COLUMN=TYPE",
+    multiple=True,
+    callback=_pairs,
+    help="With --row: a column's type in PostgreSQL, such as payload=bytea.",
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="OPTION=VALUE",
+    multiple=True,
+    callback=_pairs,
+    help="Add or change an option of the configuration.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["python", "real"]),
+    default="python",
+    show_default=True,
+    help="Our EventRouter, or Debezium's own in a JVM.",
+)
+@click.option(
+    "--debezium", metavar="VERSION", callback=_release, help="By the rules of this release, such as 3.6.1.Final."
+)
+@click.option("--operation", type=click.Choice(list(_OPERATIONS)), default="insert", help="What happened to the rows.")
+@click.option("--partitions", type=click.IntRange(min=1), help="Of the topic; by default what CONFIG creates.")
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def simulate(
+    config: Path,
+    *,
+    rows: tuple[str, ...],
+    from_table: bool,
+    dsn: str | None,
+    table: str | None,
+    event_id: str | None,
+    limit: int,
+    types: dict[str, str],
+    settings: dict[str, str],
+    engine: str,
+    debezium: str | None,
+    operation: str,
+    partitions: int | None,
+    output: str,
+) -> int:
+    """Show what rows become: topic, partition, key, headers, value and timestamp, or the error that would be thrown.
+
+    CONFIG is a spec, or the JSON of any connector with Debezium's EventRouter. Nothing is written or sent. Exits with 1
+    if a row would fail the connector's task.
+
+    \b
+    Examples:
+      cdc-outbox simulate connectors/orders.yaml --from-table --limit 3
+      cdc-outbox simulate connectors/orders.yaml --row '{"aggregatetype": "customer", "aggregateid": "42"}'
+      cdc-outbox simulate connector.json --row '{"id": 7, …}' --type payload=bytea --engine real
+    """
+    if from_table == bool(rows):
+        raise click.UsageError("Give either --row or --from-table.")
+    if from_table and dsn is None:
+        raise click.UsageError("--from-table needs --dsn or CDC_OUTBOX_DSN.")
+    given = read_config(config, settings)
+    simulation = Simulation(
+        config=given.options,
+        source=table or given.source,
+        operation=_OPERATIONS[operation],
+        time_ms=time.time_ns() // 1_000_000,
+        debezium=debezium,
+    )
+    modes = ColumnModes(given.options)
+    found: list[Row | str]
+    if from_table:
+        id_column = simulation.routing.router.options.get("table.field.event.id", "id")
+        with connected(dsn or "") as (connection, driver):
+            asked = read_rows(connection, driver, given.named(table), id_column, event_id, limit=limit, modes=modes)
+            found = list(asked)
+    else:
+        found = _rows_as_given(given, simulation, rows, types)
+    for note in simulation.notes:
+        click.echo(f"{'note':<10} {note}", err=True)
+    outcomes = simulation.run_real(found, _cache()) if engine == "real" else simulation.imitate(found)
+    shown = [_shown(outcome, partitions or simulation.partitions) for outcome in outcomes]
+    click.echo(json.dumps(shown, indent=2, ensure_ascii=False) if output == "json" else "\n\n".join(map(_text, shown)))
+    return ExitCode.FAILED if any("error" in one for one in shown) else ExitCode.DONE
+
+
+def _rows_as_given(
+    given: ConnectorConfig, simulation: Simulation, rows: Sequence[str], types: Mapping[str, str]
+) -> list[Row | str]:
+    if simulation.routing.router.java_class == MONGO_EVENT_ROUTER:
+        return list(rows)
+    columns = () if given.outbox is None else outbox_columns(given.outbox)
+    return [parse_row(row, columns, types, ColumnModes(given.options)) for row in rows]
+
+
+def _cache() -> Path:
+    try:
+        import platformdirs  # noqa: PLC0415 - of an extra, and of no use to the other engine
+    except ModuleNotFoundError as error:
+        raise StackError(
+            "Debezium's own EventRouter needs the package platformdirs",
+            hint="Install it with `pip install 'cdc-outbox[testing]'`.",
+        ) from error
+    return platformdirs.user_cache_path("cdc-outbox")
+
+
+def _shown(outcome: Outcome, partitions: int) -> dict[str, Any]:
+    """Return an outcome as JSON: a message, ``{}`` for nothing, or an error, also beside a message that none takes."""
+    match outcome:
+        case None:
+            return {}
+        case RoutingError():
+            return {"error": {"exception": outcome.exception, "stage": outcome.stage, "message": str(outcome)}}
+        case Message():
+            message = {
+                "topic": outcome.topic,
+                "partition": chosen_partition(outcome, partitions),
+                "partitions": partitions,
+                "key": _octets(outcome.key),
+                "headers": [[name, _octets(value)] for name, value in outcome.headers],
+                "timestamp_ms": outcome.timestamp_ms,
+                "value": _octets(outcome.value),
+            }
+            refusal = find_refusal(outcome, partitions)
+            return message | ({"error": {"stage": "send", "message": refusal}} if refusal else {})
+
+
+def _octets(octets: bytes | None) -> str | dict[str, str] | None:
+    """Return the text, or of what is none the bytes in base64."""
+    try:
+        return None if octets is None else octets.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(octets or b"").decode()}
+
+
+def _text(shown: Mapping[str, Any]) -> str:
+    lines: list[tuple[str, object]] = []
+    if "topic" in shown:
+        partition = "any, for there is no key" if shown["partition"] is None else shown["partition"]
+        headers = [(name, _line(value)) for name, value in shown["headers"]]
+        lines = [
+            ("topic", shown["topic"]),
+            ("partition", f"{partition} of {shown['partitions']}"),
+            ("key", _line(shown["key"])),
+            *(("header", f"{name}: {value}") for name, value in headers),
+            ("timestamp", _time(shown["timestamp_ms"])),
+            ("value", _line(shown["value"])),
+        ]
+    if "error" in shown:
+        error = shown["error"]
+        thrown = f"{error['exception']} in {error['stage']}: " if "exception" in error else ""
+        lines.append(("error", thrown + error["message"]))
+    return "\n".join(f"{name:<10} {value}" for name, value in lines or [("nothing", "the row becomes no message")])
+
+
+def _line(value: str | dict[str, str] | None) -> str:
+    if value is None:
+        return "(null)"
+    return value if isinstance(value, str) else f"(base64) {value['base64']}"
+
+
+def _time(timestamp_ms: int | None) -> str:
+    if timestamp_ms is None:
+        return "(the producer's)"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return f"{moment} ({timestamp_ms})"

@@ -1,0 +1,89 @@
+"""JSON as Connect's JsonConverter writes it, to the byte."""
+
+import base64
+import re
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import assert_never
+
+from cdc_outbox.router.exceptions import conversion_exception
+from cdc_outbox.router.values import ConnectSchema, ConnectType, Scalar
+
+_ESCAPED = re.compile(r'["\\\x00-\x1f\U00010000-\U0010ffff]')
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_TYPE_NAMES = {ConnectType.FLOAT32: "float", ConnectType.FLOAT64: "double"}
+
+
+def json_text(text: str) -> str:
+    """Return a JSON string as Jackson writes it: with large digits, and two escapes for what lies beyond 16 bits."""
+    return f'"{_ESCAPED.sub(_escape, text)}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be").hex().upper()
+    return _ESCAPES.get(match[0]) or "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def json_object(members: Iterable[tuple[str, str]]) -> str:
+    """Return a JSON object of values that are JSON already."""
+    return f"{{{','.join(f'{json_text(name)}:{value}' for name, value in members)}}}"
+
+
+def json_schema(schema: ConnectSchema, write: Callable[[ConnectSchema, Scalar | None], str]) -> str:
+    """Return a schema as JsonConverter puts it beside the payload.
+
+    Args:
+        write: Writes a value, for defaults.
+    """
+    return json_object(_schema_members(schema, write))
+
+
+def _schema_members(
+    schema: ConnectSchema, write: Callable[[ConnectSchema, Scalar | None], str]
+) -> list[tuple[str, str]]:
+    members = [("type", json_text(_TYPE_NAMES.get(schema.type, schema.type.lower())))]
+    if schema.type is ConnectType.STRUCT:
+        fields = (
+            json_object([*_schema_members(inner, write), ("field", json_text(name))]) for name, inner in schema.fields
+        )
+        members.append(("fields", f"[{','.join(fields)}]"))
+    members.append(("optional", "true" if schema.optional else "false"))
+    if schema.name is not None:
+        members.append(("name", json_text(schema.name)))
+    if schema.version is not None:
+        members.append(("version", str(schema.version)))
+    if schema.parameters:
+        members.append(("parameters", json_object((name, json_text(value)) for name, value in schema.parameters)))
+    if schema.default is not None:
+        members.append(("default", write(schema, schema.default)))
+    return members
+
+
+def json_scalar(value: Scalar, schema: ConnectSchema, *, numeric_decimals: bool) -> str:
+    """Return a plain value as JSON.
+
+    Raises:
+        RoutingError: It is a decimal whose schema says another scale.
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case str():
+            return json_text(value)
+        case bytes():
+            return f'"{base64.b64encode(value).decode()}"'
+        case Decimal():
+            return str(value) if numeric_decimals else f'"{base64.b64encode(_unscaled(value, schema)).decode()}"'
+        case _:
+            assert_never(value)
+
+
+def _unscaled(value: Decimal, schema: ConnectSchema) -> bytes:
+    sign, digits, exponent = value.as_tuple()
+    if dict(schema.parameters).get("scale") != str(-int(exponent)):
+        raise conversion_exception("Decimal value has mismatching scale for given Decimal schema")
+    number = int("".join(map(str, digits))) * (-1 if sign else 1)
+    # As BigInteger.toByteArray: the fewest octets of two's complement.
+    return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)

@@ -1,0 +1,323 @@
+r"""Java's regular expressions for ``route.topic.regex``: a subset that is the same here, and a refusal of the rest.
+
+The subset: characters; ``.``, ``^``, ``$``, ``\A``, ``\z``; ``\d \w \s`` and their opposites; ``\t \n \r \f
+\a \e``, ``\xhh``, ``\uhhhh``, ``\Q…\E`` and escaped punctuation; ``[…]`` of characters, ranges and those escapes;
+groups that capture, by number or ``(?<name>…)``, that do not, ``(?:…)``, and that look ahead, ``(?=…)`` and ``(?!…)``;
+alternatives; and ``* + ? {n} {n,} {n,m}``, also reluctant, behind what matches at least one character.
+"""
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from cdc_outbox.errors import ConfigError, RoutingError
+from cdc_outbox.router.exceptions import config_exception
+
+_ANY = "[^\n\r\u0085\u2028\u2029]"
+_END = "(?:(?=\r\n\\Z)|(?<!\r)(?=\n\\Z)|(?=[\r\u0085\u2028\u2029]\\Z)|\\Z)"
+"""Java's ``$``: at the end, or before one last line break of any kind, but never within ``\\r\\n``."""
+_ATOMS = {".": (_ANY, False), "^": ("\\A", True), "$": (_END, True)}
+"""Their translation, and whether they match nothing but a place."""
+_CLASSES = frozenset("dDwWsS")
+"""Escapes that stand for several characters: of ASCII, unless Python is told otherwise."""
+_CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
+_MOST_REPETITIONS = 1000
+"""Beyond it the two fail in different ways; a topic's name has at most 249 characters."""
+_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
+_HEX = {"x": 2, "u": 4}
+_SURROGATES = range(0xD800, 0xE000)
+
+
+@lru_cache(maxsize=256)
+def compile_java(regex: str) -> re.Pattern[str]:
+    """Return the expression in Python's words.
+
+    Raises:
+        RoutingError: Java refuses it, and so does the EventRouter's ``configure()``.
+        ConfigError: It is outside the subset; what Java makes of it only the real EventRouter tells.
+    """
+    return re.compile(_Translation(regex).translate(), re.ASCII)
+
+
+def replace_first(pattern: re.Pattern[str], text: str, replacement: str) -> str:
+    """Replace the first match as Java's ``Matcher.replaceFirst`` does.
+
+    Raises:
+        RoutingError: The replacement is malformed, or names a group that the expression does not have.
+    """
+    match = pattern.search(text)
+    if match is None:
+        return text
+    return text[: match.start()] + _expand(match, replacement) + text[match.end() :]
+
+
+def _expand(match: re.Match[str], replacement: str) -> str:
+    expanded, position = [], 0
+    while position < len(replacement):
+        character = replacement[position]
+        position += 1
+        if character == "\\":
+            if position == len(replacement):
+                raise _bad_replacement("the character to be escaped is missing")
+            expanded.append(replacement[position])
+            position += 1
+        elif character == "$":
+            group, position = _group(match, replacement, position)
+            expanded.append(match[group] or "")
+        else:
+            expanded.append(character)
+    return "".join(expanded)
+
+
+def _group(match: re.Match[str], replacement: str, position: int) -> tuple[str | int, int]:
+    """Return the group that is named after a dollar sign, and where the text goes on."""
+    if replacement[position : position + 1] == "{":
+        name = re.compile("[a-zA-Z0-9]*").match(replacement, position + 1)
+        end = name.end() if name else position
+        if not name or not name[0] or replacement[end : end + 1] != "}" or name[0][0].isdigit():
+            raise _bad_replacement("a group's name is malformed")
+        if name[0] not in match.re.groupindex:
+            raise _bad_replacement(f"there is no group {name[0]!r}")
+        return name[0], end + 1
+    digits = re.compile("[0-9]+").match(replacement, position)
+    if not digits:
+        raise _bad_replacement("a dollar sign names no group")
+    # As many digits as there are groups for; the first in any case.
+    length = 1
+    while length < len(digits[0]) and int(digits[0][: length + 1]) <= match.re.groups:
+        length += 1
+    number = int(digits[0][:length])
+    if number > match.re.groups:
+        raise RoutingError(f"the topic's replacement: no group {number}", exception="IndexOutOfBoundsException")
+    return number, position + length
+
+
+def _bad_replacement(reason: str) -> RoutingError:
+    return RoutingError(f"the topic's replacement: {reason}", exception="IllegalArgumentException")
+
+
+@dataclass
+class _Translation:
+    """Reads Java's expression from left to right."""
+
+    regex: str
+    position: int = 0
+    names: set[str] = field(default_factory=set)
+
+    def translate(self) -> str:
+        translated, _ = self._alternatives()
+        if self.position < len(self.regex):
+            raise self._invalid("a closing parenthesis without its opening one")
+        return translated
+
+    def _peek(self, length: int = 1) -> str:
+        return self.regex[self.position : self.position + length]
+
+    def _take(self, length: int = 1) -> str:
+        taken = self._peek(length)
+        self.position += length
+        return taken
+
+    def _alternatives(self) -> tuple[str, bool]:
+        """Return a whole group's content, and whether it can match nothing."""
+        translated, is_empty = self._sequence()
+        while self._peek() == "|":
+            self._take()
+            following, following_is_empty = self._sequence()
+            translated, is_empty = f"{translated}|{following}", is_empty or following_is_empty
+        return translated, is_empty
+
+    def _sequence(self) -> tuple[str, bool]:
+        translated, is_empty = [], True
+        while self._peek() not in {"", "|", ")"}:
+            atom, atom_is_empty = self._atom()
+            quantifier, makes_empty = self._quantifier()
+            if quantifier and atom_is_empty:
+                raise self._refuse("a repetition of what can match nothing")
+            translated.append(atom + quantifier)
+            is_empty = is_empty and (atom_is_empty or makes_empty)
+        return "".join(translated), is_empty
+
+    def _atom(self) -> tuple[str, bool]:
+        match self._take():
+            case "(":
+                return self._parenthesis()
+            case "[":
+                return self._bracket(), False
+            case character if character in _ATOMS:
+                return _ATOMS[character]
+            case "\\":
+                return self._escape()
+            case "*" | "+" | "?" | "{":
+                raise self._invalid("a repetition of nothing")
+            case character:
+                return re.escape(character), False
+
+    def _parenthesis(self) -> tuple[str, bool]:
+        opening, captures_nothing = "(", False
+        if self._peek() == "?":
+            self._take()
+            opening, captures_nothing = self._group_kind()
+        translated, is_empty = self._alternatives()
+        if self._take() != ")":
+            raise self._invalid("a group that is not closed")
+        return f"{opening}{translated})", is_empty or captures_nothing
+
+    def _group_kind(self) -> tuple[str, bool]:
+        """Return how the group begins in Python, and whether it only looks ahead."""
+        match self._take():
+            case ":":
+                return "(?:", False
+            case "=" | "!" as kind:
+                return f"(?{kind}", True
+            case "<" if self._peek() not in {"=", "!"}:
+                return f"(?P<{self._name()}>", False
+            case "":
+                raise self._invalid("a group that is not closed")
+            case _:
+                raise self._refuse("a group of this kind")
+
+    def _name(self) -> str:
+        name = _NAME.match(self.regex, self.position)
+        if not name or self.regex[name.end() : name.end() + 1] != ">":
+            raise self._invalid("a group's name is malformed")
+        if name[0] in self.names:
+            raise self._invalid(f"two groups of the name {name[0]}")
+        self.names.add(name[0])
+        self.position = name.end() + 1
+        return name[0]
+
+    def _escape(self) -> tuple[str, bool]:
+        match self._peek():
+            case "A" | "z" as anchor:
+                self._take()
+                return "\\A" if anchor == "A" else "\\Z", True
+            case "Q":
+                self._take()
+                return self._quoted(), False
+            case kind if kind in _CLASSES:
+                return f"\\{self._take()}", False
+            case _:
+                return re.escape(self._character()), False
+
+    def _quoted(self) -> str:
+        r"""Return what stands between ``\Q`` and ``\E``; a repetition behind it is of the last character."""
+        end = self.regex.find("\\E", self.position)
+        text = self.regex[self.position :] if end < 0 else self.regex[self.position : end]
+        if not text:
+            raise self._refuse("a quotation of nothing")
+        self.position = len(self.regex) if end < 0 else end + 2
+        return re.escape(text)
+
+    def _character(self) -> str:
+        """Return the character that is meant behind a backslash."""
+        match self._take():
+            case "":
+                raise self._invalid("a backslash at the end")
+            case kind if kind in _CHARACTERS:
+                return _CHARACTERS[kind]
+            case kind if kind in _HEX:
+                digits = self._take(_HEX[kind])
+                if not re.fullmatch(f"[0-9a-fA-F]{{{_HEX[kind]}}}", digits) or int(digits, 16) in _SURROGATES:
+                    raise self._refuse(f"\\{kind} with these digits")
+                return chr(int(digits, 16))
+            case kind if kind.isascii() and not kind.isalnum():
+                return kind
+            case kind:
+                raise self._refuse(f"\\{kind}")
+
+    def _bracket(self) -> str:
+        opening = self.position
+        negation = self._take() if self._peek() == "^" else ""
+        items: list[str] = []
+        while self._peek() != "]":
+            # Java unites, intersects and subtracts sets; Python takes the signs for characters.
+            if self._peek() == "[" or self._peek(2) == "&&" or self._peek(2) == "--":
+                raise self._refuse_bracket(opening)
+            items.append(self._item(opening))
+        if not items:
+            raise self._refuse_bracket(opening)
+        self._take()
+        return f"[{negation}{''.join(items)}]"
+
+    def _item(self, opening: int) -> str:
+        """Return a character, a range, or an escape that stands for several characters."""
+        if self._peek() == "\\" and self._peek(2)[1:] in _CLASSES:
+            kind = self._take(2)
+            if self._peek() == "-" and self._peek(2) != "-]":
+                raise self._refuse_bracket(opening)
+            return kind
+        first = self._bracket_character()
+        if self._peek() != "-" or self._peek(2) == "-]":
+            return _in_class(first)
+        self._take()
+        if self._peek() in {"[", "-"} or (self._peek() == "\\" and self._peek(2)[1:] in _CLASSES):
+            raise self._refuse_bracket(opening)
+        last = self._bracket_character()
+        if last < first:
+            raise self._invalid("a range that ends before it begins")
+        return f"{_in_class(first)}-{_in_class(last)}"
+
+    def _bracket_character(self) -> str:
+        match self._take():
+            case "":
+                raise self._invalid("a set that is not closed")
+            case "\\":
+                if self._peek() in {"Q", "E"}:
+                    raise self._refuse("a quotation in a set")
+                return self._character()
+            case character:
+                return character
+
+    def _refuse_bracket(self, opening: int) -> Exception:
+        """Return what is wrong with a set that Python reads otherwise, or that nobody can read."""
+        depth, position = 1, opening
+        while depth and position < len(self.regex):
+            position += 1 if self.regex[position] == "\\" else 0
+            depth += {"[": 1, "]": -1}.get(self.regex[position : position + 1], 0)
+            position += 1
+        if depth:
+            return self._invalid("a set that is not closed")
+        return self._refuse("a set within a set, or an empty one")
+
+    def _quantifier(self) -> tuple[str, bool]:
+        """Return the repetition, and whether it makes nothing of something."""
+        if self._peek() == "{":
+            quantifier, makes_empty = self._counted()
+        elif self._peek() in {"*", "?", "+"}:
+            quantifier, makes_empty = self._take(), self.regex[self.position - 1] != "+"
+        else:
+            return "", False
+        if self._peek() == "?":
+            quantifier += self._take()
+        if self._peek() == "+" or self._peek() == "{":
+            raise self._refuse("a possessive or repeated repetition")
+        if self._peek() and self._peek() in "*?":
+            raise self._invalid("a repetition of a repetition")
+        return quantifier, makes_empty
+
+    def _counted(self) -> tuple[str, bool]:
+        counted = re.compile(r"\{([0-9]+)(,([0-9]*))?\}").match(self.regex, self.position)
+        if not counted:
+            raise self._invalid("a malformed number of repetitions")
+        least, most = int(counted[1]), int(counted[3]) if counted[3] else None
+        if most is not None and most < least:
+            raise self._invalid("repetitions that end before they begin")
+        if max(least, most or 0) > _MOST_REPETITIONS:
+            raise self._refuse("so many repetitions")
+        self.position = counted.end()
+        return counted[0], least == 0
+
+    def _invalid(self, reason: str) -> RoutingError:
+        return config_exception(f"route.topic.regex is no regular expression: {reason}")
+
+    def _refuse(self, construct: str) -> ConfigError:
+        return ConfigError(
+            f"route.topic.regex uses what Java and Python read differently: {construct}",
+            field="route.topic.regex",
+            hint="Use `cdc-outbox simulate --engine real`, which runs Debezium's own EventRouter.",
+        )
+
+
+def _in_class(character: str) -> str:
+    return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
