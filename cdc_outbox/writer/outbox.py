@@ -1,7 +1,7 @@
 """Add events inside the caller's own transaction."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Row, find_async_driver, find_driver
@@ -143,7 +143,10 @@ class Outbox(_Outbox):
         driver = find_driver(connection)
         _refuse_outside_transaction(driver, driver.joins_transaction(connection))
         collection = Collection()
-        yield collection
+        try:
+            yield collection
+        finally:
+            collection.end()
         collection.written = self.add_all(connection, collection.events)
 
 
@@ -182,24 +185,41 @@ class AsyncOutbox(_Outbox):
         driver = find_async_driver(connection)
         _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
         collection = Collection()
-        yield collection
+        try:
+            yield collection
+        finally:
+            collection.end()
         collection.written = await self.add_all(connection, collection.events)
 
 
 def _execute(driver: Driver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
-    """Execute the steps and return the last rows that came back."""
+    """Execute the steps and return the last rows that came back; if one fails, none of them was."""
     rows: list[Row] = []
     for step in insertion.steps:
-        if not (rows and step.reads_back):
+        if rows and step.reads_back:
+            continue
+        try:
             rows = driver.fetch(connection, step.sql, insertion.parameters) or rows
+        except Exception:
+            for undoing in insertion.undo_from(step):
+                with suppress(Exception):  # the database has undone all of the transaction
+                    driver.fetch(connection, undoing.sql, insertion.parameters)
+            raise
     return rows
 
 
 async def _await(driver: AsyncDriver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
     rows: list[Row] = []
     for step in insertion.steps:
-        if not (rows and step.reads_back):
+        if rows and step.reads_back:
+            continue
+        try:
             rows = await driver.fetch(connection, step.sql, insertion.parameters) or rows
+        except Exception:
+            for undoing in insertion.undo_from(step):
+                with suppress(Exception):
+                    await driver.fetch(connection, undoing.sql, insertion.parameters)
+            raise
     return rows
 
 
