@@ -7,6 +7,8 @@ import click
 
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.options import dsn_option, read_spec
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
 from cdc_outbox.table import OutboxTable, TableName
 
@@ -68,6 +70,10 @@ def prune(
       cdc-outbox prune connectors/orders.yaml --dry-run
     """
     pipeline = read_spec(spec)
+    if pipeline.database.kind is not DatabaseKind.POSTGRESQL:
+        raise ConfigError(
+            f"rows are pruned on PostgreSQL, and the spec speaks of {pipeline.database.kind}", field="database.kind"
+        )
     options = PruneOptions(
         keep_seconds=keep,
         archive=_table(archive, pipeline.outbox) if archive is not None else None,
@@ -76,7 +82,7 @@ def prune(
         max_seconds=max_seconds,
         wait_seconds=wait,
     )
-    with connected(dsn) as (connection, driver):
+    with connected(dsn, pipeline.database.kind) as (connection, driver):
         pruning = Pruning(pipeline, connection, driver, options, _report)
         pruned = pruning.dry_run() if dry_run else pruning.run()
         _tell(pruning, pruned)
