@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Row, find_async_driver, find_driver
-from cdc_outbox.errors import ConfigError, NotInTransactionError
+from cdc_outbox.errors import ConfigError, EventError, NotInTransactionError
 from cdc_outbox.event import Event
 from cdc_outbox.schemas import EventSchemas
 from cdc_outbox.sql import ParameterStyle
@@ -49,6 +49,12 @@ class _Outbox:
         self.max_message_bytes = max_message_bytes
         self.schemas = schemas
         self.policy = policy
+        if not isinstance(contract, WireContract | None):
+            raise ConfigError(
+                f"contract must be a WireContract, not {type(contract).__name__}",
+                field="Outbox.contract",
+                hint="A spec has one: parse_spec(text).contract.",
+            )
         if contract is not None and contract.format is not self.table.format:
             raise ConfigError(
                 f"the table's format is {self.table.format}, the contract's {contract.format}", field="contract.format"
@@ -96,7 +102,7 @@ class Outbox(_Outbox):
             StaleSequenceError: The event brings its own sequence, and the aggregate is there already.
             TableNotFoundError: The table does not exist; the transaction is aborted, as after any failed statement.
         """
-        if not self.policy(event):
+        if not self.policy(_checked(event)):
             return event
         driver = find_driver(connection)
         statements = self._statements_for(driver)
@@ -118,7 +124,7 @@ class Outbox(_Outbox):
         """
         driver = find_driver(connection)
         statements = self._statements_for(driver)
-        given = list(events)
+        given = [_checked(event) for event in events]
         drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
         insertions = statements.add_all(list(drafts.values()))
         _refuse_outside_transaction(driver, driver.joins_transaction(connection))
@@ -155,7 +161,7 @@ class AsyncOutbox(_Outbox):
 
     async def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
         """Write one event; everything that :meth:`Outbox.add` says holds here."""
-        if not self.policy(event):
+        if not self.policy(_checked(event)):
             return event
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
@@ -168,7 +174,7 @@ class AsyncOutbox(_Outbox):
         """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
-        given = list(events)
+        given = [_checked(event) for event in events]
         drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
         insertions = statements.add_all(list(drafts.values()))
         _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
@@ -190,6 +196,13 @@ class AsyncOutbox(_Outbox):
         finally:
             collection.end()
         collection.written = await self.add_all(connection, collection.events)
+
+
+def _checked(event: Event) -> Event:
+    """Return what is an event; anything else is often the connection, passed in the wrong place."""
+    if not isinstance(event, Event):
+        raise EventError(f"an Event is wanted, not {type(event).__name__}", hint="Pass the connection first.")
+    return event
 
 
 def _execute(driver: Driver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
