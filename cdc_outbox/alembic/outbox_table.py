@@ -30,6 +30,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.migrations import Component, drop_statements, script_statements
 from cdc_outbox.modes import OutboxMode, PayloadType
 from cdc_outbox.table import Dialect, OutboxTable, TableName, derived_name, quote
+from cdc_outbox.writer.incarnation import Source
 from cdc_outbox.writer.schema import outbox_component
 
 _DECLARED = "cdc_outbox"
@@ -82,8 +83,13 @@ def make_outbox_table(
         publication: The connector's, on PostgreSQL; without a name none is looked for or made.
 
     Raises:
-        ConfigError: An adopted table is not in the metadata, or not numbered, so that there is nothing to make.
+        ConfigError: The source has no incarnation, or an adopted table is not in the metadata, or it is not numbered,
+            so that there is nothing to make.
     """
+    if Source.parse(first_source) is None:
+        raise ConfigError(
+            f"{first_source!r} is no source", field="first_source", hint="It is a name and an incarnation: orders.1."
+        )
     outbox = table or OutboxTable(schema=metadata.schema)
     declared = DeclaredOutbox(table=outbox, first_source=first_source, publication=publication)
     name = outbox.heads.name if outbox.mode is OutboxMode.MESSAGE else outbox.name

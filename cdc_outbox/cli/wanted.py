@@ -122,4 +122,16 @@ def wanted_of(spec: Path | None, inbox: InboxTable | None, roles: Mapping[str, s
             field="--grants",
             hint="Give the file to the service's user alone.",
         )
+    for kind in wanted.roles:
+        if wanted.role(kind, named=True) is None:
+            raise ConfigError(f"there is nothing here for a {kind} to do", field=f"--{kind}", hint=_TAKES[kind])
     return wanted
+
+
+_TAKES = {
+    "writer": "Its tables are those of SPEC.",
+    "connector": "Its table is that of SPEC.",
+    "consumer": "Its tables are those of --inbox.",
+    "pruner": "An outbox on PostgreSQL whose rows stay has one.",
+}
+"""What there is to do for whom; a migrator always has something."""

@@ -1,6 +1,6 @@
 """What ``manage.py check`` says about the outbox."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from cdc_outbox.drivers.django import find
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.migrations import exists, find_version
-from cdc_outbox.table import Dialect, TableName
+from cdc_outbox.table import Dialect
 from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.drift import check_outbox, check_version
 
@@ -80,23 +80,31 @@ def _find(wanted: OutboxSettings) -> Iterator[Finding]:
         yield from _find_drift(wanted, Catalog(connection, driver))
 
 
-def _find_drift(wanted: OutboxSettings, catalog: Catalog) -> Iterable[Finding]:
+def _find_drift(wanted: OutboxSettings, catalog: Catalog) -> Iterator[Finding]:
     publication = wanted.publication or ""
     found = catalog.read_outbox(wanted.table, [wanted.component], publication)
-    return check_outbox(wanted.table, wanted.first_source, found, publication, now=datetime.now(UTC))
+    yield from check_outbox(wanted.table, wanted.first_source, found, publication, now=datetime.now(UTC))
+    if publication and not catalog.is_published(wanted.table, publication):
+        yield _error("DB401", publication, f"there is no such publication, or {wanted.table.table} is not in it.")
 
 
-def _error(code: str, table: TableName, message: str) -> Finding:
-    place = Place(document="database", path=str(table))
+def _error(code: str, path: object, message: str) -> Finding:
+    place = Place(document="database", path=str(path))
     return Finding(code=code, severity=Severity.ERROR, place=place, message=message)
 
 
 def _remedy(finding: Finding, wanted: OutboxSettings) -> str | None:
     """Return a finding's remedy, in words of Django's where migrations are one."""
+    migrate = f"Run `manage.py migrate --database {wanted.database}`"
     if finding.code in _MIGRATED:
-        return f"Run `manage.py migrate --database {wanted.database}`."
+        return f"{migrate}; if it has nothing to do, the setting has changed. {_CHANGED}."
+    if finding.code in _CHANGED_LATER:
+        return f"{_CHANGED}, and run it."
     return finding.remedy or None
 
 
 _MIGRATED = {"DB341", "DB343"}
 """Tables of an earlier release, or none."""
+_CHANGED_LATER = {"DB303", "DB401"}
+"""Columns or a publication that the setting did not speak of when the first migration ran."""
+_CHANGED = "Write a migration of yours with cdc_outbox.django.operations.UpgradeOutbox"

@@ -148,7 +148,7 @@ def _dialect(place: Place) -> Dialect:
         return known_dialect(place.dialect if isinstance(place, Connection) else place.get_bind().dialect)
     except UnboundExecutionError as error:
         raise OutboxError(
-            "the session has several engines, and nothing says which one has the outbox",
+            "the session has no engine, or several, and nothing says which one has the outbox",
             hint='Pass its connection: `session.connection(bind_arguments={"mapper": Order})`.',
         ) from error
 

@@ -56,7 +56,10 @@ def assert_event(
 
     Raises:
         AssertionError: There are more or fewer; the message lists what was there instead.
+        ValueError: The count is below 1.
     """
+    if count < 1:
+        raise ValueError("the count is at least 1; `assert not events` says that there is none")
     wanted = {"type": event_type, "aggregate_type": aggregate_type, "aggregate_id": aggregate_id}
     asked = {name: value for name, value in wanted.items() if value is not None}
     all_events = list(events)
@@ -65,7 +68,7 @@ def assert_event(
         for event in all_events
         if all(getattr(event, name) == value for name, value in asked.items()) and _has(event, payload or {})
     ]
-    if not found or len(found) != count:
+    if len(found) != count:
         description = ", ".join(f"{name}={value!r}" for name, value in {**asked, "payload": payload or "any"}.items())
         there = "".join(f"\n  {event} {event.payload!r}" for event in all_events) or " nothing"
         raise AssertionError(f"{len(found)} events instead of {count} with {description}; there was:{there}")

@@ -178,7 +178,10 @@ class MemoryOutbox(Outbox):
         """Gather events as :meth:`Outbox.collect` does."""
         self._database.refuse_ended(connection)
         collection = Collection()
-        yield collection
+        try:
+            yield collection
+        finally:
+            collection.end()
         collection.written = self.add_all(connection, collection.events)
 
     @contextmanager
@@ -225,7 +228,10 @@ class AsyncMemoryOutbox(AsyncOutbox):
         """Gather events."""
         self._database.refuse_ended(connection)
         collection = Collection()
-        yield collection
+        try:
+            yield collection
+        finally:
+            collection.end()
         collection.written = await self.add_all(connection, collection.events)
 
     @asynccontextmanager

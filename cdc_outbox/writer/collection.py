@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from cdc_outbox.errors import OutboxError
 from cdc_outbox.event import Event
 
 
@@ -16,11 +17,25 @@ class Collection:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.written: list[Event] = []
+        self._has_ended = False
 
     def add(self, event: Event) -> None:
-        """Keep an event for the end of the block."""
-        self.events.append(event)
+        """Keep an event for the end of the block.
+
+        Raises:
+            OutboxError: The block has ended.
+        """
+        self.add_all([event])
 
     def add_all(self, events: Iterable[Event]) -> None:
-        """Keep many events for the end of the block."""
+        """Keep many events for the end of the block; raises as :meth:`add`."""
+        if self._has_ended:
+            raise OutboxError(
+                "the block of collect() has ended, so the event was not written",
+                hint="Add it inside the block, or by Outbox.add.",
+            )
         self.events.extend(events)
+
+    def end(self) -> None:
+        """Take no more events."""
+        self._has_ended = True

@@ -140,7 +140,7 @@ def _checked_id(event_id: str | None) -> str:
     try:
         return str(UUID(event_id))
     except (ValueError, AttributeError, TypeError) as error:
-        raise EventError(f"the id {event_id!r} is not a UUID") from error
+        raise EventError(f"the id {event_id!r} is not a UUID as text") from error
 
 
 @lru_cache(maxsize=1_000)
@@ -152,7 +152,8 @@ def _check_name(field: str, value: str) -> None:
 def _check_text(field: str, value: object, limit: int | None) -> None:
     """Refuse what the database would refuse later, or what would make a message that nobody can read."""
     if not isinstance(value, str) or not value:
-        raise EventError(f"{field} must be a text that is not empty, not {type(value).__name__}")
+        given = "an empty one" if value == "" else type(value).__name__
+        raise EventError(f"{field} must be a text that is not empty, not {given}")
     if "\0" in value:
         raise EventError(f"{field} contains a NUL, which PostgreSQL does not store")
     try:

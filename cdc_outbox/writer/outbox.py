@@ -1,11 +1,11 @@
 """Add events inside the caller's own transaction."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Row, find_async_driver, find_driver
-from cdc_outbox.errors import ConfigError, NotInTransactionError
+from cdc_outbox.errors import ConfigError, EventError, NotInTransactionError
 from cdc_outbox.event import Event
 from cdc_outbox.schemas import EventSchemas
 from cdc_outbox.sql import ParameterStyle
@@ -49,6 +49,12 @@ class _Outbox:
         self.max_message_bytes = max_message_bytes
         self.schemas = schemas
         self.policy = policy
+        if not isinstance(contract, WireContract | None):
+            raise ConfigError(
+                f"contract must be a WireContract, not {type(contract).__name__}",
+                field="Outbox.contract",
+                hint="A spec has one: parse_spec(text).contract.",
+            )
         if contract is not None and contract.format is not self.table.format:
             raise ConfigError(
                 f"the table's format is {self.table.format}, the contract's {contract.format}", field="contract.format"
@@ -96,7 +102,7 @@ class Outbox(_Outbox):
             StaleSequenceError: The event brings its own sequence, and the aggregate is there already.
             TableNotFoundError: The table does not exist; the transaction is aborted, as after any failed statement.
         """
-        if not self.policy(event):
+        if not self.policy(_checked(event)):
             return event
         driver = find_driver(connection)
         statements = self._statements_for(driver)
@@ -118,7 +124,7 @@ class Outbox(_Outbox):
         """
         driver = find_driver(connection)
         statements = self._statements_for(driver)
-        given = list(events)
+        given = [_checked(event) for event in events]
         drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
         insertions = statements.add_all(list(drafts.values()))
         _refuse_outside_transaction(driver, driver.joins_transaction(connection))
@@ -143,7 +149,10 @@ class Outbox(_Outbox):
         driver = find_driver(connection)
         _refuse_outside_transaction(driver, driver.joins_transaction(connection))
         collection = Collection()
-        yield collection
+        try:
+            yield collection
+        finally:
+            collection.end()
         collection.written = self.add_all(connection, collection.events)
 
 
@@ -152,7 +161,7 @@ class AsyncOutbox(_Outbox):
 
     async def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
         """Write one event; everything that :meth:`Outbox.add` says holds here."""
-        if not self.policy(event):
+        if not self.policy(_checked(event)):
             return event
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
@@ -165,7 +174,7 @@ class AsyncOutbox(_Outbox):
         """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
-        given = list(events)
+        given = [_checked(event) for event in events]
         drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
         insertions = statements.add_all(list(drafts.values()))
         _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
@@ -182,24 +191,48 @@ class AsyncOutbox(_Outbox):
         driver = find_async_driver(connection)
         _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
         collection = Collection()
-        yield collection
+        try:
+            yield collection
+        finally:
+            collection.end()
         collection.written = await self.add_all(connection, collection.events)
 
 
+def _checked(event: Event) -> Event:
+    """Return what is an event; anything else is often the connection, passed in the wrong place."""
+    if not isinstance(event, Event):
+        raise EventError(f"an Event is wanted, not {type(event).__name__}", hint="Pass the connection first.")
+    return event
+
+
 def _execute(driver: Driver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
-    """Execute the steps and return the last rows that came back."""
+    """Execute the steps and return the last rows that came back; if one fails, none of them was."""
     rows: list[Row] = []
     for step in insertion.steps:
-        if not (rows and step.reads_back):
+        if rows and step.reads_back:
+            continue
+        try:
             rows = driver.fetch(connection, step.sql, insertion.parameters) or rows
+        except Exception:
+            for undoing in insertion.undo_from(step):
+                with suppress(Exception):  # the database has undone all of the transaction
+                    driver.fetch(connection, undoing.sql, insertion.parameters)
+            raise
     return rows
 
 
 async def _await(driver: AsyncDriver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
     rows: list[Row] = []
     for step in insertion.steps:
-        if not (rows and step.reads_back):
+        if rows and step.reads_back:
+            continue
+        try:
             rows = await driver.fetch(connection, step.sql, insertion.parameters) or rows
+        except Exception:
+            for undoing in insertion.undo_from(step):
+                with suppress(Exception):
+                    await driver.fetch(connection, undoing.sql, insertion.parameters)
+            raise
     return rows
 
 

@@ -44,11 +44,17 @@ class Insertion:
     Args:
         steps: In order, each with all the parameters; the last rows that come back tell what was written.
         drafts: What it writes.
+        undo: What undoes the steps where one after the first fails and the database would keep what came before it.
     """
 
     steps: tuple[Step, ...]
     parameters: Mapping[str, Any]
     drafts: Sequence[Draft]
+    undo: tuple[Step, ...] = ()
+
+    def undo_from(self, failed: Step) -> tuple[Step, ...]:
+        """Return what undoes the steps before the one that failed."""
+        return () if failed is self.steps[0] else self.undo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,11 +142,11 @@ class OutboxStatements:
         }
 
     def _insertion(self, name: str, parameters: Mapping[str, Any], drafts: Sequence[Draft]) -> Insertion:
-        steps = self._statements[name]
+        steps, undo = self._statements[name], self._statements.get(name.replace("add_", "undo_"), ())
         if self.table.mode is OutboxMode.DELETE:
             steps = (*steps, *self._statements["forget"])
             parameters = {**parameters, "ids": [draft.id for draft in drafts]}
-        return Insertion(steps=steps, parameters=parameters, drafts=drafts)
+        return Insertion(steps=steps, parameters=parameters, drafts=drafts, undo=undo)
 
     def _mode(self, event: Event) -> SequenceMode:
         """Return how the event is numbered, and refuse one that is numbered otherwise."""

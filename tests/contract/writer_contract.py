@@ -18,6 +18,7 @@ from cdc_outbox import (
     EventError,
     NotInTransactionError,
     Outbox,
+    OutboxError,
     OutboxMode,
     OutboxTable,
     SequenceMode,
@@ -172,6 +173,19 @@ class PlaceContract(ABC):
         client.commit()
         assert store.numbers() == [("42", 1), ("42", 2)]
 
+    def test_a_failure_that_the_caller_catches_takes_no_number(self, client: Client, store: Store) -> None:
+        for contract, numbers in ((None, (None, None, None)), (NUMBERED_BY_CALLER, (3, 4, 4))):
+            first, again, after = (replace(ORDER, sequence=number) for number in numbers)
+            known = client.add(first, contract=contract)
+            with pytest.raises(Exception, match=r"(?i)duplicate|unique"):
+                client.add(replace(again, id=known.id), contract=contract)
+            if store.dialect is Dialect.POSTGRESQL:  # there nothing of such a transaction is left
+                client.rollback()
+            else:
+                assert client.add(after, contract=contract).sequence == (known.sequence or 0) + 1
+                client.rollback()
+        assert store.numbers() == []
+
     def test_outside_a_transaction_nothing_is_written(self, store: Store) -> None:
         with closing(self.open(store, autocommit=True)) as client:
             for write in (client.add, lambda: client.add_all([ORDER]), lambda: client.collect(lambda _: None)):
@@ -309,6 +323,12 @@ class WriterContract(PlaceContract):
             client.collect(body)
         client.commit()
         assert store.numbers() == []
+
+    def test_a_block_that_has_ended_takes_no_more(self, client: Client) -> None:
+        kept: list[Any] = []
+        client.collect(kept.append)
+        with pytest.raises(OutboxError, match="has ended, so the event was not written"):
+            kept[0].add(ORDER)
 
     def test_collecting_writers_never_wait_for_each_other_in_a_circle(self, store: Store) -> None:
         there, back = "abcdefgh", "hgfedcba"

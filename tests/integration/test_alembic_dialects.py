@@ -212,6 +212,12 @@ def test_what_is_declared_again_is_the_same_table_unless_it_says_otherwise() -> 
             make_outbox_table(metadata, table=table, first_source="shop.1")
 
 
+@pytest.mark.parametrize("source", ["", "orders", "orders.0"])
+def test_a_source_without_an_incarnation_is_refused(source: str) -> None:
+    with pytest.raises(ConfigError, match="is no source"):
+        make_outbox_table(MetaData(), first_source=source)
+
+
 def test_an_adopted_table_must_be_in_the_metadata_and_numbered() -> None:
     numbered = OutboxTable(adopted=True)
     with pytest.raises(ConfigError, match="is adopted, and the metadata has none"):

@@ -166,6 +166,7 @@ def test_another_database_than_the_specs_is_refused(outbox_stack: Stack, tmp_pat
         ["--new-incarnation"],
         ["--from", "orders.1"],
         ["--to", "orders.3"],
+        ["--check", "--consumer", "shipping_consumer"],
     ],
 )
 def test_what_contradicts_itself_is_refused(spec: Path, arguments: list[str]) -> None:

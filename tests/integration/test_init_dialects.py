@@ -278,7 +278,13 @@ def test_a_database_other_than_the_specs_is_refused(on_mariadb: Place, mariadb: 
 
 
 def test_a_dsn_of_another_kind_is_refused_by_every_command(place: Place) -> None:
-    for command in (["init"], ["init", "--check"], ["partitions"], ["deploy-connector", "--connect-url=http://x"]):
+    for command in (
+        ["init"],
+        ["init", "--check"],
+        ["partitions"],
+        ["prune"],
+        ["deploy-connector", "--connect-url=http://x"],
+    ):
         wrong = run_here(*command[:1], str(place.spec), *command[1:], "--dsn", "postgresql://a:secret@nowhere/b")
         assert wrong.returncode == 2, wrong.stderr
         assert "secret" not in wrong.stderr
@@ -295,8 +301,9 @@ def test_what_is_postgresqls_alone_is_refused(place: Place) -> None:
     assert "an inbox is made on PostgreSQL, and the spec speaks of" in both.stderr
     partitions = run_here("partitions", str(place.spec), "--dsn", place.dsn)
     assert (partitions.returncode, "the spec has no outbox.partitions" in partitions.stderr) == (2, True)
-    deploy = run_here("deploy-connector", str(place.spec), "--dsn", place.dsn, "--connect-url", "http://x")
-    assert (deploy.returncode, "Traceback" in deploy.stderr) == (2, False)
+    for command in (["deploy-connector", "--connect-url", "http://x"], ["prune"]):
+        refused = run_here(command[0], str(place.spec), "--dsn", place.dsn, *command[1:])
+        assert (refused.returncode, "Traceback" in refused.stderr) == (2, False)
 
 
 def test_sqlite_says_that_it_has_no_roles(on_sqlite: Place) -> None:

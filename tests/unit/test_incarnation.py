@@ -25,6 +25,7 @@ def test_anything_else_is_none(text: str) -> None:
         ("orders.5", "orders.1", "orders.5", None),
         ("shop.4", "shop.4", None, "orders.1"),
         ("anything", "anything", None, "orders.1"),
+        ("orders.1", "shop.4", "orders.1", None),
     ],
 )
 def test_what_follows(current: str, before: str, after: str | None, expected: str | None) -> None:
@@ -35,6 +36,12 @@ def test_a_wrong_belief_changes_nothing() -> None:
     for before in ("orders.1", "orders.4"):
         with pytest.raises(OutboxError, match=r"the source is orders\.3, not"):
             next_source("orders.3", before=before, after=None, first_source="orders.1")
+
+
+@pytest.mark.parametrize("before", ["orders", "order.1", "shop.4"])
+def test_a_slip_of_the_pen_is_not_taken_for_a_second_run(before: str) -> None:
+    with pytest.raises(OutboxError, match=rf"the source is orders\.1, not {before}; nothing was changed"):
+        next_source("orders.1", before=before, after=None, first_source="orders.1")
 
 
 @pytest.mark.parametrize("after", ["orders.1", "shop.2", "orders", "orders.0"])

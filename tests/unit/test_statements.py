@@ -1,7 +1,10 @@
 """What is looked at before an event becomes statements, and how many those are."""
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,7 @@ from cdc_outbox import (
 )
 from cdc_outbox.sql import NAMED, PYFORMAT
 from cdc_outbox.table import Dialect
+from cdc_outbox.testing import MemoryOutbox, assert_event
 from cdc_outbox.writer.draft import Draft, draft
 from cdc_outbox.writer.statements import OutboxStatements
 
@@ -50,7 +54,7 @@ def test_a_payload_is_held_to_the_schema_of_its_type() -> None:
 
 @pytest.mark.parametrize(
     ("dialect", "counts", "reads"),
-    [(Dialect.POSTGRESQL, [1, 1, 1], 0), (Dialect.MYSQL, [2, 3, 1], 1), (Dialect.SQLITE, [2, 2, 1], 0)],
+    [(Dialect.POSTGRESQL, [1, 1, 1], 0), (Dialect.MYSQL, [3, 3, 1], 1), (Dialect.SQLITE, [5, 5, 1], 0)],
 )
 def test_an_event_costs_as_many_statements_as_the_docs_say(dialect: Dialect, counts: list[int], reads: int) -> None:
     for forgotten, outbox_mode in enumerate((OutboxMode.KEEP, OutboxMode.DELETE)):
@@ -85,3 +89,21 @@ def test_an_envelope_is_not_what_a_schema_speaks_of_and_is_counted_as_deep_as_it
 def test_logical_messages_are_postgresqls(dialect: Dialect) -> None:
     with pytest.raises(ConfigError, match="has no logical messages"):
         OutboxStatements(table=OutboxTable(mode=OutboxMode.MESSAGE), contract=None, dialect=dialect, style=PYFORMAT)
+
+
+def test_what_is_passed_in_the_wrong_place_is_named() -> None:
+    outbox, connection = MemoryOutbox(), sqlite3.connect(":memory:")
+    event: Any = Event(aggregate_type="order", aggregate_id="", type="Placed", payload={})
+    with closing(connection):
+        for call in (lambda: outbox.add(event, connection), lambda: outbox.add_all(event, [connection])):  # type: ignore[arg-type, list-item]
+            with pytest.raises(EventError, match="an Event is wanted, not Connection"):
+                call()
+    with pytest.raises(EventError, match="not an empty one"):
+        outbox.add(None, event)
+    with pytest.raises(ConfigError, match="contract must be a WireContract, not str"):
+        MemoryOutbox(contract="orders.yaml")
+
+
+def test_none_of_an_event_is_not_a_count() -> None:
+    with pytest.raises(ValueError, match="assert not events"):
+        assert_event([], "Placed", count=0)

@@ -4,6 +4,8 @@
 -- so that the whole primary key is given and a head's row alone is locked, not the gaps beside it.
 
 -- name: add_gapless
+-- A caller may catch what the second insert raises, and commit: the number must not be gone then.
+savepoint cdc_outbox_add;
 insert into {heads} (aggregatetype, aggregateid, last)
 values (convert(:aggregate_type using utf8mb4), convert(:aggregate_id using utf8mb4), 1)
 on duplicate key update last = last + 1;
@@ -20,6 +22,9 @@ where head.source = default(head.source)
 /*M! returning {id}, {returned} */;
 -- unless returned
 select {id}, {returned} from {outbox} where {id} = :id
+
+-- name: undo_gapless
+rollback to savepoint cdc_outbox_add
 
 -- name: add_increasing
 -- How many rows a statement changed is not asked: under CLIENT_FOUND_ROWS it means another thing. The first statement
