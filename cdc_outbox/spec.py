@@ -16,29 +16,16 @@ from referencing import Registry
 
 from cdc_outbox.cloudevents import ROW_HEADERS
 from cdc_outbox.database import DatabaseKind, DatabaseSpec, database_spec
-from cdc_outbox.document import Document, Path, did_you_mean, read_yaml
+from cdc_outbox.document import Document, Path, did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import EventFormat, OutboxMode, Partitions
 from cdc_outbox.router import EventRouter, Placement
+from cdc_outbox.secret import shows_secret
 from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
 from cdc_outbox.wire import WireContract
-
-_SECRET = re.compile(
-    r"password|passphrase|secret|token(?!\.endpoint)|credential|jaas|(private|keystore)\.key", re.IGNORECASE
-)
-_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
-_ASSIGNED = re.compile(r"(password|secret|token)\w*\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
-
-
-def shows_secret(option: str, value: str) -> bool:
-    """Tell whether a connector's option holds a secret itself, and not a reference that the worker resolves."""
-    if not _SECRET.search(option) or _REFERENCE.fullmatch(value):
-        return False
-    # A JAAS line is more than its password: a reference inside it will do, and Kerberos needs none.
-    is_jaas_line = "jaas" in option.lower() and "LoginModule" in value
-    return not is_jaas_line or bool(_ASSIGNED.search(_REFERENCE.sub("", value)))
+from cdc_outbox.yaml_text import read_yaml
 
 
 class Latency(StrEnum):

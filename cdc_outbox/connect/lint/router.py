@@ -1,0 +1,406 @@
+"""The EventRouter's own options: Connect's ``/validate`` looks at none of them but the truth values."""
+
+import re
+from collections.abc import Iterator
+
+from cdc_outbox.connect.lint.config import Config, Kind, Router
+from cdc_outbox.connect.lint.java import Unreadable, compiled, groups, matches
+from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
+from cdc_outbox.document import did_you_mean
+
+book = Rulebook()
+
+_EVENT = ("id", "key", "type", "payload", "timestamp", "schema.version")
+_SHARED = [
+    "type",
+    "predicate",
+    "negate",
+    "plugin.version",
+    "route.by.field",
+    "route.topic.regex",
+    "route.topic.replacement",
+    "route.tombstone.on.empty.payload",
+    "tracing.span.context.field",
+    "tracing.operation.name",
+    "tracing.with.context.field.only",
+    "field.name.adjustment.mode",
+]
+_OWN = {
+    False: [
+        "table.op.invalid.behavior",
+        "table.expand.json.payload",
+        "table.json.payload.null.behavior",
+        "table.json.payload.empty.array.behavior",
+        "table.fields.additional.placement",
+        "table.field.additional.missing",
+    ],
+    # The documentation says collection.op.invalid.behavior; the code reads the other.
+    True: [
+        "table.op.invalid.behavior",
+        "collection.expand.json.payload",
+        "collection.fields.additional.placement",
+        "collection.field.additional.missing",
+    ],
+}
+_VALUES = {
+    "op.invalid.behavior": ("warn", "error", "fatal"),
+    "field.additional.missing": ("error", "ignore"),
+    "json.payload.null.behavior": ("ignore", "optional_bytes"),
+    "json.payload.empty.array.behavior": ("ignore", "optional_string"),
+}
+_TRUTHS = ("expand.json.payload", "fields.additional.error.on.missing")
+_PLACES = ("header", "envelope", "partition")
+
+_DEFAULT_REGEX = "(?<routedByValue>.*)"
+_DEFAULT_REPLACEMENT = "outbox.event.${routedByValue}"
+_REFERENCE = re.compile(r"\\.|\$\{([^}]*)\}|\$([0-9])|\$|\\", re.DOTALL)
+
+
+@book.router_rule("CC301", ERROR)
+def unknown_option(config: Config, router: Router) -> Hits:
+    known = [*_SHARED, *_OWN[router.of_mongo], *(f"{router.table}.field.event.{role}" for role in _EVENT)]
+    for option in router.options:
+        if option not in {*known, *_found_elsewhere(router)}:
+            offer = did_you_mean(option, known)
+            yield Hit(router.prefix + option, f"the router has no option {option!r}, and does not say so.", offer)
+
+
+def _found_elsewhere(router: Router) -> set[str]:
+    """Return the wrong names that have a rule of their own."""
+    return {f"{router.table}.fields.additional.error.on.missing"} | (
+        {"collection.op.invalid.behavior"} if router.of_mongo else set()
+    )
+
+
+@book.router_rule("CC302", WARNING)
+def dead_type(config: Config, router: Router) -> Hits:
+    option = f"{router.table}.field.event.type"
+    column = router.get(option)
+    if column and column not in {parts[0] for parts in router.placements}:
+        message = f"nothing reads {option}: messages carry no event type."
+        yield Hit(router.prefix + option, message, f"Write {router.placement}={column}:header:eventType instead.")
+
+
+@book.router_rule("CC303", ERROR)
+def placement_of_another_form(config: Config, router: Router) -> Hits:
+    option = router.prefix + router.placement
+    if router.placement in router.options and not router.placements:
+        yield Hit(option, f"{router.placement} is empty, and the task fails at its start.", "Leave it out.")
+    for parts in router.placements:
+        if len(parts) not in {2, 3}:
+            message = f"{':'.join(parts)!r} is not column:placement or column:placement:alias; the task fails."
+            yield Hit(option, message, f"Write {parts[0] or 'column'}:header, for example.")
+
+
+@book.router_rule("CC304", ERROR)
+def placement_to_nowhere(config: Config, router: Router) -> Hits:
+    for parts in router.placements:
+        if len(parts) in {2, 3} and (parts[1].lower() not in _PLACES or not parts[0]):
+            message = f"{':'.join(parts)!r} goes nowhere: the task fails at the first event."
+            offer = did_you_mean(parts[1].lower(), list(_PLACES)) or "It may be header, envelope or partition."
+            yield Hit(router.prefix + router.placement, message, offer)
+
+
+@book.router_rule("CC305", WARNING)
+def header_twice(config: Config, router: Router) -> Hits:
+    for name in _repeated(["id", *router.placed("header")]):
+        also = ", which the router writes anyway" if name == "id" else ""
+        message = f"a column more than needed becomes the header {name!r}{also}: messages have it twice."
+        yield Hit(router.prefix + router.placement, message, "Leave it out, or give it another alias.")
+
+
+@book.router_rule("CC306", ERROR)
+def envelope_field_twice(config: Config, router: Router) -> Hits:
+    for name in _repeated(["payload", *router.placed("envelope")] if router.has_envelope else []):
+        message = f"the envelope has a field {name!r} already: the task fails at the first event."
+        yield Hit(router.prefix + router.placement, message, "Give the column another alias.")
+
+
+def _repeated(names: list[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})
+
+
+@book.router_rule("CC307", WARNING)
+def partition_twice(config: Config, router: Router) -> Hits:
+    columns = [parts for parts in router.placements if len(parts) > 1 and parts[1].lower() == "partition"]
+    if len(columns) > 1:
+        message = "several columns place the partition: the last one wins, also with a null."
+        yield Hit(router.prefix + router.placement, message, "Keep one of them.")
+    if any(len(parts) == 3 for parts in columns):
+        yield Hit(router.prefix + router.placement, "a partition has no name: the alias means nothing.", "Drop it.")
+
+
+@book.router_rule("CC308", NOTE)
+def partition_by_column(config: Config, router: Router) -> Hits:
+    if router.placed("partition"):
+        message = "a column places the partition: it must be a 32-bit integer, or the task fails."
+        yield Hit(router.prefix + router.placement, message, "Make sure that it is the same for all of an aggregate.")
+
+
+@book.router_rule("CC309", ERROR)
+def value_out_of_the_list(config: Config, router: Router) -> Hits:
+    for prefix in ("table", router.table):
+        for name, values in _VALUES.items():
+            option = f"{prefix}.{name}"
+            if option in router.options and router.get(option).lower() not in values:
+                message = f"{option} is none of {', '.join(values)}; the task fails at its start."
+                yield Hit(router.prefix + option, message, did_you_mean(router.get(option).lower(), list(values)))
+        if prefix == router.table == "table":
+            return
+
+
+@book.router_rule("CC310", ERROR)
+def neither_true_nor_false(config: Config, router: Router) -> Hits:
+    truths = [f"{router.table}.{name}" for name in _TRUTHS]
+    for option in (*truths, "route.tombstone.on.empty.payload", "tracing.with.context.field.only", "negate"):
+        if router.options.get(option, "true").strip().lower() not in {"true", "false"}:
+            yield Hit(router.prefix + option, f"{option} is neither true nor false.", "Write true or false.")
+
+
+@book.router_rule("CC311", ERROR)
+def regex_that_cannot_be_read(config: Config, router: Router) -> Hits:
+    option = "route.topic.regex"
+    try:
+        compiled(router.get(option, _DEFAULT_REGEX))
+    except Unreadable as reason:
+        yield Hit(router.prefix + option, f"no regular expression: {reason}; the task fails.", "Correct it.")
+
+
+@book.router_rule("CC312", ERROR)
+def group_that_is_not_there(config: Config, router: Router) -> Hits:
+    known = groups(router.get("route.topic.regex", _DEFAULT_REGEX))
+    replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
+    option = "route.topic.replacement" if "route.topic.replacement" in router.options else "route.topic.regex"
+    if known is None or _is_resolved(replacement):
+        return
+    for reference in _REFERENCE.finditer(replacement):
+        problem = _wrong(reference, *known)
+        if problem:
+            message = f"{problem} in the topic's replacement: the task fails at the first event."
+            yield Hit(router.prefix + option, message, did_you_mean(reference[1] or "", sorted(known[0])))
+
+
+def _wrong(reference: re.Match[str], names: set[str], count: int) -> str:
+    if reference[1] is not None:
+        return "" if reference[1] in names else f"no group of the regex is called {reference[1]!r}"
+    if reference[2] is not None:
+        return "" if int(reference[2]) <= count else f"the regex has no group {reference[2]}"
+    return "" if len(reference[0]) == 2 else f"a {reference[0]} stands alone"
+
+
+@book.router_rule("CC313", ERROR)
+def topic_that_is_none(config: Config, router: Router) -> Hits:
+    replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
+    plain = _REFERENCE.sub(lambda found: found[0][1:] if found[0].startswith("\\") else "", replacement)
+    wrong = sorted(set(re.sub(r"[A-Za-z0-9._-]", "", plain)))
+    if wrong and not _is_resolved(router.options.get("route.topic.replacement", "")):
+        message = f"a topic's name holds no {' '.join(map(repr, wrong))}: the broker refuses every event."
+        yield Hit(f"{router.prefix}route.topic.replacement", message, "Letters, digits, dots, hyphens, underscores.")
+    elif len(plain) > 249:
+        message = "a topic's name has at most 249 characters: the broker refuses every event."
+        yield Hit(f"{router.prefix}route.topic.replacement", message, "Shorten it.")
+
+
+def _is_resolved(value: str) -> bool:
+    return bool(re.search(r"\$\{[^}:]+:[^}]+\}", value))
+
+
+@book.router_rule("CC314", NOTE)
+def one_topic_for_all(config: Config, router: Router) -> Hits:
+    replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
+    if "$" not in replacement:
+        message = "every event goes to one topic, whatever it is about."
+        yield Hit(f"{router.prefix}route.topic.replacement", message, "That is right if you meant it.")
+
+
+@book.router_rule("CC315", NOTE)
+def topic_that_the_row_names(config: Config, router: Router) -> Hits:
+    replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
+    if re.fullmatch(r"\$(\{[A-Za-z][A-Za-z0-9]*\}|[0-9])", replacement):
+        message = "the row alone names the topic: whoever writes the table writes to any topic."
+        yield Hit(f"{router.prefix}route.topic.replacement", message, "Put something of your own before the group.")
+
+
+@book.router_rule("CC316", NOTE)
+def values_that_the_regex_lets_pass(config: Config, router: Router) -> Hits:
+    regex = router.get("route.topic.regex", _DEFAULT_REGEX)
+    if any(matches(regex, probe) is False for probe in ("order", "Order", "order-line", "order_line", "order.line")):
+        message = "what the regex does not match as a whole goes to a topic of its own name, without a word."
+        yield Hit(f"{router.prefix}route.topic.regex", message, "Make sure that it matches every aggregate type.")
+
+
+@book.router_rule("CC317", WARNING)
+def key_that_keeps_no_order(config: Config, router: Router) -> Hits:
+    key, event = router.column("key", "aggregateid"), router.column("id", "_id" if router.of_mongo else "id")
+    if key == event:
+        message = "the key is the event's own id: an aggregate's events scatter over partitions, and lose their order."
+        yield Hit(f"{router.prefix}{router.table}.field.event.key", message, "Take the aggregate's id as the key.")
+
+
+@book.router_rule("CC318", ERROR)
+def column_without_a_name(config: Config, router: Router) -> Hits:
+    columns = [f"{router.table}.field.event.{role}" for role in ("id", "key", "payload")]
+    for option in (*columns, "route.by.field"):
+        if option in router.options and not router.get(option):
+            yield Hit(router.prefix + option, f"{option} is empty, and the task fails.", "Leave it out, or name one.")
+
+
+@book.router_rule("CC319", WARNING)
+def version_without_an_envelope(config: Config, router: Router) -> Hits:
+    option = f"{router.table}.field.event.schema.version"
+    if router.get(option) and not router.has_envelope:
+        message = f"{option} does nothing: only an envelope has a version."
+        yield Hit(router.prefix + option, message, "Leave it out, or place a column in the envelope.")
+
+
+@book.router_rule("CC320", ERROR)
+def versions_of_many_shapes(config: Config, router: Router) -> Hits:
+    option = f"{router.table}.field.event.schema.version"
+    if router.get(option) and router.has_envelope and router.expands:
+        message = "a second shape of payload under the same version fails the task: the router keeps one a version."
+        yield Hit(router.prefix + option, message, "Leave out the version, or do not expand.")
+
+
+@book.router_rule("CC321", WARNING)
+def expanded_payload(config: Config, router: Router) -> Hits:
+    if router.expands:
+        message = "expansion drops nulls and empty lists, rounds decimals, and fails the task on a list at the top."
+        remedy = "StringConverter without expansion passes JSON as it is."
+        yield Hit(f"{router.prefix}{router.table}.expand.json.payload", message, remedy)
+
+
+@book.router_rule("CC322", ERROR)
+def names_that_lose_values(config: Config, router: Router) -> Hits:
+    mode = router.get("field.name.adjustment.mode").lower()
+    if mode not in {"", "none"} and router.expands:
+        message = "expansion with adjusted names loses the value of every field whose name it adjusts."
+        yield Hit(f"{router.prefix}field.name.adjustment.mode", message, "Leave it out, and choose other names.")
+
+
+@book.router_rule("CC323", NOTE)
+def refinement_of_nothing(config: Config, router: Router) -> Hits:
+    for name in ("json.payload.null.behavior", "json.payload.empty.array.behavior"):
+        if f"table.{name}" in router.options and not router.expands:
+            yield Hit(f"{router.prefix}table.{name}", f"table.{name} does nothing without expansion.", "Leave it out.")
+
+
+@book.router_rule("CC324", ERROR)
+def missing_columns_by_an_old_name(config: Config, router: Router) -> Hits:
+    option = f"{router.table}.fields.additional.error.on.missing"
+    if option in router.options and config.version >= (3, 6) and not router.on(option):
+        message = f"{option} is not read since Debezium 3.6: a missing column fails the task."
+        yield Hit(router.prefix + option, message, f"Write {router.table}.field.additional.missing=ignore.")
+
+
+@book.router_rule("CC325", WARNING)
+def option_of_a_later_version(config: Config, router: Router) -> Hits:
+    for name, since in (("field.additional.missing", (3, 6)), ("json.payload.empty.array.behavior", (3, 7))):
+        option = f"{router.table}.{name}"
+        if option in router.options and config.version < since:
+            message = f"{option} does nothing before Debezium {'.'.join(map(str, since))}."
+            yield Hit(router.prefix + option, message, "Upgrade, or leave it out.")
+
+
+@book.router_rule("CC326", ERROR, Kind.MONGODB)
+def router_of_tables(config: Config, router: Router) -> Hits:
+    if not router.of_mongo:
+        yield Hit(f"{router.prefix}type", "this EventRouter reads tables, not documents.", "Take MongoEventRouter.")
+
+
+@book.router_rule("CC327", ERROR, *(kind for kind in Kind if kind is not Kind.MONGODB))
+def router_of_documents(config: Config, router: Router) -> Hits:
+    if router.of_mongo:
+        yield Hit(f"{router.prefix}type", "MongoEventRouter reads documents, not tables.", "Take EventRouter.")
+
+
+@book.router_rule("CC328", ERROR)
+def invalid_operations_by_the_documented_name(config: Config, router: Router) -> Hits:
+    option = "collection.op.invalid.behavior"
+    if router.of_mongo and option in router.options:
+        message = f"{option} stands in the documentation, and the router does not read it."
+        yield Hit(router.prefix + option, message, "Write table.op.invalid.behavior.")
+
+
+@book.router_rule("CC329", NOTE)
+def behaviour_that_never_shows(config: Config, router: Router) -> Hits:
+    option = "table.op.invalid.behavior"
+    if option in router.options and "u" in _skipped(config):
+        yield Hit(router.prefix + option, f"{option} does nothing: updates are skipped before.", "Leave it out.")
+
+
+@book.rule("CC330", WARNING)
+def routers_in_a_row(config: Config) -> Hits:
+    for before, router in zip(config.routers, config.routers[1:], strict=False):
+        if not before.get("predicate"):
+            message = f"{router.alias!r} never sees a row: {before.alias!r} routes them all."
+            yield Hit("transforms", message, "Give each a predicate.")
+
+
+@book.router_rule("CC331", WARNING, Kind.ORACLE)
+def column_in_small_letters(config: Config, router: Router) -> Hits:
+    options = [f"table.field.event.{role}" for role in ("id", "key", "payload", "timestamp", "schema.version")]
+    for option in (*options, "route.by.field"):
+        if router.get(option) != router.get(option).upper():
+            message = f"{option} is taken as it is written, and Oracle's columns are in capital letters."
+            yield Hit(router.prefix + option, message, f"Write {router.get(option).upper()}, unless it was quoted.")
+    if any(parts[0] != parts[0].upper() for parts in router.placements):
+        message = "placed columns are taken as they are written, and Oracle's are in capital letters."
+        yield Hit(router.prefix + router.placement, message, "Write them so, unless they were quoted.")
+
+
+@book.rule("CC332", ERROR, *Kind)
+def operations_that_are_skipped(config: Config) -> Hits:
+    if config.routers and "c" in _skipped(config):
+        yield Hit("skipped.operations", "inserts are skipped, so no event is published.", "Write u,d,t.")
+
+
+@book.rule("CC333", WARNING, *Kind)
+def truncation_that_arrives(config: Config) -> Hits:
+    if config.routers and config.has("skipped.operations") and "t" not in _skipped(config):
+        message = "a TRUNCATE of the outbox reaches the router, and fails the task."
+        yield Hit("skipped.operations", message, "Write u,d,t.")
+
+
+def _skipped(config: Config) -> set[str]:
+    return {operation.strip().lower() for operation in config.get("skipped.operations", "t").split(",")}
+
+
+@book.router_rule("CC334", ERROR)
+def time_that_is_none(config: Config, router: Router) -> Hits:
+    mode = config.get("time.precision.mode").lower()
+    if router.column("timestamp") and mode in {"connect", "isostring", "structured"}:
+        message = f"with the time precision {mode} no column is a time to the router, and the task fails."
+        yield Hit("time.precision.mode", message, "Leave it out.")
+
+
+@book.router_rule("CC335", NOTE)
+def clock_of_the_connector(config: Config, router: Router) -> Hits:
+    if not router.column("timestamp") and not config.reads_messages:
+        option = f"{router.prefix}{router.table}.field.event.timestamp"
+        message = "messages have the time at which the connector met them, not the event's."
+        yield Hit(option, message, "Name a column without time zone that has it.")
+
+
+@book.router_rule("CC336", ERROR)
+def columns_that_are_hidden(config: Config, router: Router) -> Hits:
+    hidden = ("column.exclude.list", "column.include.list")
+    for option in config.options:
+        if option in hidden or re.match(r"column\.(mask|truncate)\.", option):
+            for column in _columns(router):
+                if _hides(config, option, column):
+                    yield Hit(option, f"the router does not find the column {column} as it was written.", "Let it be.")
+
+
+def _columns(router: Router) -> Iterator[str]:
+    defaults = {"id": "id", "key": "aggregateid", "payload": "payload"}
+    yield from (router.column(role, default) for role, default in defaults.items())
+    yield router.get("route.by.field", "aggregatetype")
+    yield from (parts[0] for parts in router.placements)
+
+
+def _hides(config: Config, option: str, column: str) -> bool:
+    patterns = [pattern.strip() for pattern in config.get(option).split(",") if pattern.strip()]
+    found = [matches(pattern, f"{table}.{column}") for table in config.tables for pattern in patterns]
+    if option == "column.include.list":
+        return bool(found) and not any(answer is not False for answer in found)
+    return any(found)
