@@ -85,16 +85,17 @@ class Spec:
         )
 
 
-def parse_spec(text: str, *, name: str = "spec") -> Spec:
+def parse_spec(text: str | Document, *, name: str = "spec") -> Spec:
     """Read a pipeline's YAML.
 
     Args:
+        text: Or the document that it was read as.
         name: What findings call it, usually the file's name.
 
     Raises:
         ConfigError: With ``findings``, every one with its line.
     """
-    document = read_yaml(text, name=name)
+    document = read_yaml(text, name=name) if isinstance(text, str) else text
     findings = document.findings or tuple(_schema_findings(document)) or tuple(_secrets(document))
     if not findings:
         try:
@@ -102,7 +103,7 @@ def parse_spec(text: str, *, name: str = "spec") -> Spec:
         except ConfigError as error:
             findings = (document.error("SP107", _path_of(error.field), f"{error}.", error.hint),)
     raise ConfigError(
-        f"{name} is not a valid spec",
+        f"{document.name} is not a valid spec",
         field=findings[0].place.path,
         findings=findings,
         hint="Correct the spec.",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from cdc_outbox.connect.lint.config import Config, Kind, Router
-from cdc_outbox.connect.lint.java import Unreadable, compiled, groups, matches
+from cdc_outbox.connect.lint.java import matches
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
 
@@ -49,11 +49,6 @@ _VALUES = {
     "json.payload.empty.array.behavior": ("ignore", "optional_string"),
 }
 _TRUTHS = ("expand.json.payload", "fields.additional.error.on.missing")
-_PLACES = ("header", "envelope", "partition")
-
-_DEFAULT_REGEX = "(?<routedByValue>.*)"
-_DEFAULT_REPLACEMENT = "outbox.event.${routedByValue}"
-_REFERENCE = re.compile(r"\\.|\$\{([^}]*)\}|\$([0-9])|\$|\\", re.DOTALL)
 
 
 @book.router_rule("CC301", ERROR)
@@ -81,62 +76,6 @@ def dead_type(config: Config, router: Router) -> Hits:
         yield Hit(router.prefix + option, message, f"Write {router.placement}={column}:header:eventType instead.")
 
 
-@book.router_rule("CC303", ERROR)
-def placement_of_another_form(config: Config, router: Router) -> Hits:
-    option = router.prefix + router.placement
-    if router.placement in router.options and not router.placements:
-        yield Hit(option, f"{router.placement} is empty, and the task fails at its start.", "Leave it out.")
-    for parts in router.placements:
-        if len(parts) not in {2, 3}:
-            message = f"{':'.join(parts)!r} is not column:placement or column:placement:alias; the task fails."
-            yield Hit(option, message, f"Write {parts[0] or 'column'}:header, for example.")
-
-
-@book.router_rule("CC304", ERROR)
-def placement_to_nowhere(config: Config, router: Router) -> Hits:
-    for parts in router.placements:
-        if len(parts) in {2, 3} and (parts[1].lower() not in _PLACES or not parts[0]):
-            message = f"{':'.join(parts)!r} goes nowhere: the task fails at the first event."
-            offer = did_you_mean(parts[1].lower(), list(_PLACES)) or "It may be header, envelope or partition."
-            yield Hit(router.prefix + router.placement, message, offer)
-
-
-@book.router_rule("CC305", WARNING)
-def header_twice(config: Config, router: Router) -> Hits:
-    for name in _repeated(["id", *router.placed("header")]):
-        also = ", which the router writes anyway" if name == "id" else ""
-        message = f"a column more than needed becomes the header {name!r}{also}: messages have it twice."
-        yield Hit(router.prefix + router.placement, message, "Leave it out, or give it another alias.")
-
-
-@book.router_rule("CC306", ERROR)
-def envelope_field_twice(config: Config, router: Router) -> Hits:
-    for name in _repeated(["payload", *router.placed("envelope")] if router.has_envelope else []):
-        message = f"the envelope has a field {name!r} already: the task fails at the first event."
-        yield Hit(router.prefix + router.placement, message, "Give the column another alias.")
-
-
-def _repeated(names: list[str]) -> list[str]:
-    return sorted({name for name in names if names.count(name) > 1})
-
-
-@book.router_rule("CC307", WARNING)
-def partition_twice(config: Config, router: Router) -> Hits:
-    columns = [parts for parts in router.placements if len(parts) > 1 and parts[1].lower() == "partition"]
-    if len(columns) > 1:
-        message = "several columns place the partition: the last one wins, also with a null."
-        yield Hit(router.prefix + router.placement, message, "Keep one of them.")
-    if any(len(parts) == 3 for parts in columns):
-        yield Hit(router.prefix + router.placement, "a partition has no name: the alias means nothing.", "Drop it.")
-
-
-@book.router_rule("CC308", NOTE)
-def partition_by_column(config: Config, router: Router) -> Hits:
-    if router.placed("partition"):
-        message = "a column places the partition: it must be a 32-bit integer, or the task fails."
-        yield Hit(router.prefix + router.placement, message, "Make sure that it is the same for all of an aggregate.")
-
-
 @book.router_rule("CC309", ERROR)
 def value_out_of_the_list(config: Config, router: Router) -> Hits:
     for prefix in ("table", router.table):
@@ -155,78 +94,6 @@ def neither_true_nor_false(config: Config, router: Router) -> Hits:
     for option in (*truths, "route.tombstone.on.empty.payload", "tracing.with.context.field.only", "negate"):
         if router.options.get(option, "true").strip().lower() not in {"true", "false"}:
             yield Hit(router.prefix + option, f"{option} is neither true nor false.", "Write true or false.")
-
-
-@book.router_rule("CC311", ERROR)
-def regex_that_cannot_be_read(config: Config, router: Router) -> Hits:
-    option = "route.topic.regex"
-    try:
-        compiled(router.get(option, _DEFAULT_REGEX))
-    except Unreadable as reason:
-        yield Hit(router.prefix + option, f"no regular expression: {reason}; the task fails.", "Correct it.")
-
-
-@book.router_rule("CC312", ERROR)
-def group_that_is_not_there(config: Config, router: Router) -> Hits:
-    known = groups(router.get("route.topic.regex", _DEFAULT_REGEX))
-    replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
-    option = "route.topic.replacement" if "route.topic.replacement" in router.options else "route.topic.regex"
-    if known is None or _is_resolved(replacement):
-        return
-    for reference in _REFERENCE.finditer(replacement):
-        problem = _wrong(reference, *known)
-        if problem:
-            message = f"{problem} in the topic's replacement: the task fails at the first event."
-            yield Hit(router.prefix + option, message, did_you_mean(reference[1] or "", sorted(known[0])))
-
-
-def _wrong(reference: re.Match[str], names: set[str], count: int) -> str:
-    if reference[1] is not None:
-        return "" if reference[1] in names else f"no group of the regex is called {reference[1]!r}"
-    if reference[2] is not None:
-        return "" if int(reference[2]) <= count else f"the regex has no group {reference[2]}"
-    return "" if len(reference[0]) == 2 else f"a {reference[0]} stands alone"
-
-
-@book.router_rule("CC313", ERROR)
-def topic_that_is_none(config: Config, router: Router) -> Hits:
-    replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
-    plain = _REFERENCE.sub(lambda found: found[0][1:] if found[0].startswith("\\") else "", replacement)
-    wrong = sorted(set(re.sub(r"[A-Za-z0-9._-]", "", plain)))
-    if wrong and not _is_resolved(router.options.get("route.topic.replacement", "")):
-        message = f"a topic's name holds no {' '.join(map(repr, wrong))}: the broker refuses every event."
-        yield Hit(f"{router.prefix}route.topic.replacement", message, "Letters, digits, dots, hyphens, underscores.")
-    elif len(plain) > 249:
-        message = "a topic's name has at most 249 characters: the broker refuses every event."
-        yield Hit(f"{router.prefix}route.topic.replacement", message, "Shorten it.")
-
-
-def _is_resolved(value: str) -> bool:
-    return bool(re.search(r"\$\{[^}:]+:[^}]+\}", value))
-
-
-@book.router_rule("CC314", NOTE)
-def one_topic_for_all(config: Config, router: Router) -> Hits:
-    replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
-    if "$" not in replacement:
-        message = "every event goes to one topic, whatever it is about."
-        yield Hit(f"{router.prefix}route.topic.replacement", message, "That is right if you meant it.")
-
-
-@book.router_rule("CC315", NOTE)
-def topic_that_the_row_names(config: Config, router: Router) -> Hits:
-    replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
-    if re.fullmatch(r"\$(\{[A-Za-z][A-Za-z0-9]*\}|[0-9])", replacement):
-        message = "the row alone names the topic: whoever writes the table writes to any topic."
-        yield Hit(f"{router.prefix}route.topic.replacement", message, "Put something of your own before the group.")
-
-
-@book.router_rule("CC316", NOTE)
-def values_that_the_regex_lets_pass(config: Config, router: Router) -> Hits:
-    regex = router.get("route.topic.regex", _DEFAULT_REGEX)
-    if any(matches(regex, probe) is False for probe in ("order", "Order", "order-line", "order_line", "order.line")):
-        message = "what the regex does not match as a whole goes to a topic of its own name, without a word."
-        yield Hit(f"{router.prefix}route.topic.regex", message, "Make sure that it matches every aggregate type.")
 
 
 @book.router_rule("CC317", WARNING)
