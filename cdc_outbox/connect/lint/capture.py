@@ -99,7 +99,7 @@ def included_without_its_schema(config: Config) -> Hits:
     included = listed(config.get(f"{noun}.include.list"))
     for table in config.tables if included else ():
         name = table.split(".")[-2:][0]
-        if "." in table and all(matches(f"(?i){pattern}", name) is False for pattern in included):
+        if "." in table and all(matches(pattern, name, ignores_case=True) is False for pattern in included):
             message = f"{table} is left out: {noun}.include.list does not have its {noun}."
             yield Hit(f"{noun}.include.list", message, f"Add {name}.")
 
@@ -130,7 +130,8 @@ def heartbeat_that_is_not_captured(config: Config) -> Hits:
     if written is None or not config.captured:
         return
     table = re.sub(r"[\"`\[\]]", "", written[1]).rpartition(".")[2]
-    if all(matches(f"(?i){pattern}", f"{_around(config)}.{table}") is False for pattern in config.captured):
+    name = f"{_around(config)}.{table}"
+    if all(matches(pattern, name, ignores_case=True) is False for pattern in config.captured):
         message = f"the heartbeat writes {table}, which is not captured: it moves nothing."
         yield Hit("heartbeat.action.query", message, "Capture the table, and give the router a predicate.")
 

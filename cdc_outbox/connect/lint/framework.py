@@ -1,6 +1,7 @@
 """What Kafka Connect does with a configuration, whoever wrote the connector."""
 
 import re
+from difflib import get_close_matches
 
 from cdc_outbox.connect.lint.config import MONGO_ROUTER, ROUTER, Config, Kind, Plugin, listed
 from cdc_outbox.connect.lint.java import Unreadable, compiled
@@ -220,9 +221,10 @@ def unwrapped_before_it_is_routed(config: Config) -> Hits:
 @book.rule("CC223", ERROR)
 def class_that_nobody_has(config: Config) -> Hits:
     for plugin in config.transforms:
-        if plugin.type.startswith("io.debezium.") and plugin.type not in _KNOWN_TYPES:
-            offer = did_you_mean(plugin.type, list(_KNOWN_TYPES))
-            yield Hit(f"{plugin.prefix}type", f"Debezium has no transform {plugin.type}.", offer)
+        # Others may have classes in this package too: only what looks like a slip of the pen is one.
+        near = get_close_matches(plugin.type, _KNOWN_TYPES, n=1, cutoff=0.85)
+        if near and plugin.type not in _KNOWN_TYPES:
+            yield Hit(f"{plugin.prefix}type", f"there is no transform {plugin.type}.", f"Did you mean {near[0]!r}?")
 
 
 @book.rule("CC224", NOTE)

@@ -8,7 +8,7 @@ import re
 import warnings
 from functools import cache
 
-_OTHERWISE = re.compile(r"\\[pPhHVRXQEGkzZuxcNe0]|&&|\(\?[-imsdux]+[:)-]|\(\?>|[+*?}]\+|\[\^?\[")
+_OTHERWISE = re.compile(r"\\[pPhHVRXQEGkzZuxcNe0]|&&|\(\?[-imsdux]+[:)-]|\(\?>|\(\?<[=!]|[+*?}]\+|\[\^?\[")
 _ENDLESS = re.compile(r"[+*}|][^()]*\)[+*{]")
 """A repeated group that repeats or chooses inside: a few dozen characters may keep it busy for ever."""
 _GROUP = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>")
@@ -21,29 +21,34 @@ class Unreadable(ValueError):  # noqa: N818 - a verdict
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str] | None:
+def compiled(pattern: str, *, ignores_case: bool = False) -> re.Pattern[str] | None:
     """Return a pattern that matches as Java's does, ``None`` where that is not known.
+
+    Args:
+        ignores_case: As Debezium does in its lists; the predicates of Connect do not.
 
     Raises:
         Unreadable: Java refuses it too.
     """
     if _unclosed(pattern):
         raise Unreadable("a class of characters is not closed")
+    if "(?P" in pattern:
+        raise Unreadable("a group's name is written (?<name>…) in Java")
     if _OTHERWISE.search(pattern):
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = re.compile(_GROUP.sub(r"(?P<\1>", pattern))
+            found = re.compile(_GROUP.sub(r"(?P<\1>", pattern), re.IGNORECASE if ignores_case else re.NOFLAG)
     except (re.error, OverflowError, RecursionError) as error:
         raise Unreadable(getattr(error, "msg", "it cannot be read")) from error
     return None if _ENDLESS.search(pattern) else found
 
 
-def matches(pattern: str, text: str) -> bool | None:
+def matches(pattern: str, text: str, *, ignores_case: bool = False) -> bool | None:
     """Tell whether a pattern matches a whole text, ``None`` where that is not known."""
     try:
-        found = compiled(pattern)
+        found = compiled(pattern, ignores_case=ignores_case)
     except Unreadable:
         return None
     return None if found is None else bool(found.fullmatch(text))

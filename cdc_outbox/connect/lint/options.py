@@ -71,7 +71,8 @@ def find_rename(config: Config, option: str) -> Rename | None:
     if config.kind is Kind.SQLSERVER and option == "database.dbname":
         return Rename("database.names", "2.0")
     if option.startswith(_HISTORY_BEFORE):
-        return Rename(_HISTORY + option.removeprefix(_HISTORY_BEFORE), "2.0")
+        kept = config.kind in HISTORY
+        return Rename(_HISTORY + option.removeprefix(_HISTORY_BEFORE) if kept else "", "2.0")
     return RENAMED.get(option)
 
 
@@ -104,7 +105,7 @@ class _Names:
         """Find what it reads under another name."""
         for option in config.options:
             rename = self._fate(config, option)
-            if rename is not None and rename.to:
+            if rename is not None and rename.to and not config.has(rename.to):
                 message = f"{option} is called {rename.to} since Debezium {rename.since}, and does nothing."
                 yield Hit(option, message, f"Write {rename.to}.")
 
@@ -112,8 +113,10 @@ class _Names:
         """Find what it does not read any more."""
         for option in config.options:
             rename = self._fate(config, option)
-            if rename is not None and not rename.to:
-                yield Hit(option, f"{option} is gone since Debezium {rename.since}, and does nothing.", "Leave it out.")
+            if rename is not None and (not rename.to or config.has(rename.to)):
+                became = f"called {rename.to}" if rename.to else "gone"
+                message = f"{option} is {became} since Debezium {rename.since}, and does nothing."
+                yield Hit(option, message, "Leave it out.")
 
     def _fate(self, config: Config, option: str) -> Rename | None:
         if self.catalogue is None:

@@ -60,7 +60,7 @@ def publication_with_an_impossible_name(config: Config) -> Hits:
 def no_heartbeat(config: Config) -> Hits:
     driver = config.get("lsn.flush.mode").lower() == "connector_and_driver"
     if config.number("heartbeat.interval.ms", 0) == 0 and not driver:
-        message = "without heartbeats an idle outbox holds back WAL until the disk is full."
+        message = "without heartbeats a connector whose tables are idle holds back WAL until the disk is full."
         yield Hit("heartbeat.interval.ms", message, "Set it to 10000, and heartbeat.action.query with it.")
 
 

@@ -47,11 +47,11 @@ def find_configs(document: Document, version: Version = NEWEST) -> tuple[list[Co
 
 
 def is_config(content: Any) -> bool:  # noqa: ANN401 - what a document holds
-    """Tell whether YAML holds connectors' configurations, and not a spec of ours."""
+    """Tell whether YAML is meant to hold connectors' configurations, and not a spec of ours."""
     if isinstance(content, list):
         return any(map(is_config, content))
     return isinstance(content, dict) and (
-        _CLASS in content or content.get("kind") == "KafkaConnector" or isinstance(content.get("config"), dict)
+        _CLASS in content or "apiVersion" in content or isinstance(content.get("config"), dict)
     )
 
 

@@ -250,12 +250,13 @@ def clock_of_the_connector(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC336", ERROR)
 def columns_that_are_hidden(config: Config, router: Router) -> Hits:
-    hidden = ("column.exclude.list", "column.include.list")
     for option in config.options:
-        if option in hidden or re.match(r"column\.(mask|truncate)\.", option):
-            for column in _columns(router):
-                if _hides(config, option, column):
-                    yield Hit(option, f"the router does not find the column {column} as it was written.", "Let it be.")
+        if not re.fullmatch(r"column\.((in|ex)clude\.list|mask\..+|truncate\..+)", option):
+            continue
+        hidden = sorted({column for column in _columns(router) if _hides(config, option, column)})
+        if hidden:
+            message = f"the router does not find {', '.join(hidden)} as it was written."
+            yield Hit(option, message, "Let the outbox's columns be.")
 
 
 def _columns(router: Router) -> Iterator[str]:
@@ -267,7 +268,9 @@ def _columns(router: Router) -> Iterator[str]:
 
 def _hides(config: Config, option: str, column: str) -> bool:
     patterns = [pattern.strip() for pattern in config.get(option).split(",") if pattern.strip()]
-    found = [matches(pattern, f"{table}.{column}") for table in config.tables for pattern in patterns]
+    found = [
+        matches(pattern, f"{table}.{column}", ignores_case=True) for table in config.tables for pattern in patterns
+    ]
     if option == "column.include.list":
         return bool(found) and not any(answer is not False for answer in found)
     return any(found)
