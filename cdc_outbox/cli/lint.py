@@ -1,4 +1,4 @@
-"""``cdc-outbox lint`` and ``cdc-outbox explain``."""
+"""``cdc-outbox lint``."""
 
 import sys
 from pathlib import Path
@@ -8,9 +8,8 @@ import click
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import FORMATS
 from cdc_outbox.connect.lint import NEWEST, Config, Version, find_configs, is_config, lint_all
-from cdc_outbox.document import MAX_BYTES, Document, did_you_mean
+from cdc_outbox.document import MAX_BYTES, Document
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.explanations import explanations, page
 from cdc_outbox.finding import Finding, Severity, errors_in
 from cdc_outbox.json_text import read_json
 
@@ -69,28 +68,6 @@ def lint(files: tuple[str, ...], *, output: str, strict: bool, version: Version)
         return ExitCode.FAILED
     warned = any(finding.severity is Severity.WARNING for finding in findings)
     return ExitCode.DIFFERENCES if strict and warned else ExitCode.DONE
-
-
-@click.command(short_help="Tell what a finding's code means.")
-@click.argument("code", required=False)
-@click.option("--all", "everything", is_flag=True, help="Print every code, as a page of Markdown.")
-def explain(code: str | None, *, everything: bool) -> None:
-    """Tell what happens where CODE is found, what was observed, and what to do.
-
-    \b
-    Example:
-      cdc-outbox explain CC302
-    """
-    if everything == (code is not None):
-        raise click.UsageError("say which CODE, or --all")
-    if code is None:
-        click.echo(page(), nl=False)
-        return
-    known = explanations()
-    if code.upper() not in known:
-        hint = did_you_mean(code.upper(), list(known)) or "`cdc-outbox explain --all` prints every code."
-        raise ConfigError(f"there is no code {code!r}", field="CODE", hint=hint)
-    click.echo(str(known[code.upper()]))
 
 
 def _read(name: str, version: Version) -> tuple[list[Config], list[Finding]]:
