@@ -7,11 +7,10 @@ import click
 
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import FORMATS
-from cdc_outbox.connect.lint import NEWEST, Config, Version, find_configs, is_config, lint_all
+from cdc_outbox.connect.lint import NEWEST, Config, Version, find_in_text, lint_all
 from cdc_outbox.document import MAX_BYTES, Document
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding, Severity, errors_in
-from cdc_outbox.json_text import read_json
 
 _STDIN = "-"
 
@@ -74,22 +73,7 @@ def _read(name: str, version: Version) -> tuple[list[Config], list[Finding]]:
     text, called = _text(name), "stdin" if name == _STDIN else name
     if text is None:
         return [], [Document(name=called).error("CC002", (), "not UTF-8.", "Save it as UTF-8.")]
-    if _is_json(name, text):
-        return find_configs(read_json(text, name=called), version)
-    # JSON does without YAML, and both without the spec's JSON Schema, which takes longest to import.
-    from cdc_outbox.yaml_text import read_yaml  # noqa: PLC0415
-
-    document = read_yaml(text, name=called)
-    if document.findings or is_config(document.content):
-        return find_configs(document, version)
-    from cdc_outbox.connect.lint.specs import spec_config  # noqa: PLC0415
-
-    return spec_config(document, version)
-
-
-def _is_json(name: str, text: str) -> bool:
-    begins = text.lstrip("\ufeff \t\r\n")[:1] in {"{", "["}
-    return name.endswith(".json") or (begins and not name.endswith((".yaml", ".yml")))
+    return find_in_text(text, name=called, version=version)
 
 
 def _text(name: str) -> str | None:

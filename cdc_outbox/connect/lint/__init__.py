@@ -22,9 +22,10 @@ from cdc_outbox.connect.lint import (
 from cdc_outbox.connect.lint.config import NEWEST, Config, Kind, Version
 from cdc_outbox.connect.lint.options import Catalogue, Rename, catalogue_rules
 from cdc_outbox.connect.lint.promises import PROMISE_RULES
-from cdc_outbox.connect.lint.reading import find_configs, is_config
+from cdc_outbox.connect.lint.reading import find_configs
 from cdc_outbox.connect.lint.rule import Rule
 from cdc_outbox.connect.lint.several import compare
+from cdc_outbox.connect.lint.texts import find_in_text
 from cdc_outbox.finding import Finding
 
 __all__ = [
@@ -38,7 +39,7 @@ __all__ = [
     "Version",
     "compare",
     "find_configs",
-    "is_config",
+    "find_in_text",
     "lint",
     "lint_all",
 ]

@@ -80,7 +80,7 @@ def name_with_its_database(config: Config) -> Hits:
 @book.rule("CC508", ERROR, *_RELATIONAL)
 def name_in_quotation_marks(config: Config) -> Hits:
     for pattern in config.captured if config.kind else ():
-        if config.kind and re.search(r"[\"`]", pattern):
+        if config.kind and re.search(r"(?<!\\)[\"`]", pattern):
             message = f"{pattern} matches no table: names are matched without quotation marks."
             yield Hit(config.kind.include_list, message, "Leave them out, and escape what is special instead.")
 

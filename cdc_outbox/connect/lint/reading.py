@@ -48,11 +48,14 @@ def find_configs(document: Document, version: Version = NEWEST) -> tuple[list[Co
 
 def is_config(content: Any) -> bool:  # noqa: ANN401 - what a document holds
     """Tell whether YAML is meant to hold connectors' configurations, and not a spec of ours."""
-    if isinstance(content, list):
-        return any(map(is_config, content))
-    return isinstance(content, dict) and (
-        _CLASS in content or "apiVersion" in content or isinstance(content.get("config"), dict)
-    )
+    match content:
+        case list():
+            return any(map(is_config, content))
+        case {"connector.class": _} | {"apiVersion": _} | {"config": dict()}:
+            return True
+        case dict():
+            return any(isinstance(entry, dict) and "info" in entry for entry in content.values())
+    return False
 
 
 class _Reading:
