@@ -25,7 +25,7 @@ def compare(configs: Sequence[Config]) -> Iterator[Finding]:
                     code=code,
                     severity=severity,
                     place=config.places(option),
-                    message=f"{message}, as in {where}.",
+                    message=f"{message} (as in {where}).",
                     remedy=remedy,
                 )
     yield from _tables_twice(configs)
@@ -123,6 +123,6 @@ def _tables_twice(configs: Sequence[Config]) -> Iterator[Finding]:
                 code="CC907",
                 severity=Severity.WARNING,
                 place=second.places(option),
-                message=f"{twice[0]} is published twice, also as in {where}.",
+                message=f"{twice[0]} is published twice (also as in {where}).",
                 remedy="Leave it to one connector.",
             )
