@@ -22,7 +22,8 @@ from cdc_outbox.cli.findings import FORMATS
 from cdc_outbox.connect.lint import Kind, find_in_text, lint_all
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding
-from tests.configs import CASES, CLEAN
+from tests.configs import CLEAN
+from tests.hazards import CASES
 from tests.strategies import rubbish_texts
 
 SECRET = "kMq7ZnT0pSecReT"

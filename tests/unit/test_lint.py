@@ -7,7 +7,8 @@ from cdc_outbox.connect.lint import RULES, Kind, Rename, lint, lint_all
 from cdc_outbox.connect.lint.options import catalogue_rules
 from cdc_outbox.connect.lint.promises import PROMISES, reason_against
 from cdc_outbox.finding import Severity
-from tests.configs import CASES, CLEAN, JSON, MONGO_ROUTER, Case, changed, config_of
+from tests.configs import CLEAN, JSON, MONGO_ROUTER, changed, config_of
+from tests.hazards import CASES, Case
 
 
 def codes(changes: Mapping[str, str | None], kind: Kind = Kind.POSTGRESQL) -> list[str]:

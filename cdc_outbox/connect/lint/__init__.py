@@ -4,7 +4,7 @@ Connect's ``/validate`` takes most configurations that then fail, hang or lose e
 transforms. The rules stand by theme, each a few lines; what a code means at length, ``cdc-outbox explain`` tells.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cdc_outbox.connect.lint import (
     capture,
@@ -32,6 +32,7 @@ __all__ = [
     "NEWEST",
     "RULES",
     "Catalogue",
+    "Catalogues",
     "Config",
     "Kind",
     "Rename",
@@ -61,15 +62,22 @@ RULES: tuple[Rule, ...] = (
 """Every rule that needs nothing but a configuration; those of the catalogue and of several files come on top."""
 
 
+Catalogues = Callable[[Config], Catalogue | None]
+
+
 def lint(config: Config, catalogue: Catalogue | None = None) -> tuple[Finding, ...]:
     """Return what is wrong with a configuration, in the order of its lines."""
     rules: Iterable[Rule] = (*catalogue_rules(catalogue), *RULES)
     return _in_order(finding for rule in rules for finding in rule.findings(config))
 
 
-def lint_all(configs: Sequence[Config], catalogue: Catalogue | None = None) -> tuple[Finding, ...]:
-    """Return what is wrong with each configuration, and with all of them together."""
-    alone = [finding for config in configs for finding in lint(config, catalogue)]
+def lint_all(configs: Sequence[Config], catalogues: Catalogues = lambda _config: None) -> tuple[Finding, ...]:
+    """Return what is wrong with each configuration, and with all of them together.
+
+    Args:
+        catalogues: Tells of a configuration which options its connector has in its version; ``None`` if nobody knows.
+    """
+    alone = [finding for config in configs for finding in lint(config, catalogues(config))]
     return (*alone, *_in_order(compare(configs)))
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from cdc_outbox.connect.lint.config import DECODER, Config, Kind, Router, listed
+from cdc_outbox.connect.lint.config import DECODER, MONGO_ROUTER, ROUTER, Config, Kind, Router, listed
 from cdc_outbox.connect.lint.java import literal, matches
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 
@@ -23,9 +23,10 @@ def every_table(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC502", ERROR, *Kind)
 def other_tables(config: Config, router: Router) -> Hits:
-    others = [table for table in config.tables if "outbox" not in table.lower()]
+    others = [table for table in config.tables if not _is_outbox(table)]
     kind = config.kind
-    if kind and len(config.captured) > 1 and others and not router.get("predicate"):
+    # Where none is called an outbox, all of them may be one.
+    if kind and others and any(map(_is_outbox, config.captured)) and not router.get("predicate"):
         message = f"{others[0]} is captured too: its first row fails the task, for it is no event."
         remedy = "Give the router a predicate that matches the outbox's topic only."
         yield Hit(kind.include_list, message, remedy)
@@ -40,16 +41,22 @@ def table_of_signals(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC504", WARNING, *Kind)
 def pattern_for_several(config: Config, router: Router) -> Hits:
-    several = [pattern for pattern in config.captured if literal(pattern) is None and "outbox" not in pattern.lower()]
+    several = [pattern for pattern in config.captured if literal(pattern) is None and not _is_outbox(pattern)]
+    if len(config.captured) > 1 and not any(map(_is_outbox, config.captured)):
+        several = list(config.captured)
     if config.kind and several and not router.get("predicate"):
-        message = f"{several[0]} may match other tables, and the first row of one fails the task."
+        message = f"{several[0]} may be or match a table that is no outbox, and the first row of one fails the task."
         yield Hit(config.kind.include_list, message, "Name the outbox, or give the router a predicate.")
+
+
+def _is_outbox(pattern: str) -> bool:
+    return "outbox" in pattern.lower()
 
 
 @book.router_rule("CC505", ERROR, *Kind)
 def predicate_that_never_matches(config: Config, router: Router) -> Hits:
     predicate = config.predicates.get(router.get("predicate"))
-    if predicate is None or predicate.type != _TOPIC_NAMES or not config.raw_topics:
+    if predicate is None or predicate.type != _TOPIC_NAMES or not _keeps_topics(config, router):
         return
     answers = [matches(predicate.get("pattern"), topic) for topic in config.raw_topics]
     if router.on("negate"):
@@ -58,6 +65,12 @@ def predicate_that_never_matches(config: Config, router: Router) -> Hits:
         message = f"the router never runs: its predicate does not fit {config.raw_topics[0]}, the topic before routing."
         pattern = config.raw_topics[0].replace(".", r"\.")
         yield Hit(f"{predicate.prefix}pattern", message, f"Write {pattern}.")
+
+
+def _keeps_topics(config: Config, router: Router) -> bool:
+    """Tell whether records come to a router under the topics that are known, and no transform before changed them."""
+    before = [plugin.type for plugin in config.transforms[: [p.alias for p in config.transforms].index(router.alias)]]
+    return bool(config.raw_topics) and all(type_ in {DECODER, ROUTER, MONGO_ROUTER} for type_ in before)
 
 
 @book.rule("CC506", ERROR, *Kind)

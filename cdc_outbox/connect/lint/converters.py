@@ -123,6 +123,22 @@ def schema_of_the_day(config: Config, router: Router) -> Hits:
         yield Hit("value.converter", message, "Write Avro or Protobuf bytes, and pass them as they are.")
 
 
+@book.router_rule("CC416", NOTE)
+def headers_of_another_form(config: Config, router: Router) -> Hits:
+    given = config.get("header.converter")
+    if given and given not in {_STRING, "org.apache.kafka.connect.storage.SimpleHeaderConverter"}:
+        message = "the event's id and type come as this converter writes them, and not as plain text."
+        yield Hit("header.converter", message, "Leave it out, unless consumers know.")
+
+
+@book.router_rule("CC417", WARNING)
+def name_of_the_first(config: Config, router: Router) -> Hits:
+    registered = any(name in config.get("value.converter") for name in ("Avro", "Protobuf", "JsonSchema"))
+    if registered and router.has_envelope and "$" in router.get("route.topic.replacement", "$"):
+        message = "the first aggregate type gives every envelope its schema's name, in every topic."
+        yield Hit("value.converter", message, "Place headers instead of an envelope.")
+
+
 @book.rule("CC415", ERROR)
 def converter_that_nobody_has(config: Config) -> Hits:
     for option in ("key.converter", "value.converter", "header.converter"):

@@ -227,6 +227,14 @@ def class_that_nobody_has(config: Config) -> Hits:
             yield Hit(f"{plugin.prefix}type", f"there is no transform {plugin.type}.", f"Did you mean {near[0]!r}?")
 
 
+@book.rule("CC225", WARNING, *Kind)
+def dead_letters_of_a_source(config: Config) -> Hits:
+    for option in config.options:
+        if option.startswith("errors.deadletterqueue."):
+            message = "a source connector has no dead letter topic: what fails is in none."
+            yield Hit(option, message, "Leave it out.")
+
+
 @book.rule("CC224", NOTE)
 def connector_of_another_kind(config: Config) -> Hits:
     if config.kind is None:

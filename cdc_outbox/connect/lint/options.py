@@ -294,6 +294,14 @@ def half_a_second_late(config: Config) -> Hits:
         yield Hit("poll.interval.ms", message, "10 costs a tenth of a core while idle.")
 
 
+@book.rule("CC114", NOTE, *Kind)
+def pause_before_each_batch(config: Config) -> Hits:
+    pause = config.number("poll.dispatch.interval.ms", 0)
+    if config.routers and pause:
+        message = f"every batch waits {pause} ms more."
+        yield Hit("poll.dispatch.interval.ms", message, "Leave it out.")
+
+
 @book.rule("CC111", ERROR, *BINLOG)
 def server_id_that_is_none(config: Config) -> Hits:
     number = config.number("database.server.id", 1)

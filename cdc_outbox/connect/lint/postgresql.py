@@ -111,6 +111,13 @@ def commits_ignored(config: Config) -> Hits:
         yield Hit("lsn.flush.timeout.action", message, "Leave it at fail.")
 
 
+@book.rule("CC617", WARNING, Kind.POSTGRESQL)
+def publication_of_nothing(config: Config) -> Hits:
+    if config.get("publication.autocreate.mode").lower() == "no_tables" and not config.reads_messages:
+        message = "if the publication is missing, one without tables is made, and nothing is published."
+        yield Hit("publication.autocreate.mode", message, "Set it to disabled, and make the publication yourself.")
+
+
 @book.rule("CC616", WARNING, Kind.POSTGRESQL)
 def partitions_one_by_one(config: Config) -> Hits:
     option = "publish.via.partition.root"

@@ -41,6 +41,15 @@ class _InSpec:
         return next((path for prefix, path in _ORIGINS if option.startswith(prefix)), ("overrides", option))
 
 
+def rendered(spec: Spec, version: Version = NEWEST) -> Config:
+    """Return the configuration that a spec becomes.
+
+    Raises:
+        ConfigError: As :func:`cdc_outbox.connect.render.render` does.
+    """
+    return Config(name=spec.name, options=render(spec), places=_InSpec(spec), version=version)
+
+
 def spec_config(document: Document, version: Version = NEWEST) -> tuple[list[Config], list[Finding]]:
     """Return the configuration that a spec becomes, or what keeps it from becoming one."""
     try:
@@ -53,7 +62,6 @@ def spec_config(document: Document, version: Version = NEWEST) -> tuple[list[Con
         place = document.place(("database", "kind"))
         return [], [Finding(code="SP108", severity=Severity.NOTE, place=place, message=f"{error}.")]
     try:
-        options = render(spec)
+        return [rendered(spec, version)], []
     except ConfigError as error:
         return [], list(error.findings)
-    return [Config(name=spec.name, options=options, places=_InSpec(spec), version=version)], []

@@ -74,5 +74,12 @@ def one_partition(config: Config) -> Hits:
             yield Hit(option, message, "Take what you will need from the beginning.")
 
 
+@book.rule("CC258", NOTE)
+def topics_of_the_brokers_making(config: Config) -> Hits:
+    if config.routers and not any(option.startswith(_CREATION) for option in config.options):
+        message = "topics are made as the broker makes them: often with one partition, or not at all."
+        yield Hit(f"{_DEFAULT}partitions", message, f"Set {_DEFAULT}partitions and {_DEFAULT}replication.factor.")
+
+
 def _groups(config: Config) -> list[str]:
     return [group for group in dict.fromkeys(listed(config.get(f"{_CREATION}groups"))) if group != "default"]
