@@ -1,4 +1,6 @@
 import json
+import time
+from collections import Counter
 from collections.abc import Mapping
 
 import pytest
@@ -149,11 +151,15 @@ class Few:
 
 
 def test_a_catalogue_tells_what_is_unknown_and_what_was_renamed() -> None:
-    options = {**CLEAN[Kind.POSTGRESQL], "slot.nam": "x", "slot": "x", "driver.x": "y", "producer.override.x": "y"}
+    options = {**CLEAN[Kind.POSTGRESQL], "slot.nam": "x", "slot": "x", "database.hostnme": "x"}
+    options |= {"driver.x": "y", "producer.override.x": "y", "database.encrypt": "y", "openlineage.integration.x": "y"}
     del options["slot.name"]
     found = [finding for finding in lint(config_of(options), Few()) if finding.code in {"CC101", "CC102"}]
-    assert [(finding.code, finding.place.path) for finding in found] == [("CC101", "slot.nam"), ("CC102", "slot")]
-    assert found[1].remedy == "Write slot.name."
+    assert [(finding.code, finding.place.path, finding.remedy) for finding in found] == [
+        ("CC101", "slot.nam", "Did you mean 'slot.name'?"),
+        ("CC102", "slot", "Write slot.name."),
+        ("CC101", "database.hostnme", "Did you mean 'database.hostname'?"),
+    ]
 
 
 def test_what_render_refuses_and_what_lint_finds_is_one_table() -> None:
@@ -161,6 +167,21 @@ def test_what_render_refuses_and_what_lint_finds_is_one_table() -> None:
     for promise in PROMISES:
         option = promise.option + ("x" if promise.option.endswith(".") else "")
         assert reason_against(option, "x", {}) == promise.reason
+
+
+def test_a_configuration_that_is_meant_to_keep_the_linter_busy_does_not() -> None:
+    many = [f"a{number}" for number in range(10_000)]
+    options = {**CLEAN[Kind.POSTGRESQL], **dict.fromkeys(many, "x")}
+    options |= {f"transforms.outbox.{name}": "x" for name in many[:2_000]}
+    for option in ("transforms", "predicates", "table.include.list", "schema.include.list", "column.exclude.list"):
+        options[option] = "outbox," + ",".join(many)
+    options["transforms.outbox.table.fields.additional.placement"] = ",".join(f"{name}:header" for name in many)
+    options["transforms.outbox.route.topic.regex"] = "(a|a)*+" * 5_000
+    options["slot.name"] = "x" * 100_000
+    begin = time.process_time()
+    found = lint(config_of(options), Few())
+    assert time.process_time() - begin < 10
+    assert max(Counter(finding.code for finding in found).values()) == 100
 
 
 def test_several_connectors_may_share_nothing_that_is_theirs_alone() -> None:

@@ -19,6 +19,9 @@ ROUTER = "io.debezium.transforms.outbox.EventRouter"
 MONGO_ROUTER = "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter"
 DECODER = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent"
 
+MANY = 1_000
+"""Entries of one list that are looked at. More are an accident, or meant to keep the linter busy."""
+
 _COMMA = re.compile(r"(?<!\\),")
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
 
@@ -115,8 +118,9 @@ class Router(Plugin):
     def placements(self) -> list[list[str]]:
         """Each placed column: its name, its kind, perhaps an alias; as many parts as were written."""
         # Java's split drops empty parts at the end.
-        entries = re.sub(r"[, ]+$", "", self.get(self.placement))
-        return [[part.strip() for part in entry.rstrip(": ").split(":")] for entry in entries.split(",") if entries]
+        entries = self.get(self.placement).rstrip(", ")
+        written = entries.split(",")[:MANY] if entries else []
+        return [[part.strip() for part in entry.rstrip(": ").split(":")] for entry in written]
 
     def placed(self, kind: str) -> list[str]:
         """Return under which names columns are placed as one kind."""
@@ -242,7 +246,7 @@ class Config:
 
 def listed(value: str) -> tuple[str, ...]:
     """Return the entries of a list; a comma behind a backslash belongs to its entry."""
-    return tuple(entry.strip() for entry in _COMMA.split(value) if entry.strip())
+    return tuple(entry.strip() for entry in _COMMA.split(value, maxsplit=MANY)[:MANY] if entry.strip())
 
 
 def is_reference(value: str) -> bool:

@@ -11,6 +11,7 @@ from functools import cache
 _OTHERWISE = re.compile(r"\\[pPhHVRXQEGkzZuxcNe0]|&&|\(\?[-imsdux]+[:)-]|\(\?>|\(\?<[=!]|[+*?}]\+|\[\^?\[")
 _ENDLESS = re.compile(r"[+*}|][^()]*\)[+*{]")
 """A repeated group that repeats or chooses inside: a few dozen characters may keep it busy for ever."""
+_LONGEST = 1_000
 _GROUP = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>")
 _CLASS_TOKEN = re.compile(r"\\.|[\[\]]", re.DOTALL)
 _PLAIN = re.compile(r"(?:[\w.\- ]|\\[^A-Za-z0-9])+")
@@ -34,7 +35,7 @@ def compiled(pattern: str, *, ignores_case: bool = False) -> re.Pattern[str] | N
         raise Unreadable("a class of characters is not closed")
     if "(?P" in pattern:
         raise Unreadable("a group's name is written (?<name>…) in Java")
-    if _OTHERWISE.search(pattern):
+    if len(pattern) > _LONGEST or _OTHERWISE.search(pattern):
         return None
     try:
         with warnings.catch_warnings():

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Protocol
 
 from cdc_outbox.connect.lint.config import BINLOG, HISTORY, Config, Kind
@@ -97,8 +98,10 @@ class _Names:
         for option in config.options if self.catalogue is not None else ():
             if self.catalogue is None or _is_elsewhere(option) or self.catalogue.knows(option):
                 continue
-            if self._fate(config, option) is None:
-                offer = did_you_mean(option, list(self.catalogue.known()))
+            offer = did_you_mean(option, list(self.catalogue.known()))
+            near = get_close_matches(option, list(self.catalogue.known()), n=1, cutoff=0.9)
+            # What begins so is handed on to the JDBC driver: only what looks like a slip of the pen is one.
+            if self._fate(config, option) is None and (near or not option.startswith("database.")):
                 yield Hit(option, f"{option!r} is no option of this connector, and does nothing.", offer)
 
     def renamed(self, config: Config) -> Hits:
@@ -125,7 +128,7 @@ class _Names:
 
 
 _ELSEWHERE = re.compile(
-    r"(transforms|predicates|producer\.override|consumer\.override|admin\.override|topic\.creation|"
+    r"(transforms|predicates|openlineage|log\.mining\.buffer\.infinispan\.client|producer\.override|consumer\.override|admin\.override|topic\.creation|"
     r"(key|value|header)\.converter|converters|errors|config|driver|post\.processors|internal|_aiven|"
     r"schema\.history\.internal\.(producer|consumer))(\..*)?"
 )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from cdc_outbox.connect.lint.config import Config, Kind, Router
+from cdc_outbox.connect.lint.config import Config, Kind, Router, listed
 from cdc_outbox.connect.lint.java import matches
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
@@ -25,6 +25,8 @@ _SHARED = [
     "tracing.with.context.field.only",
     "field.name.adjustment.mode",
 ]
+_FEW = 50
+"""Columns, tables and patterns that are held against each other."""
 _OWN = {
     False: [
         "table.op.invalid.behavior",
@@ -253,7 +255,7 @@ def columns_that_are_hidden(config: Config, router: Router) -> Hits:
     for option in config.options:
         if not re.fullmatch(r"column\.((in|ex)clude\.list|mask\..+|truncate\..+)", option):
             continue
-        hidden = sorted({column for column in _columns(router) if _hides(config, option, column)})
+        hidden = [column for column in sorted({*_columns(router)})[:_FEW] if _hides(config, option, column)]
         if hidden:
             message = f"the router does not find {', '.join(hidden)} as it was written."
             yield Hit(option, message, "Let the outbox's columns be.")
@@ -267,10 +269,9 @@ def _columns(router: Router) -> Iterator[str]:
 
 
 def _hides(config: Config, option: str, column: str) -> bool:
-    patterns = [pattern.strip() for pattern in config.get(option).split(",") if pattern.strip()]
-    found = [
-        matches(pattern, f"{table}.{column}", ignores_case=True) for table in config.tables for pattern in patterns
-    ]
+    patterns = listed(config.get(option))[:_FEW]
+    names = [f"{table}.{column}" for table in config.tables[:_FEW]]
+    found = [matches(pattern, name, ignores_case=True) for name in names for pattern in patterns]
     if option == "column.include.list":
         return bool(found) and not any(answer is not False for answer in found)
     return any(found)

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from cdc_outbox.connect.lint.config import Config, Kind, Router
 from cdc_outbox.finding import Finding, Severity
+
+_ENOUGH = 100
+"""Findings of one rule in one configuration: whoever mends these will ask again."""
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
@@ -40,7 +44,7 @@ class Rule:
         """Return what it finds in a configuration."""
         if self.kinds and config.kind not in self.kinds:
             return
-        for hit in self.check(config):
+        for hit in islice(self.check(config), _ENOUGH):
             yield Finding(
                 code=self.code,
                 severity=self.severity,

@@ -1,7 +1,6 @@
 """Several configurations beside each other: what only one connector may have."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import combinations
 
 from cdc_outbox.connect.lint.config import BINLOG, HISTORY, Config, Kind, is_reference
 from cdc_outbox.finding import Finding, Severity
@@ -19,13 +18,11 @@ def compare(configs: Sequence[Config]) -> Iterator[Finding]:
                 continue
             first = known.setdefault(shared, config)
             if first is not config:
-                other = first.places(option)
-                where = other.document if other.line is None else f"{other.document}:{other.line}"
                 yield Finding(
                     code=code,
                     severity=severity,
                     place=config.places(option),
-                    message=f"{message} (as in {where}).",
+                    message=f"{message} (as in {_where(first, option)}).",
                     remedy=remedy,
                 )
     yield from _tables_twice(configs)
@@ -112,17 +109,25 @@ _SHARED: Iterable[tuple[str, Severity, str, _Key, str, str]] = (
 
 
 def _tables_twice(configs: Sequence[Config]) -> Iterator[Finding]:
-    for first, second in combinations([config for config in configs if config.routers and config.kind], 2):
-        same = _server(first) == _server(second) and first.get("database.dbname") == second.get("database.dbname")
-        twice = sorted(set(first.tables) & set(second.tables))
-        if same and first.kind is second.kind and twice and second.kind:
-            option = second.kind.include_list
-            other = first.places(option)
-            where = other.document if other.line is None else f"{other.document}:{other.line}"
+    known: dict[tuple[object, ...], Config] = {}
+    for config in configs:
+        if not config.routers or config.kind is None:
+            continue
+        option = config.kind.include_list
+        shared = (config.kind, _server(config), config.get("database.dbname"))
+        firsts = [(table, known.setdefault((*shared, table), config)) for table in config.tables]
+        twice = next(((table, first) for table, first in firsts if first is not config), None)
+        if twice is not None:
+            table, first = twice
             yield Finding(
                 code="CC907",
                 severity=Severity.WARNING,
-                place=second.places(option),
-                message=f"{twice[0]} is published twice (also as in {where}).",
+                place=config.places(option),
+                message=f"{table} is published twice (also as in {_where(first, option)}).",
                 remedy="Leave it to one connector.",
             )
+
+
+def _where(config: Config, option: str) -> str:
+    place = config.places(option)
+    return place.document if place.line is None else f"{place.document}:{place.line}"
