@@ -42,14 +42,19 @@ _P = "producer.override."
 _TYPE = f"{_R}type"
 
 CASES = (
+    _case("CC101", "slot.nam", "x"),
+    _case("CC101", "database.hostnme", "x", Kind.MYSQL),
+    _case("CC101", "publication.name", "x", Kind.MARIADB),
     Case(code="CC102", at="database.server.name", changes={"topic.prefix": None, "database.server.name": "orders"}),
     _case("CC102", "database.history.kafka.topic", "h", Kind.MYSQL, more={"schema.history.internal.kafka.topic": None}),
-    _case("CC103", "snapshot.new.tables", "parallel"),
+    _case("CC103", "snapshot.new.tables", "parallel", Kind.MYSQL),
     _case("CC103", "database.server.name", "orders"),
     _case("CC103", "database.history.kafka.topic", "h"),
     _case("CC104", "snapshot.mode", "schema_only", Kind.MYSQL),
     _case("CC104", "snapshot.mode", "never"),
-    _case("CC105", "plugin.name", "wal2json"),
+    _case("CC104", "plugin.name", "wal2json"),
+    _case("CC105", "plugin.name", "pgoutptu"),
+    _case("CC105", "decimal.handling.mode", "text", Kind.ORACLE),
     _case("CC105", "snapshot.mode", "no_dta", Kind.MONGODB),
     _case("CC106", "topic.prefix", None),
     _case("CC106", "database.server.id", None, Kind.MARIADB),

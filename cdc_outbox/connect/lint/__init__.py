@@ -4,7 +4,7 @@ Connect's ``/validate`` takes most configurations that then fail, hang or lose e
 transforms. The rules stand by theme, each a few lines; what a code means at length, ``cdc-outbox explain`` tells.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from cdc_outbox.connect.lint import (
     capture,
@@ -20,7 +20,6 @@ from cdc_outbox.connect.lint import (
     topics,
 )
 from cdc_outbox.connect.lint.config import NEWEST, Config, Kind, Version
-from cdc_outbox.connect.lint.options import Catalogue, Rename, catalogue_rules
 from cdc_outbox.connect.lint.promises import PROMISE_RULES
 from cdc_outbox.connect.lint.reading import find_configs
 from cdc_outbox.connect.lint.rule import Rule
@@ -31,11 +30,8 @@ from cdc_outbox.finding import Finding
 __all__ = [
     "NEWEST",
     "RULES",
-    "Catalogue",
-    "Catalogues",
     "Config",
     "Kind",
-    "Rename",
     "Rule",
     "Version",
     "compare",
@@ -59,25 +55,17 @@ RULES: tuple[Rule, ...] = (
     *postgresql.book.rules,
     *databases.book.rules,
 )
-"""Every rule that needs nothing but a configuration; those of the catalogue and of several files come on top."""
+"""Every rule about one configuration; what several have in common is compared besides."""
 
 
-Catalogues = Callable[[Config], Catalogue | None]
-
-
-def lint(config: Config, catalogue: Catalogue | None = None) -> tuple[Finding, ...]:
+def lint(config: Config) -> tuple[Finding, ...]:
     """Return what is wrong with a configuration, in the order of its lines."""
-    rules: Iterable[Rule] = (*catalogue_rules(catalogue), *RULES)
-    return _in_order(finding for rule in rules for finding in rule.findings(config))
+    return _in_order(finding for rule in RULES for finding in rule.findings(config))
 
 
-def lint_all(configs: Sequence[Config], catalogues: Catalogues = lambda _config: None) -> tuple[Finding, ...]:
-    """Return what is wrong with each configuration, and with all of them together.
-
-    Args:
-        catalogues: Tells of a configuration which options its connector has in its version; ``None`` if nobody knows.
-    """
-    alone = [finding for config in configs for finding in lint(config, catalogues(config))]
+def lint_all(configs: Sequence[Config]) -> tuple[Finding, ...]:
+    """Return what is wrong with each configuration, and with all of them together."""
+    alone = [finding for config in configs for finding in lint(config)]
     return (*alone, *_in_order(compare(configs)))
 
 

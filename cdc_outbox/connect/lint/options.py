@@ -1,268 +1,133 @@
 """Options as such: whether the connector knows them, needs them, and takes what they say."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Protocol
+from functools import cache
 
-from cdc_outbox.connect.lint.config import BINLOG, HISTORY, Config, Kind
-from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rule, Rulebook
+from cdc_outbox.connect.catalogue import (
+    Catalogue,
+    Option,
+    Rename,
+    catalogue,
+    connector_of,
+    find_framework,
+    renamed,
+    renamed_value,
+)
+from cdc_outbox.connect.lint.config import BINLOG, HISTORY, Config, Kind, is_reference
+from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
 
 book = Rulebook()
 
-
-@dataclass(frozen=True, slots=True)
-class Rename:
-    """What became of an option.
-
-    Args:
-        to: Its name today, empty if it is gone.
-        since: The version of Debezium that no longer reads the old name.
-    """
-
-    to: str
-    since: str
-
-
-class Catalogue(Protocol):
-    """The options that one connector has in one version."""
-
-    def knows(self, option: str) -> bool:
-        """Tell whether the connector reads an option."""
-
-    def known(self) -> Iterable[str]:
-        """Return every name, for an offer."""
-
-    def renamed(self, option: str) -> Rename | None:
-        """Return what became of an option that it does not read any more, ``None`` if it never did."""
-
-
-RENAMED: Mapping[str, Rename] = {
-    "database.server.name": Rename("topic.prefix", "2.0"),
-    "database.whitelist": Rename("database.include.list", "2.0"),
-    "database.blacklist": Rename("database.exclude.list", "2.0"),
-    "schema.whitelist": Rename("schema.include.list", "2.0"),
-    "schema.blacklist": Rename("schema.exclude.list", "2.0"),
-    "table.whitelist": Rename("table.include.list", "2.0"),
-    "table.blacklist": Rename("table.exclude.list", "2.0"),
-    "column.whitelist": Rename("column.include.list", "2.0"),
-    "column.blacklist": Rename("column.exclude.list", "2.0"),
-    "collection.whitelist": Rename("collection.include.list", "2.0"),
-    "collection.blacklist": Rename("collection.exclude.list", "2.0"),
-    "slot.drop_on_stop": Rename("slot.drop.on.stop", "2.0"),
-    "slot.drop.on_stop": Rename("slot.drop.on.stop", "2.0"),
-    "mongodb.name": Rename("topic.prefix", "2.0"),
-    "mongodb.hosts": Rename("mongodb.connection.string", "2.4"),
-    "transaction.topic": Rename("topic.transaction", "2.0"),
-    "toasted.value.placeholder": Rename("unavailable.value.placeholder", "2.0"),
-    "sanitize.field.names": Rename("field.name.adjustment.mode", "2.0"),
-    "snapshot.new.tables": Rename("", "2.0"),
-    "connector.adapter": Rename("", "3.0"),
-    "internal.slot.seek.to.known.offset.on.start": Rename("offset.mismatch.strategy", "3.4"),
-}
-"""The renames that a configuration of today most often forgot."""
-
 _HISTORY_BEFORE, _HISTORY = "database.history.", "schema.history.internal."
 
-
-def find_rename(config: Config, option: str) -> Rename | None:
-    """Return what became of an option, from the few that are known without a catalogue."""
-    if config.kind is Kind.SQLSERVER and option == "database.dbname":
-        return Rename("database.names", "2.0")
-    if option.startswith(_HISTORY_BEFORE):
-        kept = config.kind in HISTORY
-        return Rename(_HISTORY + option.removeprefix(_HISTORY_BEFORE) if kept else "", "2.0")
-    return RENAMED.get(option)
-
-
-def catalogue_rules(catalogue: Catalogue | None) -> tuple[Rule, ...]:
-    """Return the rules that ask which options there are."""
-    names, kinds = _Names(catalogue), tuple(Kind)
-    return (
-        Rule("CC101", WARNING, names.unknown, kinds),
-        Rule("CC102", ERROR, names.renamed, kinds),
-        Rule("CC103", WARNING, names.removed, kinds),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """What became of names, as far as a catalogue says."""
-
-    catalogue: Catalogue | None
-
-    def unknown(self, config: Config) -> Hits:
-        """Find what the connector never read; without a catalogue nobody knows."""
-        for option in config.options if self.catalogue is not None else ():
-            if self.catalogue is None or _is_elsewhere(option) or self.catalogue.knows(option):
-                continue
-            offer = did_you_mean(option, list(self.catalogue.known()))
-            near = get_close_matches(option, list(self.catalogue.known()), n=1, cutoff=0.9)
-            # What begins so is handed on to the JDBC driver: only what looks like a slip of the pen is one.
-            if self._fate(config, option) is None and (near or not option.startswith("database.")):
-                yield Hit(option, f"{option!r} is no option of this connector, and does nothing.", offer)
-
-    def renamed(self, config: Config) -> Hits:
-        """Find what it reads under another name."""
-        for option in config.options:
-            rename = self._fate(config, option)
-            if rename is not None and rename.to and not config.has(rename.to):
-                message = f"{option} is called {rename.to} since Debezium {rename.since}, and does nothing."
-                yield Hit(option, message, f"Write {rename.to}.")
-
-    def removed(self, config: Config) -> Hits:
-        """Find what it does not read any more."""
-        for option in config.options:
-            rename = self._fate(config, option)
-            if rename is not None and (not rename.to or config.has(rename.to)):
-                became = f"called {rename.to}" if rename.to else "gone"
-                message = f"{option} is {became} since Debezium {rename.since}, and does nothing."
-                yield Hit(option, message, "Leave it out.")
-
-    def _fate(self, config: Config, option: str) -> Rename | None:
-        if self.catalogue is None:
-            return find_rename(config, option)
-        return None if self.catalogue.knows(option) else self.catalogue.renamed(option) or find_rename(config, option)
-
-
 _ELSEWHERE = re.compile(
-    r"(transforms|predicates|openlineage|log\.mining\.buffer\.infinispan\.client|producer\.override|consumer\.override|admin\.override|topic\.creation|"
-    r"(key|value|header)\.converter|converters|errors|config|driver|post\.processors|internal|_aiven|"
-    r"schema\.history\.internal\.(producer|consumer))(\..*)?"
+    r"(transforms|predicates|(key|value|header)\.converter|converters|config|post\.processors|internal|openlineage|"
+    r"log\.mining\.buffer\.infinispan\.client|_aiven|errors\.deadletterqueue)(\..*)?"
 )
-_FRAMEWORK = frozenset(
-    [
-        "name",
-        "connector.class",
-        "connector.plugin.version",
-        "tasks.max",
-        "tasks.max.enforce",
-        "config.action.reload",
-        "exactly.once.support",
-        "transaction.boundary",
-        "transaction.boundary.interval.ms",
-        "offsets.storage.topic",
-    ]
-)
+"""What a plugin or a library reads, or another rule tells of."""
 
 
-def _is_elsewhere(option: str) -> bool:
-    """Tell whether an option is not the connector's to know: Connect's, a plugin's, the driver's."""
-    return option in _FRAMEWORK or bool(_ELSEWHERE.fullmatch(option))
+def _known_to(config: Config) -> Catalogue | None:
+    """Return what a configuration's connector knows in its version, ``None`` if it is none of the six."""
+    connector = connector_of(config.get("connector.class"))
+    return None if connector is None else catalogue(connector, ".".join(map(str, config.version)))
 
 
-_SNAPSHOTS = frozenset(["always", "initial", "initial_only", "no_data", "when_needed", "configuration_based", "custom"])
-_HISTORY_SNAPSHOTS = _SNAPSHOTS | {"recovery"}
+@cache
+def _find(connector: str, version: str, option: str) -> Option | None:
+    """Return a connector's option; every rule of this module asks, and a name with an argument is long looked for."""
+    return catalogue(connector, version).find(option)
 
-_VALUES: Mapping[str, Mapping[Kind, frozenset[str]]] = {
-    "snapshot.mode": {
-        Kind.POSTGRESQL: _SNAPSHOTS,
-        Kind.MYSQL: _HISTORY_SNAPSHOTS,
-        Kind.MARIADB: _HISTORY_SNAPSHOTS,
-        Kind.SQLSERVER: _HISTORY_SNAPSHOTS | {"when_needed_no_data"},
-        Kind.ORACLE: _HISTORY_SNAPSHOTS,
-        Kind.MONGODB: _SNAPSHOTS,
-    },
-    "snapshot.locking.mode": {
-        Kind.POSTGRESQL: frozenset(["shared", "none", "custom"]),
-        Kind.MYSQL: frozenset(
-            [
-                "extended",
-                "minimal",
-                "minimal_percona",
-                "minimal_percona_no_table_locks",
-                "none",
-                "custom",
-                "minimal_at_least_once",
-            ]
-        ),
-        Kind.MARIADB: frozenset(["extended", "minimal", "none", "custom", "minimal_at_least_once"]),
-        Kind.SQLSERVER: frozenset(["exclusive", "none", "custom"]),
-    },
-    "plugin.name": {Kind.POSTGRESQL: frozenset({"pgoutput", "decoderbufs"})},
-    "publication.autocreate.mode": {
-        Kind.POSTGRESQL: frozenset(["disabled", "all_tables", "filtered", "no_tables"]),
-    },
-    "offset.mismatch.strategy": {
-        Kind.POSTGRESQL: frozenset(["no_validation", "trust_offset", "trust_slot", "trust_greater_lsn"]),
-    },
-    "lsn.flush.mode": {Kind.POSTGRESQL: frozenset(["connector", "manual", "connector_and_driver"])},
-    "lsn.flush.timeout.action": {Kind.POSTGRESQL: frozenset(["fail", "warn", "ignore"])},
-    "capture.mode": {
-        Kind.MONGODB: frozenset(
-            [
-                "change_streams",
-                "change_streams_update_full",
-                "change_streams_with_pre_image",
-                "change_streams_update_full_with_pre_image",
-            ]
-        ),
-    },
-    "capture.scope": {Kind.MONGODB: frozenset(["deployment", "database", "collection"])},
-    "filters.match.mode": {Kind.MONGODB: frozenset(["regex", "literal"])},
-    "binary.handling.mode": dict.fromkeys(Kind, frozenset(["bytes", "base64", "base64-url-safe", "hex"])),
-    "time.precision.mode": dict.fromkeys(
-        (kind for kind in Kind if kind is not Kind.MONGODB),
-        frozenset(
-            [
-                "adaptive",
-                "adaptive_time_microseconds",
-                "connect",
-                "isostring",
-                "microseconds",
-                "nanoseconds",
-                "structured",
-            ]
-        ),
-    ),
-}
 
-_OBSOLETE = {
-    "schema_only": "no_data",
-    "schema_only_recovery": "recovery",
-    "initial_schema_only": "no_data",
-    "never": "no_data",
-    "exported": "initial",
-}
+def _find_rename(config: Config, option: str) -> Rename | None:
+    """Return what became of an option, ``None`` if its connector still reads it, or never did."""
+    known = _known_to(config)
+    if known is None or _find(known.connector, known.version, option) is not None:
+        return None
+    found = renamed(option, known.connector)
+    if found is None and option.startswith(_HISTORY_BEFORE):
+        return Rename(option, "", "2.0.0")  # of a connector that keeps no history
+    return found
+
+
+@book.rule("CC101", WARNING, *Kind)
+def unknown_option(config: Config) -> Hits:
+    known = _known_to(config)
+    for option in config.options:
+        if known is None or _ELSEWHERE.fullmatch(option) or find_framework(option):
+            continue
+        if _find(known.connector, known.version, option) is not None:
+            continue
+        near = get_close_matches(option, list(known.options), n=1, cutoff=0.9)
+        # What begins so is handed on to the JDBC driver: only what looks like a slip of the pen is one.
+        if _find_rename(config, option) is None and (near or not option.startswith("database.")):
+            offer = did_you_mean(option, list(known.options))
+            yield Hit(option, f"{option!r} is no option of this connector, and does nothing.", offer)
+
+
+@book.rule("CC102", ERROR, *Kind)
+def option_of_an_earlier_version(config: Config) -> Hits:
+    for option in config.options:
+        rename = _find_rename(config, option)
+        if rename is not None and rename.new and not config.has(rename.new):
+            message = f"{option} is called {rename.new} since Debezium {_short(rename)}, and does nothing."
+            yield Hit(option, message, f"Write {rename.new}.")
+
+
+@book.rule("CC103", WARNING, *Kind)
+def option_that_is_gone(config: Config) -> Hits:
+    for option in config.options:
+        rename = _find_rename(config, option)
+        if rename is not None and (not rename.new or config.has(rename.new)):
+            became = f"called {rename.new}" if rename.new else "gone"
+            message = f"{option} is {became} since Debezium {_short(rename)}, and does nothing."
+            yield Hit(option, message, "Leave it out.")
+
+
+def _short(rename: Rename) -> str:
+    return rename.version.removesuffix(".0")
 
 
 @book.rule("CC104", ERROR, *Kind)
-def obsolete_snapshot_mode(config: Config) -> Hits:
-    value = config.get("snapshot.mode").lower()
-    if value in _OBSOLETE:
-        remedy = f"Write {_OBSOLETE[value]}."
-        yield Hit("snapshot.mode", f"Debezium no longer has the snapshot mode {value}.", remedy)
+def value_of_an_earlier_version(config: Config) -> Hits:
+    for option in config.options:
+        rename = _renamed_value(config, option)
+        if rename is not None:
+            message = f"{option} has no value {rename.old} any more, since Debezium {_short(rename)}."
+            yield Hit(option, message, f"Write {rename.new}." if rename.new else "Leave it out.")
+
+
+def _renamed_value(config: Config, option: str) -> Rename | None:
+    known, value = _known_to(config), config.get(option).lower()
+    return None if known is None or value in _allowed(known, option) else renamed_value(option, value, known.connector)
 
 
 @book.rule("CC105", ERROR, *Kind)
 def value_out_of_the_list(config: Config) -> Hits:
-    for option, allowed in _VALUES.items():
-        value, values = config.get(option).lower(), allowed.get(config.kind or Kind.POSTGRESQL, frozenset())
-        obsolete = option == "snapshot.mode" and value in _OBSOLETE
-        if values and value and "${" not in value and value not in values and not obsolete:
-            offer = did_you_mean(value, sorted(values)) or f"It may be {', '.join(sorted(values))}."
+    known = _known_to(config)
+    for option in config.options if known is not None else ():
+        value, allowed = config.get(option), _allowed(known, option) if known is not None else ()
+        fits = not allowed or not value or value.lower() in allowed or is_reference(value)
+        if not fits and _renamed_value(config, option) is None:
+            offer = did_you_mean(value.lower(), list(allowed)) or f"It may be {', '.join(allowed)}."
             yield Hit(option, f"{option} has a value that is none of this connector's.", offer)
 
 
-_REQUIRED: Mapping[Kind, tuple[str, ...]] = {
-    Kind.POSTGRESQL: ("database.hostname", "database.user", "database.dbname"),
-    Kind.MYSQL: ("database.hostname", "database.user", "database.server.id"),
-    Kind.MARIADB: ("database.hostname", "database.user", "database.server.id"),
-    Kind.SQLSERVER: ("database.hostname", "database.names"),
-    Kind.ORACLE: ("database.hostname", "database.user", "database.dbname"),
-    Kind.MONGODB: ("mongodb.connection.string",),
-}
+def _allowed(known: Catalogue, option: str) -> tuple[str, ...]:
+    found = _find(known.connector, known.version, option)
+    return () if found is None else tuple(value.lower() for value in found.allowed)
 
 
 @book.rule("CC106", ERROR, *Kind)
 def missing_option(config: Config) -> Hits:
-    renamed = {rename.to for option in config.options if (rename := find_rename(config, option)) is not None}
+    known = _known_to(config)
+    given = {rename.new for option in config.options if (rename := _find_rename(config, option)) is not None}
     if config.kind is Kind.ORACLE and config.has("database.url"):
-        renamed.add("database.hostname")
-    for option in (*_REQUIRED[config.kind], "topic.prefix") if config.kind else ():
-        if not config.has(option) and option not in renamed:
+        given.add("database.hostname")
+    for option in [] if known is None else sorted(name for name, found in known.options.items() if found.required):
+        if not config.has(option) and option not in given:
             yield Hit(option, f"{option} is missing, and this connector does not start without it.", f"Set {option}.")
 
 
