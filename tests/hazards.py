@@ -114,6 +114,13 @@ CASES = (
     _case("CC223", _TYPE, "io.debezium.transforms.EventRouter"),
     _case("CC224", "connector.class", "io.confluent.connect.jdbc.JdbcSourceConnector"),
     _case("CC225", "errors.deadletterqueue.topic.name", "x"),
+    _case("CC226", "predicates.isOutbox.patern", "x"),
+    _case(
+        "CC226",
+        "transforms.decode.fields.null.includ",
+        "x",
+        more={"transforms": "outbox,decode", "transforms.decode.type": DECODER},
+    ),
     _case("CC251", "topic.creation.default.partitions", None),
     _case("CC252", "topic.creation.events.include", None, more={"topic.creation.groups": "events"}),
     _case("CC253", "topic.creation.events.include", ".*"),

@@ -21,7 +21,7 @@ _DEFAULTS = {
 WARNED: dict[str, set[str]] = {
     "mariadb": set(),
     "mongodb": {"CC113"},  # user and password stand in the connection string
-    "mysql-flat": set(),
+    "mysql-flat": {"CC226"},  # the transform's drop.tombstones is gone
     "oracle": set(),
     "postgresql-cloudevents": _DEFAULTS - {"CC602"},
     "postgresql-failover": _DEFAULTS - {"CC601"},

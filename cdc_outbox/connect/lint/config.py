@@ -22,6 +22,9 @@ DECODER = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMess
 MANY = 1_000
 """Entries of one list that are looked at. More are an accident, or meant to keep the linter busy."""
 
+IMPLICIT = ("type", "predicate", "negate", "plugin.version")
+"""What every transform takes; a predicate takes the first and the last."""
+
 _COMMA = re.compile(r"(?<!\\),")
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
 

@@ -3,7 +3,8 @@
 import re
 from difflib import get_close_matches
 
-from cdc_outbox.connect.lint.config import MONGO_ROUTER, ROUTER, Config, Kind, Plugin, listed
+from cdc_outbox.connect import catalogue
+from cdc_outbox.connect.lint.config import IMPLICIT, MONGO_ROUTER, ROUTER, Config, Kind, Plugin, listed
 from cdc_outbox.connect.lint.java import Unreadable, compiled
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
@@ -233,6 +234,21 @@ def dead_letters_of_a_source(config: Config) -> Hits:
         if option.startswith("errors.deadletterqueue."):
             message = "a source connector has no dead letter topic: what fails is in none."
             yield Hit(option, message, "Leave it out.")
+
+
+@book.rule("CC226", WARNING)
+def option_that_a_plugin_does_not_have(config: Config) -> Hits:
+    for kind, plugins in _plugins(config):
+        for plugin in plugins:
+            given = plugin.options.get("type", "").strip()
+            found = catalogue.plugin(given, ".".join(map(str, config.version)))
+            if found is None or plugin.type in {ROUTER, MONGO_ROUTER}:
+                continue
+            for option in sorted(plugin.options.keys() - found.options.keys() - {*IMPLICIT}):
+                rename = catalogue.renamed(option, plugin=given)
+                offer = f"Write {rename.new}." if rename and rename.new else did_you_mean(option, list(found.options))
+                message = f"the {kind} {plugin.alias!r} has no option {option!r}, and does not say so."
+                yield Hit(plugin.prefix + option, message, offer)
 
 
 @book.rule("CC224", NOTE)

@@ -3,47 +3,17 @@
 import re
 from collections.abc import Iterator
 
-from cdc_outbox.connect.lint.config import Config, Kind, Router, listed
+from cdc_outbox.connect.catalogue import plugin
+from cdc_outbox.connect.lint.config import IMPLICIT, Config, Kind, Router, listed
 from cdc_outbox.connect.lint.java import matches
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
 
 book = Rulebook()
 
-_EVENT = ("id", "key", "type", "payload", "timestamp", "schema.version")
-_SHARED = [
-    "type",
-    "predicate",
-    "negate",
-    "plugin.version",
-    "route.by.field",
-    "route.topic.regex",
-    "route.topic.replacement",
-    "route.tombstone.on.empty.payload",
-    "tracing.span.context.field",
-    "tracing.operation.name",
-    "tracing.with.context.field.only",
-    "field.name.adjustment.mode",
-]
 _FEW = 50
 """Columns, tables and patterns that are held against each other."""
-_OWN = {
-    False: [
-        "table.op.invalid.behavior",
-        "table.expand.json.payload",
-        "table.json.payload.null.behavior",
-        "table.json.payload.empty.array.behavior",
-        "table.fields.additional.placement",
-        "table.field.additional.missing",
-    ],
-    # The documentation says collection.op.invalid.behavior; the code reads the other.
-    True: [
-        "table.op.invalid.behavior",
-        "collection.expand.json.payload",
-        "collection.fields.additional.placement",
-        "collection.field.additional.missing",
-    ],
-}
+_LATER = {"field.additional.missing": (3, 6), "json.payload.empty.array.behavior": (3, 7)}
 _VALUES = {
     "op.invalid.behavior": ("warn", "error", "fatal"),
     "field.additional.missing": ("error", "ignore"),
@@ -55,8 +25,9 @@ _TRUTHS = ("expand.json.payload", "fields.additional.error.on.missing")
 
 @book.router_rule("CC301", ERROR)
 def unknown_option(config: Config, router: Router) -> Hits:
-    known = [*_SHARED, *_OWN[router.of_mongo], *(f"{router.table}.field.event.{role}" for role in _EVENT)]
-    for option in router.options:
+    found = plugin(router.type, ".".join(map(str, config.version)))
+    known = [*IMPLICIT, *(found.options if found is not None else ())]
+    for option in router.options if found is not None else ():
         if option not in {*known, *_found_elsewhere(router)}:
             offer = did_you_mean(option, known)
             yield Hit(router.prefix + option, f"the router has no option {option!r}, and does not say so.", offer)
@@ -64,9 +35,8 @@ def unknown_option(config: Config, router: Router) -> Hits:
 
 def _found_elsewhere(router: Router) -> set[str]:
     """Return the wrong names that have a rule of their own."""
-    return {f"{router.table}.fields.additional.error.on.missing"} | (
-        {"collection.op.invalid.behavior"} if router.of_mongo else set()
-    )
+    renamed = {f"{router.table}.fields.additional.error.on.missing", *(f"{router.table}.{name}" for name in _LATER)}
+    return renamed | ({"collection.op.invalid.behavior"} if router.of_mongo else set())
 
 
 @book.router_rule("CC302", WARNING)
@@ -163,7 +133,7 @@ def missing_columns_by_an_old_name(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC325", WARNING)
 def option_of_a_later_version(config: Config, router: Router) -> Hits:
-    for name, since in (("field.additional.missing", (3, 6)), ("json.payload.empty.array.behavior", (3, 7))):
+    for name, since in _LATER.items():
         option = f"{router.table}.{name}"
         if option in router.options and config.version < since:
             message = f"{option} does nothing before Debezium {'.'.join(map(str, since))}."
