@@ -100,7 +100,13 @@ def _specs(draw: st.DrawFn) -> str:
 
 
 texts: st.SearchStrategy[str] = st.one_of(
-    _documents(), _documents(), _mutated(_documents()), _mutated(st.sampled_from(SPECS)), _specs(), rubbish_texts
+    _configs().map(json.dumps),
+    _configs().map(lambda config: json.dumps({"name": "x", "config": config}, indent=1)),
+    _documents(),
+    _mutated(_documents()),
+    _mutated(st.sampled_from(SPECS)),
+    _specs(),
+    rubbish_texts,
 )
 
 
