@@ -39,8 +39,14 @@ class Explanation:
     @property
     def markdown(self) -> str:
         """Its section of a page."""
-        observed = f"\n*Observed:* {self.observed}\n" if self.observed else ""
-        return f"### {self.code} {self.title}\n\n{self.severity}. {self.happens}\n{observed}\n*Remedy:* {self.remedy}\n"
+        told = f"**{self.severity.capitalize()}.** {_plain(self.happens)}\n"
+        observed = f"\n*Observed:* {_plain(self.observed)}\n" if self.observed else ""
+        return f"### {self.code} {_plain(self.title)}\n\n{told}{observed}\n*Remedy:* {_plain(self.remedy)}\n"
+
+
+def _plain(text: str) -> str:
+    """Return a text in which no star, angle or backslash means anything to Markdown."""
+    return re.sub(r"([\\*<])", r"\\\1", text)
 
 
 @cache
