@@ -1,27 +1,21 @@
-"""YAML text as plain data that still knows its lines.
-
-Stricter than YAML: no duplicate keys, no anchors or aliases (a few lines of them can expand to gigabytes), one
-document of at most a megabyte. What stands in the file is what is meant.
-"""
+"""A text as plain data that still knows its lines, however it was written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-import yaml
-
 from cdc_outbox.finding import Finding, Place, Severity
 
 MAX_BYTES = 1_000_000
-"""A spec is a page long; a megabyte is a mistake."""
+"""A page long is usual; a megabyte is a mistake."""
 
 Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What a YAML text says, and where.
+    """What a text says, and where.
 
     Args:
         name: As findings shall call it, usually the file's name.
@@ -47,68 +41,7 @@ class Document:
         return Finding(code=code, severity=Severity.ERROR, place=place, message=message, remedy=remedy)
 
 
-def read_yaml(text: str, *, name: str) -> Document:
-    """Return the document that a text holds; what is wrong with it as YAML becomes findings, never an exception."""
-    empty = Document(name=name)
-    if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
-        return Document(name=name, findings=(empty.error("SP001", (), f"larger than {MAX_BYTES} bytes."),))
-    try:
-        _refuse_references(text)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        lines: dict[Path, int] = {}
-        content = None if node is None else _plain(node, (), lines)
-    except _Refused as refusal:
-        return Document(name=name, findings=(_finding(name, refusal.line, str(refusal)),))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = None if mark is None else mark.line + 1
-        problem = f"not YAML: {error.problem or error.context}."
-        return Document(name=name, findings=(_finding(name, line, problem),))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = f"not YAML: {type(error).__name__}."
-        return Document(name=name, findings=(_finding(name, None, problem),))
-    return Document(name=name, content=content, lines=lines)
-
-
 def did_you_mean(word: str, known: Iterator[str] | list[str]) -> str:
     """Return a sentence that offers the nearest known word, empty where none is near."""
     near = get_close_matches(word, list(known), n=1)
     return f"Did you mean {near[0]!r}?" if near else ""
-
-
-class _Refused(ValueError):  # noqa: N818 - a signal inside this module
-    def __init__(self, message: str, line: int) -> None:
-        super().__init__(message)
-        self.line = line
-
-
-def _finding(name: str, line: int | None, message: str) -> Finding:
-    place = Place(document=name, line=line)
-    return Finding(code="SP001", severity=Severity.ERROR, place=place, message=message)
-
-
-def _refuse_references(text: str) -> None:
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        mark = event.start_mark
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _Refused("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
-
-
-def _plain(node: yaml.Node, path: Path, lines: dict[Path, int]) -> Any:  # noqa: ANN401 - YAML's own variety
-    lines.setdefault(path, node.start_mark.line + 1)
-    match node:
-        case yaml.MappingNode():
-            content: dict[str, Any] = {}
-            for key_node, value_node in node.value:
-                key = str(key_node.value)
-                if not isinstance(key_node, yaml.ScalarNode):
-                    raise _Refused("a key is not a word.", key_node.start_mark.line + 1)
-                if key in content:
-                    raise _Refused(f"the key {key!r} appears twice.", key_node.start_mark.line + 1)
-                lines[*path, key] = key_node.start_mark.line + 1
-                content[key] = _plain(value_node, (*path, key), lines)
-            return content
-        case yaml.SequenceNode():
-            return [_plain(item, (*path, index), lines) for index, item in enumerate(node.value)]
-        case _:
-            return yaml.SafeLoader("").construct_object(node)

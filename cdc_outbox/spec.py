@@ -16,29 +16,16 @@ from referencing import Registry
 
 from cdc_outbox.cloudevents import ROW_HEADERS
 from cdc_outbox.database import DatabaseKind, DatabaseSpec, database_spec
-from cdc_outbox.document import Document, Path, did_you_mean, read_yaml
+from cdc_outbox.document import Document, Path, did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import EventFormat, OutboxMode, Partitions
 from cdc_outbox.router import EventRouter, Placement
+from cdc_outbox.secret import shows_secret
 from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
 from cdc_outbox.wire import WireContract
-
-_SECRET = re.compile(
-    r"password|passphrase|secret|token(?!\.endpoint)|credential|jaas|(private|keystore)\.key", re.IGNORECASE
-)
-_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
-_ASSIGNED = re.compile(r"(password|secret|token)\w*\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
-
-
-def shows_secret(option: str, value: str) -> bool:
-    """Tell whether a connector's option holds a secret itself, and not a reference that the worker resolves."""
-    if not _SECRET.search(option) or _REFERENCE.fullmatch(value):
-        return False
-    # A JAAS line is more than its password: a reference inside it will do, and Kerberos needs none.
-    is_jaas_line = "jaas" in option.lower() and "LoginModule" in value
-    return not is_jaas_line or bool(_ASSIGNED.search(_REFERENCE.sub("", value)))
+from cdc_outbox.yaml_text import read_yaml
 
 
 class Latency(StrEnum):
@@ -98,16 +85,17 @@ class Spec:
         )
 
 
-def parse_spec(text: str, *, name: str = "spec") -> Spec:
+def parse_spec(text: str | Document, *, name: str = "spec") -> Spec:
     """Read a pipeline's YAML.
 
     Args:
+        text: Or the document that it was read as.
         name: What findings call it, usually the file's name.
 
     Raises:
         ConfigError: With ``findings``, every one with its line.
     """
-    document = read_yaml(text, name=name)
+    document = read_yaml(text, name=name) if isinstance(text, str) else text
     findings = document.findings or tuple(_schema_findings(document)) or tuple(_secrets(document))
     if not findings:
         try:
@@ -115,7 +103,7 @@ def parse_spec(text: str, *, name: str = "spec") -> Spec:
         except ConfigError as error:
             findings = (document.error("SP107", _path_of(error.field), f"{error}.", error.hint),)
     raise ConfigError(
-        f"{name} is not a valid spec",
+        f"{document.name} is not a valid spec",
         field=findings[0].place.path,
         findings=findings,
         hint="Correct the spec.",

@@ -15,7 +15,9 @@ from cdc_outbox.errors import CdcOutboxError
 _COMMANDS = {
     "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until it is told to stop."),
     "deploy-connector": ("cdc_outbox.cli.connector:deploy_connector", "Make a connector be what its spec says."),
+    "explain": ("cdc_outbox.cli.explain:explain", "Tell what a finding's code means."),
     "init": ("cdc_outbox.cli.init:init", "Create, upgrade or check the outbox's or the inbox's tables."),
+    "lint": ("cdc_outbox.cli.lint:lint", "Find what is wrong with specs and connector configurations."),
     "partitions": ("cdc_outbox.cli.partitions:partitions", "Create the outbox's next partitions."),
     "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
     "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import UNDEFINED_OBJECT, Database, DatabaseFacts, SlotFacts, WrittenFacts
+from cdc_outbox.connect.lint import lint
+from cdc_outbox.connect.lint.specs import rendered
 from cdc_outbox.connect.plan import (
     EarlierEvents,
     Found,
@@ -78,6 +80,7 @@ class Deployment:
         Raises:
             ConnectorInvalidError: It cannot, with ``findings``.
         """
+        self._refuse(lint(rendered(self._spec)), "the configuration would not work")
         facts = self._database.read_facts()
         self._refuse(check_database(self._spec, facts), "the database is not ready")
         self._report("preflight", "the database is ready")

@@ -16,7 +16,7 @@ from cdc_outbox.connect.render import REPUBLISHING
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
-from cdc_outbox.spec import shows_secret
+from cdc_outbox.secret import shows_secret
 
 _READS_MESSAGES = "message.prefix.include.list"
 _SKIP = "Run again with --earlier-events skip, which leaves them out for good."

@@ -2,6 +2,7 @@
 
 import re
 
+from cdc_outbox.connect.lint.promises import reason_against
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.modes import OutboxMode
@@ -35,55 +36,6 @@ _DECODING = {
 _HEARTBEAT_INTERVAL_MS = 10_000
 """Short enough that an idle outbox holds back seconds of WAL, long enough that nobody notices the messages."""
 
-_PROMISES = {
-    "binary.handling.mode": "the columns would reach the router as another type",
-    "column.": "the router would miss a column, or find another value in it",
-    "errors.tolerance": "what cannot be converted would be skipped without a word",
-    "event.processing.failure.handling.mode": "what cannot be processed would be skipped without a word",
-    "field.name.adjustment.mode": "the router would not find the columns",
-    "flush.lsn.source": "the slot would hold back WAL until the disk is full",
-    "header.converter": "consumers could not read the headers",
-    "key.converter": "another key puts an aggregate into another partition, and its order is lost",
-    "lsn.flush.": "the slot would hold back WAL until the disk is full, or give it up too early",
-    "message.prefix": "the spec decides which messages are events",
-    "post.processors": "the spec decides what becomes of a row",
-    "predicates": "the spec decides what becomes of a row",
-    "producer.override.acks": "an event could be lost with the broker that alone had it",
-    "producer.override.enable.idempotence": "a retry could write an event twice, or out of order",
-    "producer.override.key.serializer": "another key puts an aggregate into another partition, and its order is lost",
-    "producer.override.max.in.flight.requests.per.connection": "a retry could write events out of order",
-    "producer.override.partitioner.": "an aggregate's events would not stay in one partition",
-    "producer.override.retries": "without retries Kafka gives up idempotence",
-    "producer.override.transactional.id": "the producer is Connect's to set up",
-    "producer.override.value.serializer": "consumers could not read the events",
-    "provide.transaction.metadata": "events get lost at a restart with it (Debezium dbz#76)",
-    "schema.exclude.list": "the outbox could be left out",
-    "schema.include.list": "the outbox could be left out",
-    "schema.name.adjustment.mode": "the router would not find what it looks for",
-    "slot.drop.on.stop": "what is committed while the connector is stopped would be lost",
-    "slot.stream.params": "the spec decides what the slot sends",
-    "snapshot.include.collection.list": "the outbox could be left out when its events are published again",
-    "snapshot.mode": "the spec decides it",
-    "snapshot.query.mode": "events would be published again in another order",
-    "snapshot.select.statement.overrides": "events would be published again in another order",
-    "table.exclude.list": "the outbox could be left out",
-    "tasks.max": "a slot has one reader",
-    "time.precision.mode": "the router would not understand the time of an event",
-    "topic.delimiter": "rows would pass the router by",
-    "topic.naming.strategy": "rows would pass the router by",
-    "transforms": "the spec decides what becomes of a row",
-    "value.converter": "consumers could not read the events",
-}
-"""Options that would break a promise, and the reason; what follows one after a dot, or after its own, belongs to it."""
-
-_TUNABLE = {
-    "heartbeat.interval.ms": (100, 600_000, "0 would let an idle outbox hold back WAL until the disk is full"),
-    "poll.interval.ms": (1, 60_000, "0 would keep a core busy, and more than a minute looks like a standstill"),
-}
-"""What the spec chooses and a user may choose otherwise: from, to, and why no other value."""
-
-_CLEANUP_POLICY = re.compile(r"topic\.creation\..+\.cleanup\.policy")
-
 
 def render(spec: Spec) -> dict[str, str]:
     """Return the connector's whole configuration, its name included.
@@ -94,8 +46,7 @@ def render(spec: Spec) -> dict[str, str]:
     """
     refuse_other_kind(spec)
     rendered = _connector(spec) | _pipeline(spec) | _topics(spec)
-    for option in spec.overrides:
-        _refuse_override(spec, option, rendered)
+    _refuse_overrides(spec, rendered)
     return {**rendered, **spec.overrides}
 
 
@@ -205,23 +156,13 @@ def _exactly(name: str) -> str:
     return re.sub(r"([^A-Za-z0-9_])", r"\\\1", name)
 
 
-def _refuse_override(spec: Spec, option: str, rendered: dict[str, str]) -> None:
-    reason = _reason_against(option, spec.overrides[option], rendered)
-    if reason:
-        place = spec.document.place(("overrides", option))
-        finding = spec.document.error("SP106", ("overrides", option), f"cannot be overridden: {reason}.")
-        raise ConfigError(f"{place}: {option} cannot be overridden: {reason}", field=place.path, findings=(finding,))
-
-
-def _reason_against(option: str, value: str, rendered: dict[str, str]) -> str:
-    """Return why an option may not have this value, empty if it may."""
-    for promise, reason in _PROMISES.items():
-        if option == promise or option.startswith(f"{promise.removesuffix('.')}."):
-            return reason
-    if _CLEANUP_POLICY.fullmatch(option):
-        return "" if value == "delete" else "compaction keeps one event an aggregate and drops the rest"
-    if option in _TUNABLE:
-        least, most, reason = _TUNABLE[option]
-        fits = re.fullmatch(r"[0-9]{1,9}", value) and least <= int(value) <= most
-        return "" if fits else f"it must be a number from {least} to {most:,}; {reason}"
-    return "the spec decides it" if option in rendered else ""
+def _refuse_overrides(spec: Spec, rendered: dict[str, str]) -> None:
+    findings, first = [], ""
+    for option, value in spec.overrides.items():
+        reason = reason_against(option, value, rendered)
+        if reason:
+            finding = spec.document.error("SP106", ("overrides", option), f"cannot be overridden: {reason}.")
+            findings.append(finding)
+            first = first or f"{finding.place}: {option} cannot be overridden: {reason}"
+    if findings:
+        raise ConfigError(first, field=findings[0].place.path, findings=tuple(findings))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import writer
+from benchmarks import cli, writer
 from benchmarks.latency import measure, report
 from benchmarks.writers import WRITERS
 from cdc_outbox.testing import Stack
@@ -27,3 +27,11 @@ def test_the_writers_benchmark_reports_every_side(outbox_stack: Stack, driver: s
         assert sides[0].ratio(sides[0]) == 1
         table = writer.report(title, sides)
         assert all(side.name in table for side in sides)
+
+
+def test_the_commands_benchmark_reports_every_side() -> None:
+    sides = cli.measure(1)
+    assert all(len(side.seconds) == 1 and side.best > 0 for side in sides)
+    table = cli.report(sides)
+    assert all(side.name in table for side in sides)
+    assert "ratio" in table

@@ -1,0 +1,118 @@
+"""Findings as text for people, and as JSON, SARIF and annotations for machines."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import quote
+
+from cdc_outbox.explanations import explanations
+from cdc_outbox.finding import Finding, Severity
+
+API_VERSION = "cdc-outbox/v1"
+"""Of the JSON output: keys are added to it, never taken away or given another meaning."""
+
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def as_text(findings: Iterable[Finding]) -> str:
+    """One finding a line; what a terminal would obey is shown instead."""
+    return "\n".join(visible(str(finding)) for finding in findings)
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """One document of :data:`API_VERSION`."""
+    counts = {str(severity): sum(found.severity is severity for found in findings) for severity in Severity}
+    items = [
+        {
+            "code": finding.code,
+            "severity": finding.severity,
+            "document": finding.place.document,
+            "path": finding.place.path,
+            "line": finding.place.line,
+            "message": finding.message,
+            "remedy": finding.remedy,
+        }
+        for finding in findings
+    ]
+    return json.dumps({"apiVersion": API_VERSION, "kind": "Findings", "findings": items, "counts": counts}, indent=2)
+
+
+def as_sarif(findings: Sequence[Finding]) -> str:
+    """One run of SARIF 2.1.0, with a rule for each code that occurs."""
+    codes = sorted({finding.code for finding in findings})
+    driver = {
+        "name": "cdc-outbox",
+        "semanticVersion": version("cdc-outbox"),
+        "rules": [_sarif_rule(code) for code in codes],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_sarif_result(finding, codes) for finding in findings],
+    }
+    return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def as_annotations(findings: Iterable[Finding]) -> str:
+    """Workflow commands that GitHub and its likes show beside the line."""
+    return "\n".join(_annotation(finding) for finding in findings)
+
+
+FORMATS: Mapping[str, Callable[[Sequence[Finding]], str]] = {
+    "text": as_text,
+    "json": as_json,
+    "sarif": as_sarif,
+    "ci": as_annotations,
+}
+
+
+def visible(text: str) -> str:
+    """Return a text in which nothing moves the cursor, ends the line or turns the direction."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _sarif_rule(code: str) -> dict[str, Any]:
+    found = explanations()[code]
+    return {
+        "id": code,
+        "shortDescription": {"text": found.title},
+        "fullDescription": {"text": found.happens},
+        "help": {"text": str(found), "markdown": found.markdown},
+        "defaultConfiguration": {"level": _LEVELS[found.severity]},
+    }
+
+
+def _sarif_result(finding: Finding, codes: Sequence[str]) -> dict[str, Any]:
+    place: dict[str, Any] = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(finding.place.document.encode(errors="replace"))},
+            "region": {"startLine": finding.place.line or 1},
+        }
+    }
+    if finding.place.path:
+        place["logicalLocations"] = [{"fullyQualifiedName": finding.place.path}]
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": codes.index(finding.code),
+        "level": _LEVELS[finding.severity],
+        "message": {"text": f"{finding.message} {finding.remedy}".rstrip()},
+        "locations": [place],
+    }
+
+
+def _annotation(finding: Finding) -> str:
+    place = finding.place
+    properties = {"file": place.document, "line": str(place.line or 1), "title": finding.code}
+    listed = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in properties.items())
+    path = f"{place.path}: " if place.path else ""
+    message = visible(f"{path}{finding.message} {finding.remedy}".rstrip())
+    return f"::{_COMMANDS[finding.severity]} {listed}::{_escaped(message)}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    return re.sub(f"[%\r\n{more}]", lambda found: f"%{ord(found[0]):02X}", text)

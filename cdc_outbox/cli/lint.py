@@ -1,0 +1,99 @@
+"""``cdc-outbox lint``."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.findings import FORMATS
+from cdc_outbox.connect.lint import NEWEST, Config, Version, find_in_text, lint_all
+from cdc_outbox.document import MAX_BYTES, Document
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.finding import Finding, Severity, errors_in
+
+_STDIN = "-"
+
+
+def _version(_context: click.Context, _option: click.Parameter, value: str) -> Version:
+    parts = value.split(".")
+    if not 2 <= len(parts) <= 4 or not all(part.isdecimal() and len(part) < 4 for part in parts[:2]):
+        raise click.BadParameter("a version looks like 3.6")
+    return tuple(int(part) for part in parts[:2])
+
+
+@click.command(short_help="Find what is wrong with specs and connector configurations.")
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "--output", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="What to print findings as."
+)
+@click.option("--strict", is_flag=True, help="Exit 3 where there are warnings, though no errors.")
+@click.option(
+    "--debezium",
+    "version",
+    default=".".join(map(str, NEWEST)),
+    show_default=True,
+    callback=_version,
+    help="The version of Debezium that runs the connectors.",
+)
+def lint(files: tuple[str, ...], *, output: str, strict: bool, version: Version) -> int:
+    """Find what is wrong with FILES, without a database and without Kafka Connect; - reads standard input.
+
+    A file is a spec of ours (YAML), or what Connect runs today, whoever wrote it: a flat configuration as JSON, one
+    with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi. Several files
+    are also compared with each other: same slot, same prefix, same server id.
+
+    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be opened; with --strict
+    also 3, warnings and no errors. Notes never change it.
+
+    \b
+    Examples:
+      cdc-outbox lint connectors/*.yaml
+      cdc-outbox lint register-postgres.json --output sarif > findings.sarif
+      curl -s localhost:8083/connectors?expand=info | cdc-outbox lint -
+    """
+    configs: list[Config] = []
+    findings: list[Finding] = []
+    for name in dict.fromkeys(files):
+        found, refused = _read(name, version)
+        configs += found
+        findings += refused
+    findings += lint_all(configs)
+    text = FORMATS[output](findings)
+    if text:
+        click.echo(text)
+    _summarise(findings)
+    if errors_in(tuple(findings)):
+        return ExitCode.FAILED
+    warned = any(finding.severity is Severity.WARNING for finding in findings)
+    return ExitCode.DIFFERENCES if strict and warned else ExitCode.DONE
+
+
+def _read(name: str, version: Version) -> tuple[list[Config], list[Finding]]:
+    text, called = _text(name), "stdin" if name == _STDIN else name
+    if text is None:
+        return [], [Document(name=called).error("CC002", (), "not UTF-8.", "Save it as UTF-8.")]
+    return find_in_text(text, name=called, version=version)
+
+
+def _text(name: str) -> str | None:
+    """Return what a file says, no more than is needed to see that it is too large; ``None`` if it is no text."""
+    try:
+        if name == _STDIN:
+            octets = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(name).open("rb") as file:
+                octets = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no file has such a name"
+        raise ConfigError(f"{name!r} cannot be read: {reason}") from error
+    try:
+        return octets.decode(errors="replace" if len(octets) > MAX_BYTES else "strict")
+    except UnicodeDecodeError:
+        return None
+
+
+def _summarise(findings: list[Finding]) -> None:
+    counts = {severity: sum(found.severity is severity for found in findings) for severity in Severity}
+    parts = [f"{count} {severity}{'s' * (count != 1)}" for severity, count in counts.items() if count]
+    click.echo(", ".join(parts) or "nothing found", err=True)

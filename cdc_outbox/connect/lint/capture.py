@@ -1,0 +1,222 @@
+"""Which tables are captured, whether the router meets the outbox and nothing else, and what a snapshot publishes."""
+
+import re
+
+from cdc_outbox.connect.lint.config import DECODER, MONGO_ROUTER, ROUTER, Config, Kind, Router, listed
+from cdc_outbox.connect.lint.java import literal, matches
+from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
+
+book = Rulebook()
+
+_TOPIC_NAMES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
+_WRITES = re.compile(r"\b(?:insert\s+into|update|merge\s+into|replace\s+into)\s+([\w.\"`\[\]$]+)", re.IGNORECASE)
+_RELATIONAL = tuple(kind for kind in Kind if kind is not Kind.MONGODB)
+
+
+@book.router_rule("CC501", ERROR, *Kind)
+def every_table(config: Config, router: Router) -> Hits:
+    kind = config.kind
+    if kind and not config.captured and not config.reads_messages and not router.get("predicate"):
+        message = f"no {kind.include_list}: the first row of any other {kind.nouns[1]} fails the task."
+        yield Hit(kind.include_list, message, "Name the outbox, and give the router a predicate.")
+
+
+@book.router_rule("CC502", ERROR, *Kind)
+def other_tables(config: Config, router: Router) -> Hits:
+    others = [table for table in config.tables if not _is_outbox(table)]
+    kind = config.kind
+    # Where none is called an outbox, all of them may be one.
+    if kind and others and any(map(_is_outbox, config.captured)) and not router.get("predicate"):
+        message = f"{others[0]} is captured too: its first row fails the task, for it is no event."
+        remedy = "Give the router a predicate that matches the outbox's topic only."
+        yield Hit(kind.include_list, message, remedy)
+
+
+@book.router_rule("CC503", ERROR, *Kind)
+def table_of_signals(config: Config, router: Router) -> Hits:
+    if config.has("signal.data.collection") and not router.get("predicate"):
+        message = "the table of signals is captured by itself: its first row fails the task, for it is no event."
+        yield Hit("signal.data.collection", message, "Give the router a predicate that matches the outbox only.")
+
+
+@book.router_rule("CC504", WARNING, *Kind)
+def pattern_for_several(config: Config, router: Router) -> Hits:
+    several = [pattern for pattern in config.captured if literal(pattern) is None and not _is_outbox(pattern)]
+    if len(config.captured) > 1 and not any(map(_is_outbox, config.captured)):
+        several = list(config.captured)
+    if config.kind and several and not router.get("predicate"):
+        message = f"{several[0]} may be or match a table that is no outbox, and the first row of one fails the task."
+        yield Hit(config.kind.include_list, message, "Name the outbox, or give the router a predicate.")
+
+
+def _is_outbox(pattern: str) -> bool:
+    return "outbox" in pattern.lower()
+
+
+@book.router_rule("CC505", ERROR, *Kind)
+def predicate_that_never_matches(config: Config, router: Router) -> Hits:
+    predicate = config.predicates.get(router.get("predicate"))
+    if predicate is None or predicate.type != _TOPIC_NAMES or not _keeps_topics(config, router):
+        return
+    answers = [matches(predicate.get("pattern"), topic) for topic in config.raw_topics]
+    if router.on("negate"):
+        answers = [None if answer is None else not answer for answer in answers]
+    if all(answer is False for answer in answers):
+        message = f"the router never runs: its predicate does not fit {config.raw_topics[0]}, the topic before routing."
+        pattern = config.raw_topics[0].replace(".", r"\.")
+        yield Hit(f"{predicate.prefix}pattern", message, f"Write {pattern}.")
+
+
+def _keeps_topics(config: Config, router: Router) -> bool:
+    """Tell whether records come to a router under the topics that are known, and no transform before changed them."""
+    before = [plugin.type for plugin in config.transforms[: [p.alias for p in config.transforms].index(router.alias)]]
+    return bool(config.raw_topics) and all(type_ in {DECODER, ROUTER, MONGO_ROUTER} for type_ in before)
+
+
+@book.rule("CC506", ERROR, *Kind)
+def name_without_its_schema(config: Config) -> Hits:
+    for table in config.tables if config.kind else ():
+        if config.kind and "." not in table:
+            around, noun = config.kind.nouns
+            message = f"{table} matches no {noun}: names are {around}.{noun} here, and match as a whole."
+            yield Hit(config.kind.include_list, message, f"Write {around}\\.{table}.")
+
+
+@book.rule("CC507", ERROR, Kind.POSTGRESQL)
+def name_with_its_database(config: Config) -> Hits:
+    for table in config.tables:
+        if table.count(".") == 2 and "\\." not in config.get("table.include.list"):
+            message = f"{table} matches no table: names are schema.table here, without the database."
+            yield Hit("table.include.list", message, f"Write {table.partition('.')[2]}.")
+
+
+@book.rule("CC508", ERROR, *_RELATIONAL)
+def name_in_quotation_marks(config: Config) -> Hits:
+    for pattern in config.captured if config.kind else ():
+        if config.kind and re.search(r"(?<!\\)[\"`]", pattern):
+            message = f"{pattern} matches no table: names are matched without quotation marks."
+            yield Hit(config.kind.include_list, message, "Leave them out, and escape what is special instead.")
+
+
+@book.rule("CC509", ERROR, *Kind)
+def included_and_excluded(config: Config) -> Hits:
+    for noun in ("database", "schema", "table", "collection", "column", "message.prefix"):
+        include, exclude = f"{noun}.include.list", f"{noun}.exclude.list"
+        if config.has(include) and config.has(exclude):
+            yield Hit(exclude, f"{include} and {exclude} exclude each other, and Debezium refuses.", "Keep one.")
+
+
+@book.rule("CC510", ERROR, *Kind)
+def included_without_its_schema(config: Config) -> Hits:
+    noun = config.kind.nouns[0] if config.kind else ""
+    included = listed(config.get(f"{noun}.include.list"))
+    for table in config.tables if included else ():
+        name = table.split(".")[-2:][0]
+        if "." in table and all(matches(pattern, name, ignores_case=True) is False for pattern in included):
+            message = f"{table} is left out: {noun}.include.list does not have its {noun}."
+            yield Hit(f"{noun}.include.list", message, f"Add {name}.")
+
+
+@book.rule("CC511", NOTE, Kind.POSTGRESQL)
+def messages_of_others(config: Config) -> Hits:
+    filtered = any(config.has(f"message.prefix.{which}.list") for which in ("include", "exclude"))
+    if config.get("plugin.name") == "pgoutput" and config.routers and not filtered and not _emits(config):
+        message = "logical messages of anybody in this database go to a topic of their own, PREFIX.message."
+        yield Hit("message.prefix.exclude.list", message, "Set it to .* if nobody wants them.")
+
+
+@book.rule("CC512", WARNING, Kind.POSTGRESQL)
+def heartbeats_as_messages(config: Config) -> Hits:
+    filtered = any(config.has(f"message.prefix.{which}.list") for which in ("include", "exclude"))
+    if _emits(config) and not filtered:
+        message = "every heartbeat becomes a message in the topic PREFIX.message."
+        yield Hit("heartbeat.action.query", message, "Set message.prefix.exclude.list to its prefix.")
+
+
+def _emits(config: Config) -> bool:
+    return "pg_logical_emit_message" in config.get("heartbeat.action.query").lower()
+
+
+@book.rule("CC513", WARNING, *_RELATIONAL)
+def heartbeat_that_is_not_captured(config: Config) -> Hits:
+    written = _WRITES.search(config.get("heartbeat.action.query"))
+    if written is None or not config.captured:
+        return
+    table = re.sub(r"[\"`\[\]]", "", written[1]).rpartition(".")[2]
+    name = f"{_around(config)}.{table}"
+    if all(matches(pattern, name, ignores_case=True) is False for pattern in config.captured):
+        message = f"the heartbeat writes {table}, which is not captured: it moves nothing."
+        yield Hit("heartbeat.action.query", message, "Capture the table, and give the router a predicate.")
+
+
+def _around(config: Config) -> str:
+    """Return the schema or database of the first table: heartbeats usually lie beside the outbox."""
+    return config.tables[0].rpartition(".")[0] if config.tables else ""
+
+
+@book.rule("CC514", WARNING, *_RELATIONAL)
+def heartbeat_that_never_beats(config: Config) -> Hits:
+    if config.has("heartbeat.action.query") and config.number("heartbeat.interval.ms", 0) == 0:
+        message = "heartbeat.action.query never runs: heartbeat.interval.ms is 0."
+        yield Hit("heartbeat.action.query", message, "Set heartbeat.interval.ms to 10000.")
+
+
+@book.rule("CC515", NOTE, *Kind)
+def rows_published_again(config: Config) -> Hits:
+    if config.routers and config.get("snapshot.mode", "initial").lower() in {"initial", ""}:
+        message = "a snapshot publishes every row of the outbox, also those that were published: again when offsets go."
+        yield Hit("snapshot.mode", message, "Set it to no_data, and let the writer begin when the connector runs.")
+
+
+@book.rule("CC516", WARNING, *Kind)
+def rows_published_at_every_start(config: Config) -> Hits:
+    mode = config.get("snapshot.mode").lower()
+    if config.routers and mode in {"always", "when_needed"}:
+        when = "at every start" if mode == "always" else "whenever offset and log do not fit"
+        yield Hit("snapshot.mode", f"every row of the outbox is published again {when}.", "Set it to no_data.")
+
+
+@book.rule("CC517", ERROR, *Kind)
+def nothing_behind_the_snapshot(config: Config) -> Hits:
+    if config.routers and config.get("snapshot.mode").lower() == "initial_only":
+        message = "the connector publishes the rows that are there, and nothing that is written later."
+        yield Hit("snapshot.mode", message, "Set it to no_data.")
+
+
+@book.rule("CC518", ERROR, Kind.POSTGRESQL)
+def transactions_told(config: Config) -> Hits:
+    if config.on("provide.transaction.metadata") and config.version < (3, 7):
+        message = "events get lost at a restart with it (Debezium dbz#76, mended in 3.7)."
+        yield Hit("provide.transaction.metadata", message, "Set it to false.")
+
+
+@book.rule("CC519", NOTE, *Kind)
+def topic_of_transactions(config: Config) -> Hits:
+    if config.on("provide.transaction.metadata") and not (config.kind is Kind.POSTGRESQL and config.version < (3, 7)):
+        message = "two more records a transaction, in a topic that an outbox does not need."
+        yield Hit("provide.transaction.metadata", message, "Set it to false.")
+
+
+@book.router_rule("CC520", ERROR, Kind.POSTGRESQL)
+def decoded_too_late(config: Config, router: Router) -> Hits:
+    types = [plugin.type for plugin in config.transforms]
+    if DECODER in types and types.index(DECODER) > types.index(router.type):
+        message = "messages are decoded behind the router, which passes them unchanged."
+        yield Hit("transforms", message, "List the decoder first.")
+
+
+@book.router_rule("CC521", ERROR, Kind.POSTGRESQL)
+def time_of_a_message(config: Config, router: Router) -> Hits:
+    if config.reads_messages and router.column("timestamp"):
+        option = f"{router.prefix}table.field.event.timestamp"
+        yield Hit(option, "a message's number is no time to the router, and the task fails.", "Leave it out.")
+
+
+@book.router_rule("CC522", WARNING, Kind.POSTGRESQL)
+def null_of_a_message(config: Config, router: Router) -> Hits:
+    for plugin in config.transforms:
+        strict = router.get("table.field.additional.missing", "error").lower() == "error"
+        if plugin.type == DECODER and not plugin.on("fields.null.include") and strict:
+            option = f"{plugin.prefix}fields.null.include"
+            message = "a null in a message is no field at all, and the task fails on it."
+            yield Hit(option, message, "Set it to true.")

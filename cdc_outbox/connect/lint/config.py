@@ -1,0 +1,257 @@
+"""A connector's configuration as the rules see it: whose connector, which transforms, which tables."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Protocol
+
+from cdc_outbox.connect.lint.java import literal
+from cdc_outbox.finding import Place
+
+Version = tuple[int, ...]
+
+NEWEST: Version = (3, 7)
+"""The version of Debezium that a configuration is read for where nobody says which."""
+
+ROUTER = "io.debezium.transforms.outbox.EventRouter"
+MONGO_ROUTER = "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter"
+DECODER = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent"
+
+MANY = 1_000
+"""Entries of one list that are looked at. More are an accident, or meant to keep the linter busy."""
+
+IMPLICIT = ("type", "predicate", "negate", "plugin.version")
+"""What every transform takes; a predicate takes the first and the last."""
+
+_COMMA = re.compile(r"(?<!\\),")
+_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
+
+
+class Kind(StrEnum):
+    """Whose connector it is."""
+
+    POSTGRESQL = "io.debezium.connector.postgresql.PostgresConnector"
+    MYSQL = "io.debezium.connector.mysql.MySqlConnector"
+    MARIADB = "io.debezium.connector.mariadb.MariaDbConnector"
+    SQLSERVER = "io.debezium.connector.sqlserver.SqlServerConnector"
+    ORACLE = "io.debezium.connector.oracle.OracleConnector"
+    MONGODB = "io.debezium.connector.mongodb.MongoDbConnector"
+
+    @property
+    def nouns(self) -> tuple[str, str]:
+        """What stands before a table's name, and what a table is called."""
+        match self:
+            case Kind.MYSQL | Kind.MARIADB:
+                return "database", "table"
+            case Kind.MONGODB:
+                return "database", "collection"
+        return "schema", "table"
+
+    @property
+    def include_list(self) -> str:
+        """The option that says which tables are captured."""
+        return f"{self.nouns[1]}.include.list"
+
+
+BINLOG = (Kind.MYSQL, Kind.MARIADB)
+HISTORY = (*BINLOG, Kind.SQLSERVER, Kind.ORACLE)
+"""Those that keep a topic with the history of the schema."""
+
+
+class Places(Protocol):
+    """Where an option stands, or would stand."""
+
+    def __call__(self, option: str) -> Place: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A transform or a predicate: its alias and its own options.
+
+    Args:
+        prefix: What its options begin with in the configuration.
+        options: Without that prefix.
+    """
+
+    alias: str
+    prefix: str
+    options: Mapping[str, str]
+
+    @property
+    def type(self) -> str:
+        """Its class, empty where none is given."""
+        return self.options.get("type", "").strip().removesuffix("$Value").removesuffix("$Key")
+
+    def get(self, option: str, default: str = "") -> str:
+        """Return an option's value without blanks around it."""
+        return self.options.get(option, default).strip()
+
+    def on(self, option: str) -> bool:
+        """Whether a truth value is given and true."""
+        return self.get(option).lower() == "true"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Router(Plugin):
+    """An EventRouter, or MongoDB's."""
+
+    @property
+    def of_mongo(self) -> bool:
+        """Whether it is MongoDB's."""
+        return self.type == MONGO_ROUTER
+
+    @property
+    def table(self) -> str:
+        """What the options about columns begin with."""
+        return "collection" if self.of_mongo else "table"
+
+    @property
+    def placement(self) -> str:
+        """The option that places further columns."""
+        return f"{self.table}.fields.additional.placement"
+
+    @property
+    def expands(self) -> bool:
+        """Whether it makes a structure of JSON text."""
+        return self.on(f"{self.table}.expand.json.payload")
+
+    @property
+    def placements(self) -> list[list[str]]:
+        """Each placed column: its name, its kind, perhaps an alias; as many parts as were written."""
+        # Java's split drops empty parts at the end.
+        entries = self.get(self.placement).rstrip(", ")
+        written = entries.split(",")[:MANY] if entries else []
+        return [[part.strip() for part in entry.rstrip(": ").split(":")] for entry in written]
+
+    def placed(self, kind: str) -> list[str]:
+        """Return under which names columns are placed as one kind."""
+        found = [parts for parts in self.placements if len(parts) in {2, 3} and parts[1].lower() == kind]
+        return [parts[-1] if len(parts) == 3 else parts[0] for parts in found]
+
+    @property
+    def has_envelope(self) -> bool:
+        """Whether the value is a structure around the payload."""
+        return bool(self.placed("envelope"))
+
+    def column(self, role: str, default: str = "") -> str:
+        """Return the column for ``id``, ``key``, ``payload``, ``type`` or ``timestamp``."""
+        return self.get(f"{self.table}.field.event.{role}", default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """One connector's configuration.
+
+    Args:
+        name: The connector's.
+        options: Every option as text.
+        places: Where each stands.
+        version: Debezium's, as far as it matters: major and minor.
+    """
+
+    name: str
+    options: Mapping[str, str]
+    places: Places
+    version: Version = NEWEST
+
+    def get(self, option: str, default: str = "") -> str:
+        """Return an option's value without blanks around it."""
+        return self.options.get(option, default).strip()
+
+    def has(self, option: str) -> bool:
+        """Whether an option is given, and not empty."""
+        return bool(self.get(option))
+
+    def on(self, option: str) -> bool:
+        """Whether a truth value is given and true."""
+        return self.get(option).lower() == "true"
+
+    def number(self, option: str, default: int) -> int | None:
+        """Return a whole number, ``None`` where something else stands, such as a reference."""
+        value = self.get(option, str(default))
+        return int(value) if re.fullmatch(r"[-+]?[0-9]{1,18}", value) else None
+
+    def under(self, prefix: str) -> dict[str, str]:
+        """Return the options below a prefix, without it."""
+        return {
+            option.removeprefix(prefix): value for option, value in self.options.items() if option.startswith(prefix)
+        }
+
+    @cached_property
+    def kind(self) -> Kind | None:
+        """Whose connector it is, ``None`` for one that is not of the six."""
+        given = self.get("connector.class")
+        for kind in Kind:
+            simple = kind.rpartition(".")[2]
+            if given in {kind.value, simple, simple.removesuffix("Connector")}:
+                return kind
+        return None
+
+    @cached_property
+    def transforms(self) -> tuple[Plugin, ...]:
+        """The transforms that are listed, in order."""
+        return tuple(self._plugins("transforms"))
+
+    @cached_property
+    def predicates(self) -> dict[str, Plugin]:
+        """The predicates that are listed, by alias."""
+        return {plugin.alias: plugin for plugin in self._plugins("predicates")}
+
+    @cached_property
+    def routers(self) -> tuple[Router, ...]:
+        """The EventRouters among the transforms."""
+        return tuple(
+            Router(alias=plugin.alias, prefix=plugin.prefix, options=plugin.options)
+            for plugin in self.transforms
+            if plugin.type in {ROUTER, MONGO_ROUTER}
+        )
+
+    @cached_property
+    def reads_messages(self) -> bool:
+        """Whether events come from logical messages: something decodes them."""
+        return any(plugin.type == DECODER for plugin in self.transforms)
+
+    @cached_property
+    def captured(self) -> tuple[str, ...]:
+        """The patterns of the tables that are captured; none means all of them."""
+        return listed(self.get(self.kind.include_list)) if self.kind else ()
+
+    @cached_property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that are captured, as far as a name can be told from a pattern."""
+        return tuple(table for table in map(literal, self.captured) if table is not None)
+
+    @cached_property
+    def raw_topics(self) -> tuple[str, ...]:
+        """The topics that records are for before anything routes them; none where that cannot be told."""
+        prefix = self.get("topic.prefix")
+        if not prefix or is_reference(prefix) or self.has("topic.naming.strategy"):
+            return ()
+        between = self.get("topic.delimiter", ".")
+        if self.reads_messages:
+            return (f"{prefix}{between}message",)
+        return tuple(re.sub(r"[^A-Za-z0-9._-]", "_", between.join((prefix, name))) for name in self._table_names())
+
+    def _table_names(self) -> Iterator[str]:
+        for table in self.tables:
+            if self.kind is Kind.SQLSERVER and table.count(".") == 1:
+                yield from (f"{database}.{table}" for database in listed(self.get("database.names")))
+            else:
+                yield table
+
+    def _plugins(self, kind: str) -> Iterator[Plugin]:
+        for alias in dict.fromkeys(listed(self.get(kind))):
+            prefix = f"{kind}.{alias}."
+            yield Plugin(alias=alias, prefix=prefix, options=self.under(prefix))
+
+
+def listed(value: str) -> tuple[str, ...]:
+    """Return the entries of a list; a comma behind a backslash belongs to its entry."""
+    return tuple(entry.strip() for entry in _COMMA.split(value, maxsplit=MANY)[:MANY] if entry.strip())
+
+
+def is_reference(value: str) -> bool:
+    """Whether a value holds something that the worker resolves."""
+    return bool(_REFERENCE.search(value))

@@ -1,0 +1,263 @@
+"""What Kafka Connect does with a configuration, whoever wrote the connector."""
+
+import re
+from difflib import get_close_matches
+
+from cdc_outbox.connect import catalogue
+from cdc_outbox.connect.lint.config import IMPLICIT, MONGO_ROUTER, ROUTER, Config, Kind, Plugin, listed
+from cdc_outbox.connect.lint.java import Unreadable, compiled
+from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
+from cdc_outbox.document import did_you_mean
+
+book = Rulebook()
+
+_PRODUCER = "producer.override."
+_PREDICATES = "org.apache.kafka.connect.transforms.predicates."
+_TOPIC_NAMES = f"{_PREDICATES}TopicNameMatches"
+_DEBEZIUM = "io.debezium.transforms."
+_KNOWN_TYPES = (
+    ROUTER,
+    MONGO_ROUTER,
+    "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
+    "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState",
+    "io.debezium.connector.mysql.transforms.ReadToInsertEvent",
+    "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
+    *(
+        _DEBEZIUM + name
+        for name in [
+            "ByLogicalTableRouter",
+            "ContentBasedRouter",
+            "ExtractChangedRecordState",
+            "ExtractNewRecordState",
+            "ExtractSchemaToNewRecord",
+            "Filter",
+            "GeometryFormatTransformer",
+            "HeaderToValue",
+            "SchemaChangeEventFilter",
+            "SwapGeometryCoordinates",
+            "TimezoneConverter",
+            "ToLogicalTopicRouter",
+            "VectorToJsonConverter",
+            "EnforceRecordSize",
+            "partitions.PartitionRouting",
+            "tracing.ActivateTracingSpan",
+            "openlineage.OpenLineage",
+        ]
+    ),
+)
+_UNWRAPPING = frozenset(
+    {"io.debezium.transforms.ExtractNewRecordState", "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"}
+)
+_NEEDS_A_STRUCTURE = frozenset(
+    f"org.apache.kafka.connect.transforms.{name}"
+    for name in [
+        "InsertField",
+        "ReplaceField",
+        "ExtractField",
+        "MaskField",
+        "Flatten",
+        "ValueToKey",
+        "TimestampConverter",
+    ]
+)
+
+
+@book.rule("CC204", ERROR)
+def order_given_away(config: Config) -> Hits:
+    option = f"{_PRODUCER}max.in.flight.requests.per.connection"
+    several, idempotent = config.number(option, 1), config.on(f"{_PRODUCER}enable.idempotence")
+    if several is not None and several > (5 if idempotent else 1):
+        message = "several requests are under way at once, and a retry writes events out of order."
+        yield Hit(option, message, f"Set {_PRODUCER}enable.idempotence to true, and at most 5.")
+
+
+@book.rule("CC206", ERROR)
+def another_partitioner(config: Config) -> Hits:
+    option = f"{_PRODUCER}partitioner.class"
+    if config.has(option) and not config.get(option).endswith(".DefaultPartitioner"):
+        yield Hit(option, "another partitioner may scatter an aggregate's events over partitions.", "Leave it out.")
+    option = f"{_PRODUCER}partitioner.ignore.keys"
+    if config.on(option):
+        yield Hit(option, "keys are ignored, so an aggregate's events go to any partition.", "Leave it out.")
+
+
+@book.rule("CC208", WARNING)
+def deadline_for_delivery(config: Config) -> Hits:
+    option = f"{_PRODUCER}delivery.timeout.ms"
+    limit = config.number(option, 2**31 - 1)
+    if limit is not None and limit < 2**31 - 1:
+        message = "an outage of the broker that lasts longer fails the task, and Connect does not start it again."
+        yield Hit(option, message, "Leave it out: Connect waits as long as it takes.")
+
+
+@book.rule("CC209", ERROR, Kind.MYSQL, Kind.MARIADB, Kind.ORACLE)
+def several_tasks(config: Config) -> Hits:
+    tasks = config.number("tasks.max", 1)
+    if tasks is not None and tasks > 1:
+        yield Hit("tasks.max", "this connector refuses to start with more than one task.", "Set it to 1.")
+
+
+@book.rule("CC210", NOTE, Kind.POSTGRESQL)
+def several_tasks_for_one_slot(config: Config) -> Hits:
+    tasks = config.number("tasks.max", 1)
+    if tasks is not None and tasks > 1:
+        yield Hit("tasks.max", "a slot has one reader: there will be one task.", "Set it to 1.")
+
+
+@book.rule("CC211", ERROR)
+def plugin_without_a_class(config: Config) -> Hits:
+    for kind, plugins in _plugins(config):
+        for plugin in plugins:
+            if not plugin.type:
+                yield Hit(
+                    f"{plugin.prefix}type", f"the {kind} {plugin.alias!r} has no class.", f"Set {plugin.prefix}type."
+                )
+
+
+@book.rule("CC212", ERROR)
+def alias_twice(config: Config) -> Hits:
+    for option in ("transforms", "predicates", "topic.creation.groups"):
+        aliases = listed(config.get(option))
+        for alias in sorted({alias for alias in aliases if aliases.count(alias) > 1}):
+            yield Hit(option, f"{alias!r} is listed twice, which Connect refuses.", "Leave one out.")
+
+
+@book.rule("CC213", WARNING)
+def plugin_that_is_not_listed(config: Config) -> Hits:
+    for kind, plugins in _plugins(config):
+        aliases = [plugin.alias for plugin in plugins]
+        for option in config.options:
+            alias = re.fullmatch(rf"{kind}s\.([^.]+)\.type", option)
+            if alias and alias[1] not in aliases:
+                offer = did_you_mean(alias[1], aliases) or f"Add it to {kind}s."
+                yield Hit(option, f"the {kind} {alias[1]!r} is not in {kind}s, so it does nothing.", offer)
+
+
+@book.rule("CC214", ERROR)
+def predicate_that_is_not_there(config: Config) -> Hits:
+    for plugin in config.transforms:
+        wanted = plugin.get("predicate")
+        if wanted and wanted not in config.predicates:
+            offer = did_you_mean(wanted, list(config.predicates)) or "List it in predicates."
+            yield Hit(f"{plugin.prefix}predicate", f"the predicate {wanted!r} does not exist.", offer)
+
+
+@book.rule("CC215", NOTE)
+def predicate_that_nobody_asks(config: Config) -> Hits:
+    asked = {plugin.get("predicate") for plugin in config.transforms}
+    for predicate in config.predicates.values():
+        if predicate.alias not in asked:
+            yield Hit(
+                "predicates", f"no transform asks the predicate {predicate.alias!r}.", "Name it, or leave it out."
+            )
+
+
+@book.rule("CC216", ERROR)
+def pattern_that_cannot_be_read(config: Config) -> Hits:
+    for predicate in config.predicates.values():
+        if predicate.type != _TOPIC_NAMES:
+            continue
+        try:
+            compiled(predicate.get("pattern"))
+        except Unreadable as reason:
+            yield Hit(f"{predicate.prefix}pattern", f"no regular expression: {reason}.", "Correct the pattern.")
+        if not predicate.get("pattern"):
+            yield Hit(f"{predicate.prefix}pattern", f"the predicate {predicate.alias!r} has no pattern.", "Set it.")
+
+
+@book.rule("CC217", NOTE)
+def converters_of_old(config: Config) -> Hits:
+    for option in config.options:
+        if re.match(r"internal\.(key|value)\.converter(\.|$)", option):
+            yield Hit(option, f"{option} is not read since Kafka 3.0.", "Leave it out.")
+
+
+@book.rule("CC218", ERROR, *Kind)
+def boundaries_of_its_own(config: Config) -> Hits:
+    if config.get("transaction.boundary").lower() == "connector":
+        message = "Debezium defines no transaction boundaries, so Connect refuses to start it."
+        yield Hit("transaction.boundary", message, "Set it to poll, or leave it out.")
+
+
+@book.rule("CC219", NOTE, *Kind)
+def more_than_at_least_once(config: Config) -> Hits:
+    if config.get("exactly.once.support").lower() == "required":
+        message = "Connect's transactions spare the connector's own duplicates, and no others."
+        yield Hit("exactly.once.support", message, "Consumers still need to know an event that they have had.")
+
+
+@book.rule("CC220", WARNING)
+def login_that_runs_code(config: Config) -> Hits:
+    for option in config.options:
+        value = config.get(option)
+        for module in ("JndiLoginModule", "LdapLoginModule"):
+            if option.endswith("sasl.jaas.config") and module in value:
+                message = f"{module} loads what another server tells it to (CVE-2023-25194, CVE-2025-27818)."
+                yield Hit(option, message, "Use the login module of your SASL mechanism.")
+
+
+@book.rule("CC221", WARNING)
+def transform_for_a_structure(config: Config) -> Hits:
+    """What InsertField and its like do with the text that a router makes of the payload."""
+    plain = [router for router in config.routers if not router.has_envelope and not router.expands]
+    aliases = [plugin.alias for plugin in config.transforms]
+    for plugin in config.transforms:
+        value = plugin.options.get("type", "").strip().endswith("$Value")
+        behind = any(aliases.index(router.alias) < aliases.index(plugin.alias) for router in plain)
+        if behind and value and plugin.type in _NEEDS_A_STRUCTURE and not plugin.get("predicate"):
+            message = f"the transform {plugin.alias!r} needs a structure, and the router hands it the payload alone."
+            yield Hit(f"{plugin.prefix}type", message, "Put it before the router, or give it a predicate.")
+
+
+@book.rule("CC222", ERROR)
+def unwrapped_before_it_is_routed(config: Config) -> Hits:
+    for plugin in config.transforms:
+        if plugin.type in {ROUTER, MONGO_ROUTER}:
+            return
+        if plugin.type in _UNWRAPPING and config.routers and not plugin.get("predicate"):
+            message = f"{plugin.alias!r} takes the envelope off before the router, which passes such records unchanged."
+            yield Hit("transforms", message, "Leave it out, or let it skip the outbox by a predicate.")
+
+
+@book.rule("CC223", ERROR)
+def class_that_nobody_has(config: Config) -> Hits:
+    for plugin in config.transforms:
+        # Others may have classes in this package too: only what looks like a slip of the pen is one.
+        near = get_close_matches(plugin.type, _KNOWN_TYPES, n=1, cutoff=0.85)
+        if near and plugin.type not in _KNOWN_TYPES:
+            yield Hit(f"{plugin.prefix}type", f"there is no transform {plugin.type}.", f"Did you mean {near[0]!r}?")
+
+
+@book.rule("CC225", WARNING, *Kind)
+def dead_letters_of_a_source(config: Config) -> Hits:
+    for option in config.options:
+        if option.startswith("errors.deadletterqueue."):
+            message = "a source connector has no dead letter topic: what fails is in none."
+            yield Hit(option, message, "Leave it out.")
+
+
+@book.rule("CC226", WARNING)
+def option_that_a_plugin_does_not_have(config: Config) -> Hits:
+    for kind, plugins in _plugins(config):
+        for plugin in plugins:
+            given = plugin.options.get("type", "").strip()
+            found = catalogue.plugin(given, ".".join(map(str, config.version)))
+            if found is None or plugin.type in {ROUTER, MONGO_ROUTER}:
+                continue
+            for option in sorted(plugin.options.keys() - found.options.keys() - {*IMPLICIT}):
+                rename = catalogue.renamed(option, plugin=given)
+                offer = f"Write {rename.new}." if rename and rename.new else did_you_mean(option, list(found.options))
+                message = f"the {kind} {plugin.alias!r} has no option {option!r}, and does not say so."
+                yield Hit(plugin.prefix + option, message, offer)
+
+
+@book.rule("CC224", NOTE)
+def connector_of_another_kind(config: Config) -> Hits:
+    if config.kind is None:
+        near = did_you_mean(config.get("connector.class"), [kind.value for kind in Kind])
+        message = "this is none of the six connectors of Debezium, so only what is Connect's was looked at."
+        yield Hit("connector.class", message, near)
+
+
+def _plugins(config: Config) -> tuple[tuple[str, tuple[Plugin, ...]], ...]:
+    return ("transform", config.transforms), ("predicate", tuple(config.predicates.values()))

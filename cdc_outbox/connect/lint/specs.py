@@ -1,0 +1,67 @@
+"""A spec as the rules see it: rendered, with every option's place in the YAML that it came from."""
+
+from dataclasses import dataclass
+
+from cdc_outbox.connect.lint.config import NEWEST, Config, Version
+from cdc_outbox.connect.render import refuse_other_kind, render
+from cdc_outbox.document import Document, Path
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.spec import Spec, parse_spec
+
+_ORIGINS: tuple[tuple[str, Path], ...] = (
+    ("database.hostname", ("database", "host")),
+    ("database.dbname", ("database", "name")),
+    ("slot.", ("database", "slot")),
+    ("publication.", ("database", "publication")),
+    ("database.", ("database",)),
+    ("transforms.outbox.route.topic.", ("topics", "name")),
+    ("transforms", ("outbox",)),
+    ("predicates", ("outbox",)),
+    ("table.include.list", ("outbox", "table")),
+    ("message.prefix", ("outbox", "mode")),
+    ("topic.creation.", ("topics",)),
+    ("poll.interval.ms", ("latency",)),
+    ("topic.prefix", ("name",)),
+    ("name", ("name",)),
+)
+"""What of a spec an option is made of; the first that fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _InSpec:
+    spec: Spec
+
+    def __call__(self, option: str) -> Place:
+        return self.spec.document.place(self._path(option))
+
+    def _path(self, option: str) -> Path:
+        if option in self.spec.overrides:
+            return "overrides", option
+        return next((path for prefix, path in _ORIGINS if option.startswith(prefix)), ("overrides", option))
+
+
+def rendered(spec: Spec, version: Version = NEWEST) -> Config:
+    """Return the configuration that a spec becomes.
+
+    Raises:
+        ConfigError: As :func:`cdc_outbox.connect.render.render` does.
+    """
+    return Config(name=spec.name, options=render(spec), places=_InSpec(spec), version=version)
+
+
+def spec_config(document: Document, version: Version = NEWEST) -> tuple[list[Config], list[Finding]]:
+    """Return the configuration that a spec becomes, or what keeps it from becoming one."""
+    try:
+        spec = parse_spec(document)
+    except ConfigError as error:
+        return [], list(error.findings)
+    try:
+        refuse_other_kind(spec)
+    except ConfigError as error:
+        place = document.place(("database", "kind"))
+        return [], [Finding(code="SP108", severity=Severity.NOTE, place=place, message=f"{error}.")]
+    try:
+        return [rendered(spec, version)], []
+    except ConfigError as error:
+        return [], list(error.findings)

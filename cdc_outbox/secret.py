@@ -1,0 +1,18 @@
+"""Which options are secrets, and whether one stands there itself."""
+
+import re
+
+_SECRET = re.compile(
+    r"password|passphrase|secret|token(?!\.endpoint)|credential|jaas|(private|keystore)\.key", re.IGNORECASE
+)
+_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
+_ASSIGNED = re.compile(r"(password|secret|token)\w*\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
+
+
+def shows_secret(option: str, value: str) -> bool:
+    """Tell whether a connector's option holds a secret itself, and not a reference that the worker resolves."""
+    if not _SECRET.search(option) or _REFERENCE.fullmatch(value):
+        return False
+    # A JAAS line is more than its password: a reference inside it will do, and Kerberos needs none.
+    is_jaas_line = "jaas" in option.lower() and "LoginModule" in value
+    return not is_jaas_line or bool(_ASSIGNED.search(_REFERENCE.sub("", value)))

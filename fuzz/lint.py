@@ -1,0 +1,180 @@
+"""Random YAML and JSON for the linter: it finds something or nothing, and never anything else.
+
+The suite runs a thousand texts; `infra/fuzz lint` runs fifty thousand and prints what became of them. It exits 1 if
+anything was raised, if a finding has no line in the text or no explanation, or if a secret was repeated.
+"""
+
+import argparse
+import json
+import re
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cdc_outbox.cli.findings import FORMATS
+from cdc_outbox.connect.lint import Kind, find_in_text, lint_all
+from cdc_outbox.explanations import explanations
+from cdc_outbox.finding import Finding
+from tests.configs import CLEAN
+from tests.hazards import CASES
+from tests.strategies import rubbish_texts
+
+SECRET = "kMq7ZnT0pSecReT"
+SPECS = [path.read_text() for path in sorted((Path(__file__).parents[1] / "connectors").glob("*.yaml"))]
+
+_LINE_ENDS = re.compile("[\n\r\x85\u2028\u2029]")
+_OPTIONS = sorted({option for case in CASES for option in case.changes} | {o for c in CLEAN.values() for o in c})
+_SECRETS = ["database.password", "producer.override.sasl.jaas.config", "schema.registry.token", "mongodb.password"]
+_NUMBERS = ["0", "-1", "1", "2048", "99999999999999999999", "1e9", "0x10", "٣"]
+_PATTERNS = [".*", "[a", "(a+)+", "[[a-z]", "a{2,1}", "(?<x>.*)", "(?P<x>.*)", "\\", "(", "$", "${x}", "$9", "\\Q"]
+_LISTS = ["", ",", ",,", "a,a", "outbox,,x", "a:b:c:d", ":", "a:", ":header", "a\\,b", "public.outbox, x.y"]
+_words = st.sampled_from([*_NUMBERS, *_PATTERNS, *_LISTS, "true", "FALSE", "ü" * 64, "\u202e\x1b[2J", "${env:X}"])
+_values = _words | st.text(max_size=30) | st.sampled_from([value for case in CASES for value in case.changes.values()])
+_anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@st.composite
+def _configs(draw: st.DrawFn) -> dict[str, Any]:
+    """A clean configuration in which much is changed."""
+    config: dict[str, Any] = dict(CLEAN[draw(st.sampled_from(list(Kind)))])
+    for option in draw(st.lists(st.sampled_from(_OPTIONS) | st.text(max_size=20), max_size=8)):
+        config[option] = draw(_values | _anything)
+    for option in draw(st.lists(st.sampled_from(list(config)), max_size=4)):
+        config.pop(option, None)
+    for option in draw(st.lists(st.sampled_from(_SECRETS), max_size=2)):
+        config[option] = SECRET
+    return config
+
+
+@st.composite
+def _documents(draw: st.DrawFn) -> str:
+    """One of the forms in which people keep configurations, or nearly."""
+    config = draw(_configs())
+    content: Any = draw(
+        st.sampled_from(
+            [
+                config,
+                {"name": "x", "config": config},
+                {"name": draw(_anything), "config": config, "tasks": []},
+                [config, {"name": "y", "config": draw(_configs())}],
+                {"x": {"info": {"name": "x", "config": config}}},
+                {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaConnector", "spec": {"config": config}},
+                {"kind": "KafkaConnector", "spec": draw(_anything)},
+                draw(_anything),
+            ]
+        )
+    )
+    if draw(st.booleans()):
+        return json.dumps(content, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 1])))
+    return yaml.safe_dump(content, allow_unicode=draw(st.booleans()), default_flow_style=draw(st.booleans()))
+
+
+@st.composite
+def _mutated(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> str:
+    text = draw(texts)
+    for _ in range(draw(st.integers(0, 3))):
+        start = draw(st.integers(0, len(text)))
+        end = draw(st.integers(start, min(len(text), start + 20)))
+        text = text[:start] + draw(st.just("") | _words | st.text(max_size=5) | st.just(text[start:end])) + text[end:]
+    return text
+
+
+@st.composite
+def _specs(draw: st.DrawFn) -> str:
+    """A spec with overrides that somebody thought of."""
+    overrides = draw(st.dictionaries(st.sampled_from(_OPTIONS), _values, max_size=4))
+    secret = draw(st.sampled_from(["", f"  password: {SECRET}\n"]))
+    text = draw(st.sampled_from(SPECS)).replace("database:", f"database:\n{secret}", 1)
+    return text + yaml.safe_dump({"overrides": overrides})
+
+
+texts: st.SearchStrategy[str] = st.one_of(
+    _configs().map(json.dumps),
+    _configs().map(lambda config: json.dumps({"name": "x", "config": config}, indent=1)),
+    _documents(),
+    _mutated(_documents()),
+    _mutated(st.sampled_from(SPECS)),
+    _specs(),
+    rubbish_texts,
+)
+
+
+@st.composite
+def named_texts(draw: st.DrawFn) -> tuple[str, str]:
+    """A text under a name that mostly says what it is."""
+    text = draw(texts)
+    fitting = "x.json" if text[:1] in {"{", "["} else "x.yaml"
+    return text, draw(st.sampled_from([fitting, fitting, fitting, "x", "x.json", "x.yaml"]))
+
+
+def check(text: str, name: str) -> str:
+    """Lint one text, and return in a word what became of it."""
+    configs, refused = find_in_text(text, name=name)
+    findings = [*refused, *lint_all(configs)]
+    lines = len(_LINE_ENDS.findall(text)) + 2
+    for finding in findings:
+        assert finding.severity is explanations()[finding.code].severity
+        assert finding.place.line is None or 1 <= finding.place.line <= lines
+    for print_as in FORMATS.values():
+        said = print_as(findings)
+        said.encode()
+        assert SECRET not in said or not is_secret(text)
+    return outcome(findings, read=bool(configs))
+
+
+def is_secret(text: str) -> bool:
+    """Tell whether the secret stands where a secret belongs; a mutation may have put it anywhere."""
+    return any(f'{option}": "{SECRET}"' in text or f"{option}: {SECRET}\n" in text for option in _SECRETS)
+
+
+def outcome(findings: list[Finding], *, read: bool) -> str:
+    """Return a word for what became of a text."""
+    if not read:
+        return "refused"
+    return "found something" if findings else "clean"
+
+
+def explore(number: int) -> Counter[str]:
+    """Lint so many random texts and count what became of them."""
+    counts: Counter[str] = Counter()
+
+    @settings(max_examples=number, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(named_texts())
+    def explored(named: tuple[str, str]) -> None:
+        counts[check(*named)] += 1
+
+    explored()
+    return counts
+
+
+def report(counts: Mapping[str, int]) -> str:
+    """Return what became of the texts."""
+    total = sum(counts.values())
+    return "\n".join([f"{total:,} texts", *(f"{count:>10,}  {word}" for word, count in sorted(counts.items()))])
+
+
+def main() -> int:
+    """Run the long way and print what became of the texts."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--texts", type=int, default=50_000)
+    try:
+        print(report(explore(parser.parse_args().texts)))
+    except Exception:  # noqa: BLE001 - whatever it is, it is what was looked for
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Connector configurations for the linter: one of each kind that is clean."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cdc_outbox.connect.lint import NEWEST, Config, Kind, Version, find_configs
+from cdc_outbox.document import Document
+from cdc_outbox.json_text import read_json
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+BINARY = "io.debezium.converters.BinaryDataConverter"
+ROUTER = "io.debezium.transforms.outbox.EventRouter"
+MONGO_ROUTER = "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter"
+DECODER = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent"
+TOPIC_NAMES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
+
+_POSTGRESQL: dict[str, str] = json.loads((Path(__file__).parent / "unit/golden/orders.json").read_text())
+
+_COMMON = {
+    "name": "orders",
+    "tasks.max": "1",
+    "topic.prefix": "orders",
+    "database.hostname": "database",
+    "database.user": "connector",
+    "database.password": "${env:PASSWORD}",
+    "snapshot.mode": "no_data",
+    "skipped.operations": "u,d,t",
+    "poll.interval.ms": "10",
+    "heartbeat.interval.ms": "10000",
+    "key.converter": STRING,
+    "value.converter": STRING,
+    "predicates": "isOutbox",
+    "predicates.isOutbox.type": TOPIC_NAMES,
+    "transforms": "outbox",
+    "transforms.outbox.type": ROUTER,
+    "transforms.outbox.predicate": "isOutbox",
+    "transforms.outbox.table.field.event.timestamp": "created_at",
+    "transforms.outbox.table.fields.additional.placement": "type:header:eventType",
+}
+_COMMON |= {"topic.creation.default.partitions": "3", "topic.creation.default.replication.factor": "-1"}
+_HISTORY = {
+    "schema.history.internal.kafka.topic": "history.orders",
+    "schema.history.internal.kafka.bootstrap.servers": "kafka:9092",
+    "schema.history.internal.store.only.captured.tables.ddl": "true",
+    "include.schema.changes": "false",
+}
+_BINLOG = {
+    "database.server.id": "4711",
+    "table.include.list": "orders\\.outbox",
+    "snapshot.locking.mode": "none",
+    "predicates.isOutbox.pattern": "orders\\.orders\\.outbox",
+}
+
+CLEAN: Mapping[Kind, dict[str, str]] = {
+    Kind.POSTGRESQL: _POSTGRESQL,
+    Kind.MYSQL: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": Kind.MYSQL.value},
+    Kind.MARIADB: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": Kind.MARIADB.value},
+    Kind.SQLSERVER: {
+        **_COMMON,
+        **_HISTORY,
+        "connector.class": Kind.SQLSERVER.value,
+        "database.names": "orders",
+        "table.include.list": "dbo\\.outbox",
+        "predicates.isOutbox.pattern": "orders\\.orders\\.dbo\\.outbox",
+    },
+    Kind.ORACLE: {
+        **_COMMON,
+        **_HISTORY,
+        "connector.class": Kind.ORACLE.value,
+        "database.dbname": "ORCLCDB",
+        "table.include.list": "APP\\.OUTBOX",
+        "lob.enabled": "true",
+        "predicates.isOutbox.pattern": "orders\\.APP\\.OUTBOX",
+        "transforms.outbox.table.field.event.timestamp": "CREATED_AT",
+        "transforms.outbox.table.fields.additional.placement": "TYPE:header:eventType",
+    },
+    Kind.MONGODB: {
+        **{option: value for option, value in _COMMON.items() if not option.startswith(("database", "transforms."))},
+        "connector.class": Kind.MONGODB.value,
+        "mongodb.connection.string": "${env:MONGODB}",
+        "collection.include.list": "orders\\.outbox",
+        "predicates.isOutbox.pattern": "orders\\.orders\\.outbox",
+        "transforms.outbox.type": MONGO_ROUTER,
+        "transforms.outbox.predicate": "isOutbox",
+        "transforms.outbox.collection.field.event.timestamp": "created_at",
+        "transforms.outbox.collection.fields.additional.placement": "type:header:eventType",
+    },
+}
+
+
+def changed(kind: Kind, changes: Mapping[str, str | None]) -> dict[str, str]:
+    options: dict[str, str | None] = {**CLEAN[kind], **changes}
+    return {option: value for option, value in options.items() if value is not None}
+
+
+def document_of(content: Any, name: str = "x.json") -> Document:
+    return read_json(json.dumps(content, indent=1), name=name)
+
+
+def config_of(options: Mapping[str, str], *, name: str = "x.json", version: Version = NEWEST) -> Config:
+    [config], findings = find_configs(document_of(options, name), version)
+    assert findings == []
+    return config

@@ -1,0 +1,192 @@
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from cdc_outbox.connect.lint import RULES, Kind, lint, lint_all
+from cdc_outbox.connect.lint.promises import PROMISES, reason_against
+from cdc_outbox.finding import Severity
+from tests.configs import CLEAN, JSON, MONGO_ROUTER, changed, config_of
+from tests.hazards import CASES, Case
+
+
+def codes(changes: Mapping[str, str | None], kind: Kind = Kind.POSTGRESQL) -> list[str]:
+    return [finding.code for finding in lint(config_of(changed(kind, changes)))]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_clean_configuration_has_no_findings(kind: Kind) -> None:
+    found = [finding for finding in lint(config_of(CLEAN[kind])) if finding.code != "CC808"]
+    assert found == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_hazard_is_found_at_its_line(case: Case) -> None:
+    config = case.config()
+    found = [finding for finding in lint(config) if (finding.code, finding.place.path) == (case.code, case.at)]
+    assert len(found) == 1, [str(finding) for finding in lint(config)]
+    text = json.dumps(dict(config.options), indent=1).splitlines()
+    where = [number for number, line in enumerate(text, 1) if line.startswith(f" {json.dumps(case.at)}:")]
+    # What is missing is missed where the object begins.
+    assert found[0].place.line == (where or [1])[0]
+    assert found[0].message.endswith(".")
+    assert "hunter2" not in str(found[0])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_no_hazard_is_found_without_it(case: Case) -> None:
+    if case.code != "CC808":
+        assert case.code not in [finding.code for finding in lint(config_of(CLEAN[case.kind]))]
+
+
+def test_every_rule_has_a_case() -> None:
+    rules = {rule.code for rule in RULES}
+    assert {case.code for case in CASES} == rules
+
+
+def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() -> None:
+    severities: dict[str, set[Severity]] = {}
+    for rule in RULES:
+        severities.setdefault(rule.code, set()).add(rule.severity)
+    assert len(severities) > 100
+    assert all(len(found) == 1 for found in severities.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        (
+            {"plugin.name": "${env:PLUGIN}", "slot.name": "${env:SLOT}", "topic.prefix": "${env:PREFIX}"},
+            Kind.POSTGRESQL,
+        ),
+        ({"transforms.outbox.route.topic.regex": r"(?<routedByValue>[a-z&&[^q]]*)"}, Kind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.regex": r"(?<routedByValue>(a+)+)"}, Kind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.replacement": r"a\.${routedByValue}"}, Kind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.replacement": "a.$1"}, Kind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.replacement": "${env:TOPICS}"}, Kind.POSTGRESQL),
+        ({"transforms.outbox.table.fields.additional.placement": " type : HEADER : t , b:header,"}, Kind.POSTGRESQL),
+        ({"transforms.outbox.table.field.event.type": "type"}, Kind.POSTGRESQL),
+        ({"table.include.list": "public.outbox,public.outbox_archive"}, Kind.POSTGRESQL),
+        ({"connector.class": "PostgresConnector"}, Kind.POSTGRESQL),
+        ({"connector.class": "MySql"}, Kind.MYSQL),
+        ({"table.include.list": "orders.dbo.outbox"}, Kind.SQLSERVER),
+        ({"database.hostname": None, "database.url": "jdbc:oracle:thin:@x"}, Kind.ORACLE),
+        ({"producer.override.max.in.flight.requests.per.connection": "1"}, Kind.POSTGRESQL),
+        (
+            {
+                "producer.override.max.in.flight.requests.per.connection": "5",
+                "producer.override.enable.idempotence": "true",
+                "producer.override.acks": "all",
+                "producer.override.linger.ms": "5",
+            },
+            Kind.POSTGRESQL,
+        ),
+        ({"database.password": "${file:/run/secrets/db:password}"}, Kind.MYSQL),
+        ({"schema.include.list": "PUBLIC"}, Kind.POSTGRESQL),
+        ({"lsn.flush.mode": "connector_and_driver", "offset.mismatch.strategy": "trust_slot"}, Kind.POSTGRESQL),
+    ],
+)
+def test_what_is_right_or_unknown_is_not_found(changes: dict[str, str | None], kind: Kind) -> None:
+    assert codes(changes, kind) == []
+
+
+def test_two_outboxes_behind_two_predicates_are_fine() -> None:
+    config = {
+        **CLEAN[Kind.POSTGRESQL],
+        "table.include.list": "public.outbox,billing.outbox",
+        "predicates": "isOutbox,isBilling",
+        "predicates.isBilling.type": CLEAN[Kind.POSTGRESQL]["predicates.isOutbox.type"],
+        "predicates.isBilling.pattern": "orders\\.billing\\.outbox",
+        "transforms": "outbox,billing",
+        **{
+            option.replace("outbox", "billing", 1): value.replace("isOutbox", "isBilling")
+            for option, value in CLEAN[Kind.POSTGRESQL].items()
+            if option.startswith("transforms.outbox.")
+        },
+    }
+    assert lint(config_of(config)) == ()
+
+
+def test_a_negated_predicate_is_read_the_other_way_round() -> None:
+    negated: dict[str, str | None] = {"transforms.outbox.negate": "true"}
+    assert codes(negated) == ["CC505"]
+    assert codes({**negated, "predicates.isOutbox.pattern": "__debezium-heartbeat.*"}) == []
+
+
+def test_a_decoded_message_is_looked_for_in_the_topic_of_messages() -> None:
+    message: dict[str, str | None] = {
+        "transforms": "decode,outbox",
+        "transforms.decode.type": "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
+        "transforms.decode.fields.null.include": "true",
+        "transforms.outbox.table.field.event.timestamp": None,
+    }
+    assert codes(message) == ["CC505"]
+    assert codes({**message, "predicates.isOutbox.pattern": "orders\\.message"}) == []
+
+
+def test_json_of_an_expanded_payload_is_not_json_in_json() -> None:
+    expanded: dict[str, str | None] = {"transforms.outbox.table.expand.json.payload": "true", "value.converter": JSON}
+    assert "CC405" not in codes(expanded)
+
+
+def test_the_router_of_mongodb_may_be_told_what_to_do_with_updates() -> None:
+    options: dict[str, str | None] = {"transforms.outbox.table.op.invalid.behavior": "fatal", "skipped.operations": "t"}
+    assert codes({**options, "transforms.outbox.type": MONGO_ROUTER}, Kind.MONGODB) == ["CC808"]
+
+
+def test_what_the_driver_or_a_library_reads_is_not_called_unknown() -> None:
+    options = ["driver.x", "database.encrypt", "openlineage.integration.x", "producer.override.linger.ms", "_aiven.x"]
+    assert codes(dict.fromkeys(options, "1")) == []
+
+
+def test_what_render_refuses_and_what_lint_finds_is_one_table() -> None:
+    assert all(promise.code == "" or promise.severity is not Severity.NOTE for promise in PROMISES)
+    for promise in PROMISES:
+        option = promise.option + ("x" if promise.option.endswith(".") else "")
+        assert reason_against(option, "x", {}) == promise.reason
+
+
+def test_a_configuration_that_is_meant_to_keep_the_linter_busy_does_not() -> None:
+    many = [f"a{number}" for number in range(4_000)]
+    options = {**CLEAN[Kind.POSTGRESQL], **dict.fromkeys(many, "x")}
+    options |= {f"transforms.outbox.{name}": "x" for name in many[:2_000]}
+    for option in ("transforms", "predicates", "table.include.list", "schema.include.list", "column.exclude.list"):
+        options[option] = "outbox," + ",".join(many)
+    options["transforms.outbox.table.fields.additional.placement"] = ",".join(f"{name}:header" for name in many)
+    options["transforms.outbox.route.topic.regex"] = "(a|a)*+" * 5_000
+    options["slot.name"] = "x" * 100_000
+    begin = time.process_time()
+    found = lint(config_of(options))
+    assert time.process_time() - begin < 10
+    assert max(Counter(finding.code for finding in found).values()) == 100
+
+
+def test_several_connectors_may_share_nothing_that_is_theirs_alone() -> None:
+    one, two = (config_of(CLEAN[Kind.POSTGRESQL], name=name) for name in ("one.json", "two.json"))
+    found = lint_all([one, two])
+    assert [finding.code for finding in found] == ["CC906", "CC902", "CC901", "CC904", "CC907"]
+    assert {finding.place.document for finding in found} == {"two.json"}
+    assert all("one.json:" in finding.message for finding in found)
+    assert [finding.place.line for finding in found] == [2, 5, 12, 14, 16]
+
+
+def test_connectors_of_binlogs_may_share_neither_id_nor_history() -> None:
+    second = {**CLEAN[Kind.MYSQL], "name": "b", "topic.prefix": "b", "table.include.list": "b.outbox"}
+    second |= {"predicates.isOutbox.pattern": "b\\.b\\.outbox"}
+    found = lint_all([config_of(CLEAN[Kind.MYSQL], name="one"), config_of(second, name="two")])
+    assert {finding.code for finding in found} == {"CC903", "CC905"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"database.hostname": "other"},
+        {"slot.name": "other", "publication.name": "other", "table.include.list": "other.outbox"},
+    ],
+)
+def test_connectors_that_share_nothing_are_left_alone(changes: dict[str, str]) -> None:
+    own = {"name": "other", "topic.prefix": "other", "predicates.isOutbox.pattern": "other\\.(public|other)\\.outbox"}
+    other = {**CLEAN[Kind.POSTGRESQL], **own, **changes}
+    assert lint_all([config_of(CLEAN[Kind.POSTGRESQL]), config_of(other)]) == ()

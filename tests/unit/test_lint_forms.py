@@ -1,0 +1,187 @@
+"""Every form in which people keep configurations is read, and every bad one is a finding with its line."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from cdc_outbox.connect.lint import Kind, find_in_text, lint, lint_all
+from cdc_outbox.finding import Finding
+from tests.configs import CLEAN
+from tests.unit.test_spec import MINIMAL
+
+FLAT = CLEAN[Kind.POSTGRESQL]
+BROKEN = {**FLAT, "errors.tolerance": "all"}
+D5 = """\
+{
+  "name": "outbox-connector",
+  "config": {
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "database.hostname": "postgres",
+    "database.port": "5432",
+    "database.user": "debezium",
+    "database.password": "${secrets:postgres-password}",
+    "database.dbname": "app",
+    "database.server.name": "app",
+    "table.include.list": "public.outbox",
+    "transforms": "outbox",
+    "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+    "transforms.outbox.table.field.event.id": "id",
+    "transforms.outbox.table.field.event.key": "aggregate_id",
+    "transforms.outbox.table.field.event.type": "event_type",
+    "transforms.outbox.table.field.event.payload": "payload",
+    "transforms.outbox.route.by.field": "aggregate_type",
+    "transforms.outbox.route.topic.replacement": "${routedByValue}-events"
+  }
+}
+"""
+
+
+def lint_text(text: str, name: str = "x.json") -> list[Finding]:
+    configs, refused = find_in_text(text, name=name)
+    return [*refused, *lint_all(configs)]
+
+
+def test_the_configuration_that_everybody_copies_has_its_known_defects() -> None:
+    found = {(finding.code, finding.place.path, finding.place.line) for finding in lint_text(D5)}
+    assert found >= {
+        ("CC102", "database.server.name", 10),
+        ("CC302", "transforms.outbox.table.field.event.type", 16),
+        ("CC602", "slot.name", 3),
+        ("CC604", "publication.name", 3),
+        ("CC607", "heartbeat.interval.ms", 3),
+        ("CC401", "value.converter", 3),
+        ("CC402", "key.converter", 3),
+        ("CC601", "plugin.name", 3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        (BROKEN, ["orders"]),
+        ({"name": "x", "config": BROKEN}, ["x"]),
+        ({"name": "x", "config": BROKEN, "tasks": [{"connector": "x", "task": 0}], "type": "source"}, ["x"]),
+        ([{"name": "x", "config": BROKEN}, BROKEN], ["x", "orders"]),
+        ({"x": {"info": {"name": "x", "config": BROKEN}, "status": {}}}, ["x"]),
+        (
+            {
+                "apiVersion": "kafka.strimzi.io/v1beta2",
+                "kind": "KafkaConnector",
+                "metadata": {"name": "x"},
+                "spec": {
+                    "class": FLAT["connector.class"],
+                    "tasksMax": 1,
+                    "config": {
+                        option: value
+                        for option, value in BROKEN.items()
+                        if option not in {"name", "connector.class", "tasks.max"}
+                    },
+                },
+            },
+            ["x"],
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", ["x.json", "x.yaml", "-"])
+def test_a_configuration_is_found_in_every_form(content: Any, names: list[str], form: str) -> None:
+    text = json.dumps(content, indent=1)
+    # Through JSON, or YAML would write what occurs twice as an alias.
+    text = yaml.safe_dump(json.loads(text), sort_keys=False) if form == "x.yaml" else text
+    configs, refused = find_in_text(text, name=form)
+    assert refused == []
+    assert [config.name for config in configs] == names
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if "errors.tolerance" in line]
+    found = [finding for config in configs for finding in lint(config)]
+    assert [(finding.code, finding.place.line) for finding in found] == [("CC201", line) for line in lines]
+
+
+def test_numbers_truths_and_nulls_are_what_connect_makes_of_them() -> None:
+    typed = {**FLAT, "tasks.max": 1, "tombstones.on.delete": False, "heartbeat.interval.ms": 10000, "x": None}
+    for text in (json.dumps(typed), yaml.safe_dump(typed)):
+        [config], _ = find_in_text(text, name="-")
+        assert (config.options["tasks.max"], config.options["tombstones.on.delete"]) == ("1", "false")
+        assert "x" not in config.options
+        assert lint(config) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "code", "line"),
+    [
+        ('{"a": 1,\n"a": 2}', "x.json", "CC002", 2),
+        ("\x00", "x.json", "CC002", 1),
+        ("{\n", "-", "CC002", 2),
+        ("[]", "x.json", "CC003", 1),
+        ('{"name": "x"}', "x.json", "CC003", 1),
+        ('"x"', "x.json", "CC003", 1),
+        ("apiVersion: v1\nkind: ConfigMap\n", "x.yaml", "CC003", 1),
+        ('{"connector.class": "x",\n"transforms": ["a"]}', "x.json", "CC004", 2),
+        ("a: &a [*a]\n", "x.yaml", "SP001", 1),
+        ("name: x\nname: y\n", "x.yaml", "SP001", 2),
+        ("\tname: x", "x.yaml", "SP001", 1),
+        (f"{MINIMAL}nme: x\n", "x.yaml", "SP101", 11),
+        (MINIMAL.replace("name: orders\n", "name: 7\n", 1), "x.yaml", "SP103", 2),
+        (MINIMAL.replace("${env:PASSWORD}", "hunter2"), "x.yaml", "SP105", 8),
+        (f"{MINIMAL}overrides:\n  errors.tolerance: all\n", "x.yaml", "SP106", 12),
+        (f"{MINIMAL}overrides:\n  database.sslpassword: hunter2\n", "x.yaml", "SP105", 12),
+        (MINIMAL.replace("host:", f"slot: {'x' * 64}\n  host:"), "x.yaml", "SP104", 5),
+        (MINIMAL.replace("postgresql", "mariadb"), "x.yaml", "SP108", 4),
+    ],
+)
+def test_what_cannot_be_linted_is_one_finding_with_its_line(text: str, name: str, code: str, line: int) -> None:
+    found = [finding for finding in lint_text(text, name) if finding.code != "CC224"]
+    assert [(finding.code, finding.place.line) for finding in found] == [(code, line)]
+    assert "hunter2" not in str(found[0])
+
+
+def test_two_megabytes_are_one_finding_each() -> None:
+    for name, code in (("x.json", "CC002"), ("x.yaml", "SP001")):
+        [finding] = lint_text("x" * 2_000_000, name)
+        assert finding.code == code
+
+
+MODES = ["keep", "delete", "message"]
+FORMATS = ["plain", "cloudevents-binary", "cloudevents-structured"]
+
+
+@pytest.mark.parametrize("latency", ["low", "balanced", "economy"])
+@pytest.mark.parametrize("outbox", [f"{{mode: {mode}, format: {form}}}" for mode in MODES for form in FORMATS])
+def test_what_is_rendered_from_a_spec_is_clean(outbox: str, latency: str) -> None:
+    text = f"{MINIMAL}outbox: {outbox}\nlatency: {latency}\ntopics: {{name: events, partitions: 3}}\n"
+    found = lint_text(text, "x.yaml")
+    assert [finding.code for finding in found] in ([], ["CC314"])
+
+
+@pytest.mark.parametrize("table", ["outbox", "out.box", "out,box", "Größe (neu)", "a+b$", 'with "quotes"', "x" * 63])
+def test_a_table_of_any_name_is_rendered_clean(table: str) -> None:
+    text = f"{MINIMAL}outbox: {{schema: 'my schema', table: {json.dumps(table)}}}\n"
+    assert lint_text(text, "x.yaml") == []
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "path", "line"),
+    [
+        ("overrides:\n  poll.interval.ms: 20\n  max.batch.size: 9000\n", "CC108", "overrides.max.batch.size", 13),
+        ("overrides:\n  status.update.interval.ms: 90000\n", "CC614", "overrides.status.update.interval.ms", 12),
+        ("topics:\n  partitions: 1\n", "CC257", "topics", 11),
+        (
+            "overrides:\n  tombstons.on.delete: x\n  database.server.name: y\n",
+            "CC103",
+            "overrides.database.server.name",
+            13,
+        ),
+    ],
+)
+def test_a_finding_in_a_spec_points_into_the_spec(more: str, code: str, path: str, line: int) -> None:
+    found = [finding for finding in lint_text(MINIMAL + more, "x.yaml") if finding.code == code]
+    assert [(finding.place.path, finding.place.line) for finding in found] == [(path, line)]
+
+
+def test_every_override_that_breaks_a_promise_is_found_at_once() -> None:
+    text = f"{MINIMAL}overrides:\n  errors.tolerance: all\n  slot.name: x\n  tasks.max: 2\n"
+    assert [(finding.code, finding.place.line) for finding in lint_text(text, "x.yaml")] == [
+        ("SP106", 12),
+        ("SP106", 13),
+        ("SP106", 14),
+    ]

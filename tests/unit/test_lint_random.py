@@ -1,0 +1,11 @@
+"""A thousand of the texts of which `infra/fuzz lint` takes fifty thousand."""
+
+from fuzz.lint import explore, report
+
+
+def test_random_texts_give_findings_and_nothing_else() -> None:
+    counts = explore(1_000)
+    assert counts.total() >= 1_000
+    assert counts["found something"] > 100
+    assert counts["refused"] > 100
+    assert f"{counts.total():,} texts" in report(counts)
