@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import psycopg
 import psycopg.rows
 import pytest
 from psycopg.types.string import TextLoader
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from cdc_outbox.drivers import find_driver
+from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import Stack
 from tests.contract.postgresql import PostgresStore, PostgresWriterContract
 from tests.contract.writer_contract import AsyncClient, Client, PlaceContract
@@ -20,6 +24,8 @@ def store(outbox_stack: Stack) -> Iterator[PostgresStore]:
 
 
 class PsycopgClient(Client):
+    connection: psycopg.Connection[Any]
+
     def __init__(self, dsn: str, *, autocommit: bool) -> None:
         # What users may have set on their connections must not reach our statements and rows.
         self.connection = psycopg.connect(dsn, autocommit=autocommit, row_factory=psycopg.rows.dict_row)
@@ -78,6 +84,37 @@ class AsyncPsycopgCursorClient(AsyncPsycopgClient):
         self.place = self.connection.cursor()
 
 
+class PsycopgPoolClient(PsycopgClient):
+    def __init__(self, dsn: str, *, autocommit: bool) -> None:
+        self.pool = ConnectionPool(dsn, min_size=1, max_size=1, kwargs={"autocommit": autocommit}, open=True)
+        self.connection = self.place = self.pool.getconn()
+
+    def close(self) -> None:
+        self.connection.rollback()
+        self.pool.putconn(self.connection)
+        self.pool.close()
+
+
+class AsyncPsycopgPoolClient(AsyncPsycopgClient):
+    def __init__(self, dsn: str, *, autocommit: bool) -> None:
+        AsyncClient.__init__(self)
+        self.run(self.connect(dsn, autocommit=autocommit))
+
+    async def connect(self, dsn: str, *, autocommit: bool) -> None:
+        self.pool = AsyncConnectionPool(dsn, min_size=1, max_size=1, kwargs={"autocommit": autocommit}, open=False)
+        await self.pool.open()
+        self.connection = self.place = await self.pool.getconn()
+
+    async def disconnect(self) -> None:
+        await self.connection.rollback()
+        await self.pool.putconn(self.connection)
+        await self.pool.close()
+
+    def close(self) -> object:
+        self.run(self.disconnect())
+        return AsyncClient.close(self)
+
+
 class TestPsycopg(PostgresWriterContract):
     library = "psycopg"
 
@@ -98,3 +135,20 @@ class TestAsyncPsycopg(TestPsycopg):
 class TestAsyncPsycopgCursor(PlaceContract):
     def open(self, store: PostgresStore, *, autocommit: bool = False) -> Client:
         return AsyncPsycopgCursorClient(store.dsn, autocommit=autocommit)
+
+
+class TestPsycopgPool(PlaceContract):
+    def open(self, store: PostgresStore, *, autocommit: bool = False) -> Client:
+        return PsycopgPoolClient(store.dsn, autocommit=autocommit)
+
+
+class TestAsyncPsycopgPool(PlaceContract):
+    def open(self, store: PostgresStore, *, autocommit: bool = False) -> Client:
+        return AsyncPsycopgPoolClient(store.dsn, autocommit=autocommit)
+
+
+def test_a_pool_itself_is_asked_for_a_connection(store: PostgresStore) -> None:
+    with closing(PsycopgPoolClient(store.dsn, autocommit=True)) as client:
+        pool = client.pool
+        with pytest.raises(OutboxError, match="not a connection that is known here"):
+            find_driver(pool)
