@@ -66,13 +66,15 @@ def dialect_of(dsn: str) -> Dialect:
     Raises:
         ConfigError: Nobody here knows the scheme.
     """
-    scheme = re.match(r"([a-z][a-z0-9+.]*)://", dsn)
-    if scheme is None:
+    found = re.match(r"([a-z][a-z0-9+.]*)://", dsn, re.IGNORECASE)
+    if found is None:
         return Dialect.POSTGRESQL
-    if scheme[1] not in _SCHEMES:
+    scheme, plus, _ = found[1].lower().partition("+")
+    if plus or scheme not in _SCHEMES:
         known = ", ".join(f"{name}://" for name in sorted(_SCHEMES))
-        raise ConfigError(f"a DSN cannot begin with {scheme[0]}", field="--dsn", hint=f"Known are {known}.")
-    return _SCHEMES[scheme[1]]
+        hint = f"Write {scheme}://, without a driver." if scheme in _SCHEMES else f"Known are {known}."
+        raise ConfigError(f"a DSN cannot begin with {found[0]}", field="--dsn", hint=hint)
+    return _SCHEMES[scheme]
 
 
 def _open(dsn: str, dialect: Dialect) -> Any:  # noqa: ANN401 - the driver's own

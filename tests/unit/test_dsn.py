@@ -25,6 +25,7 @@ from cdc_outbox.table import Dialect
         ("mysql://orders@localhost/orders", Dialect.MYSQL),
         ("mariadb://orders@localhost/orders", Dialect.MYSQL),
         ("sqlite:///orders.db", Dialect.SQLITE),
+        ("MySQL://orders@localhost/orders", Dialect.MYSQL),
     ],
 )
 def test_the_scheme_picks_the_driver(dsn: str, dialect: Dialect) -> None:
@@ -34,6 +35,9 @@ def test_the_scheme_picks_the_driver(dsn: str, dialect: Dialect) -> None:
 def test_a_scheme_that_nobody_knows_is_refused_with_those_that_are() -> None:
     with pytest.raises(ConfigError, match=r"a DSN cannot begin with mysql\+pymysql://") as caught:
         dialect_of("mysql+pymysql://orders:secret@localhost/orders")
+    assert caught.value.hint == "Write mysql://, without a driver."
+    with pytest.raises(ConfigError, match=r"a DSN cannot begin with oracle://") as caught:
+        dialect_of("oracle://localhost/orders")
     assert "mariadb://" in caught.value.hint
 
 
