@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_outbox.errors import ConnectorNotFoundError
 from tests.rig import Pipeline, eventually, run_command
 
 ROOT = Path(__file__).parents[2]
@@ -81,13 +82,21 @@ def test_a_halted_connector_is_a_difference(pipeline: Pipeline, spec: Path, env:
     assert (done.returncode, done.stdout) == (0, f"{pipeline.name}: deployed\n")
 
 
+def is_running(pipeline: Pipeline) -> bool:
+    try:
+        return pipeline.client.find_status(pipeline.name).state == "RUNNING"
+    except ConnectorNotFoundError:
+        return False
+
+
 def test_a_deployment_that_is_told_to_end_takes_back_what_it_did(
     pipeline: Pipeline, spec: Path, env: dict[str, str]
 ) -> None:
     command = [f"{sys.prefix}/bin/cdc-outbox", "deploy-connector", str(spec), "--stable-seconds=300"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            eventually(lambda: pipeline.client.find_config(pipeline.name), "the connector to be made")
+            # It is made stopped; once it runs, the deployment knows that it made it.
+            eventually(lambda: is_running(pipeline), "the connector to run")
             process.terminate()
             _, told = process.communicate(timeout=60)
         finally:
