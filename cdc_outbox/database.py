@@ -1,9 +1,11 @@
 """The database of a pipeline, as its spec describes it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from zlib import crc32
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.table import Dialect, quote
@@ -38,6 +40,8 @@ class DatabaseSpec:
         port: A number, or a reference that the worker resolves.
         password: Always a reference; the secret itself is never here.
         slot: PostgreSQL's only, like ``publication``; empty elsewhere.
+        server_id: MariaDB's and MySQL's only: the connector's number among the readers of the binlog. A number, or a
+            reference; empty elsewhere.
     """
 
     kind: DatabaseKind = DatabaseKind.POSTGRESQL
@@ -48,14 +52,15 @@ class DatabaseSpec:
     password: str = ""
     slot: str = ""
     publication: str = ""
+    server_id: str = ""
 
 
-def database_spec(content: Mapping[str, Any], *, default_name: str) -> DatabaseSpec:
+def database_spec(content: Mapping[str, Any], *, pipeline: str) -> DatabaseSpec:
     """Return the database that a spec's ``database`` describes.
 
     Args:
         content: As the spec's JSON Schema allows it.
-        default_name: Of slot and publication.
+        pipeline: Its name, from which slot, publication and server id have theirs unless they are given.
 
     Raises:
         ConfigError: A key means nothing for this kind of database, or a name can be none.
@@ -65,8 +70,8 @@ def database_spec(content: Mapping[str, Any], *, default_name: str) -> DatabaseS
         _refuse(kind, content, content.keys() - {"kind"}, "is a file that no worker reaches")
         return DatabaseSpec(kind=kind)
     has_slot = kind is DatabaseKind.POSTGRESQL
-    if not has_slot:
-        _refuse(kind, content, {"slot", "publication"}, "has no such thing")
+    _refuse(kind, content, {"server_id"} if has_slot else {"slot", "publication"}, "has no such thing")
+    default_name = _identifier(pipeline)
     slot, publication = (content.get(key, default_name) if has_slot else "" for key in ("slot", "publication"))
     # A table checks its names itself; these are checked here, before anything is done with them.
     for identifier in (content["name"], content["user"], *([publication] if has_slot else [])):
@@ -74,12 +79,13 @@ def database_spec(content: Mapping[str, Any], *, default_name: str) -> DatabaseS
     return DatabaseSpec(
         kind=kind,
         host=content["host"],
-        port=_port(content.get("port", kind.default_port)),
+        port=_number(content.get("port", kind.default_port)),
         name=content["name"],
         user=content["user"],
         password=content["password"],
         slot=slot,
         publication=publication,
+        server_id="" if has_slot else _number(content.get("server_id", _server_id(pipeline))),
     )
 
 
@@ -89,5 +95,15 @@ def _refuse(kind: DatabaseKind, content: Mapping[str, Any], keys: set[str], reas
             raise ConfigError(f"{kind} {reason}", field=f"database.{key}", hint=f"Leave out database.{key}.")
 
 
-def _port(value: str | float) -> str:
+def _identifier(pipeline: str) -> str:
+    """Return the default name of slot and publication: a slot takes nothing but [a-z0-9_]."""
+    return re.sub(r"[^a-z0-9_]", "_", pipeline.lower())[:56] + "_outbox"
+
+
+def _server_id(pipeline: str) -> int:
+    """Return a number that no other pipeline has but by chance, and no server: those are numbered from 1."""
+    return 2**31 + crc32(pipeline.encode()) % 2**31
+
+
+def _number(value: str | float) -> str:
     return value if isinstance(value, str) else str(int(value))

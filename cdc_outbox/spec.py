@@ -23,7 +23,7 @@ from cdc_outbox.finding import Finding
 from cdc_outbox.modes import EventFormat, OutboxMode, Partitions
 from cdc_outbox.router import EventRouter, Placement
 from cdc_outbox.secret import shows_secret
-from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
+from cdc_outbox.table import TRACE_HEADERS, Dialect, OutboxColumns, OutboxTable
 from cdc_outbox.wire import WireContract
 from cdc_outbox.yaml_text import read_yaml
 
@@ -45,6 +45,18 @@ class TopicSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySpec:
+    """Where Debezium keeps the history of the schema; both texts are empty where the database needs none.
+
+    Args:
+        bootstrap_servers: Of the topic's Kafka, as the worker reaches it; usually a reference.
+    """
+
+    topic: str = ""
+    bootstrap_servers: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     """One pipeline: an outbox, the connector that publishes it, the topics its events go to.
 
@@ -61,6 +73,7 @@ class Spec:
     outbox: OutboxTable
     contract: WireContract
     topics: TopicSpec = field(default_factory=TopicSpec)
+    history: HistorySpec = field(default_factory=HistorySpec)
     latency: Latency = Latency.BALANCED
     overrides: Mapping[str, str] = field(default_factory=dict)
     document: Document = field(default_factory=lambda: Document(name="spec"), repr=False, compare=False)
@@ -121,7 +134,7 @@ def _build(document: Document) -> Spec:
     content: dict[str, Any] = document.content
     name: str = content["name"]
     topics = content.get("topics", {})
-    database = database_spec(content["database"], default_name=_identifier(name))
+    database = database_spec(content["database"], pipeline=name)
     table = _outbox(content.get("outbox", {}))
     _refuse_postgresql_only(table, database.kind)
     modes = {
@@ -145,9 +158,23 @@ def _build(document: Document) -> Spec:
             partitions=int(topics.get("partitions", 3)),
             replication_factor=int(topics.get("replication_factor", -1)),
         ),
+        history=_history(content, database.kind),
         latency=Latency(content.get("latency", "balanced")),
         overrides=_overrides(document),
         document=document,
+    )
+
+
+def _history(content: Mapping[str, Any], kind: DatabaseKind) -> HistorySpec:
+    if kind.dialect is not Dialect.MYSQL:
+        if "history" in content:
+            raise ConfigError(f"{kind} needs no history of its schema", field="history", hint="Leave out history.")
+        return HistorySpec()
+    history = content.get("history", {})
+    return HistorySpec(
+        topic=history.get("topic", f"{content['name']}.schema-history"),
+        # What the worker's own setting has in its container images, and in the stack of this package.
+        bootstrap_servers=history.get("bootstrap_servers", "${env:CONNECT_BOOTSTRAP_SERVERS}"),
     )
 
 
@@ -199,11 +226,6 @@ def _refuse_numbers_without_columns(table: OutboxTable, modes: Mapping[str, Sequ
                 field=f"aggregates.{aggregate_type}",
                 hint="Write `sequence: none`, or name both columns in outbox.columns.",
             )
-
-
-def _identifier(name: str) -> str:
-    """Return the default name of slot and publication: a slot takes nothing but [a-z0-9_]."""
-    return re.sub(r"[^a-z0-9_]", "_", name.lower())[:56] + "_outbox"
 
 
 def _option(value: str | float | bool) -> str:  # noqa: FBT001 - YAML's own variety

@@ -11,6 +11,7 @@ import pymysql
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.drivers.mysql import PyMySql, connect
 from cdc_outbox.migrations import upgrade
@@ -42,39 +43,15 @@ grant create, insert on {NAME}.archived to pruner
 """
 
 
-def config(stack: Stack, server: MariaDb) -> dict[str, str]:
-    table = rf"{NAME}\.outbox"
-    converter = "org.apache.kafka.connect.storage.StringConverter"
-    return {
-        "name": NAME,
-        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
-        "topic.prefix": NAME,
+def config(server: MariaDb) -> dict[str, str]:
+    return render(parse_spec(SPEC)) | {
         "database.hostname": "127.0.0.1",
         "database.port": str(server.port),
-        "database.user": "connector",
         "database.password": "connector",
-        "database.server.id": "5001",
-        "database.include.list": NAME,
-        "table.include.list": table,
         "snapshot.mode": "initial",
-        "include.schema.changes": "false",
-        "schema.history.internal.kafka.bootstrap.servers": stack.broker.bootstrap_servers,
-        "schema.history.internal.kafka.topic": f"{NAME}.history",
         "heartbeat.interval.ms": "200",
         # The server says that it is idle at 0.8 of this; where it is late, the connector logs in again and again.
         "connect.keep.alive.interval.ms": "2000",
-        "poll.interval.ms": "10",
-        "tombstones.on.delete": "false",
-        "topic.creation.default.partitions": "1",
-        "topic.creation.default.replication.factor": "-1",
-        "key.converter": converter,
-        "value.converter": converter,
-        "predicates": "isOutbox",
-        "predicates.isOutbox.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
-        "predicates.isOutbox.pattern": rf"{NAME}\.{table}",
-        "transforms": "outbox",
-        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
-        "transforms.outbox.predicate": "isOutbox",
     }
 
 

@@ -10,10 +10,10 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.deploy import Deployment, DeployOptions
+from cdc_outbox.connect.deploy import Deployment, DeployOptions, refuse_other_kind
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents, Plan
-from cdc_outbox.connect.render import refuse_other_kind, render
+from cdc_outbox.connect.render import render
 
 
 @click.command("render", short_help="Print the configuration that a spec becomes.")

@@ -16,6 +16,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.connect.columns import ColumnModes
 from cdc_outbox.connect.rows import Row, outbox_columns, parse_row, read_rows
+from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import RoutingError, StackError
 from cdc_outbox.jvm import Outcome
 from cdc_outbox.message import Message
@@ -123,7 +124,7 @@ def simulate(
     found: list[Row | str]
     if from_table:
         id_column = simulation.routing.router.options.get("table.field.event.id", "id")
-        with connected(dsn or "") as (connection, driver):
+        with connected(dsn or "", DatabaseKind.POSTGRESQL) as (connection, driver):
             asked = read_rows(connection, driver, given.named(table), id_column, event_id, limit=limit, modes=modes)
             found = list(asked)
     else:

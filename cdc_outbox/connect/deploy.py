@@ -27,6 +27,7 @@ from cdc_outbox.connect.preflight import (
 from cdc_outbox.connect.reader import Reader, Report
 from cdc_outbox.connect.render import render, render_republishing
 from cdc_outbox.connect.undo import Undo
+from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError, DatabaseError, UnpublishedEventsError
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.spec import Spec
@@ -52,6 +53,20 @@ class DeployOptions:
     def __post_init__(self) -> None:
         if self.stable_seconds < 0 or self.timeout_seconds <= 0:
             raise ConfigError("times must be positive", field="DeployOptions")
+
+
+def refuse_other_kind(spec: Spec) -> None:
+    """Refuse a database that cannot be asked yet whether the connector would work.
+
+    Raises:
+        ConfigError: It is not PostgreSQL.
+    """
+    if spec.database.kind is not DatabaseKind.POSTGRESQL:
+        raise ConfigError(
+            f"connectors are deployed for postgresql so far, not for {spec.database.kind}",
+            field="database.kind",
+            hint="`cdc-outbox render` prints the configuration, and Connect takes it at PUT /connectors/NAME/config.",
+        )
 
 
 class Deployment:

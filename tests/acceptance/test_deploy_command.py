@@ -135,6 +135,15 @@ def test_what_is_not_there_is_a_sentence_a_hint_and_an_exit_code(
     assert pipeline.client.find_config(pipeline.name) is None
 
 
+def test_a_database_that_cannot_be_asked_yet_is_a_sentence_before_anybody_connects() -> None:
+    spec = str(ROOT / "connectors" / "orders-mariadb.yaml")
+    nowhere = ["--dsn", "mysql://u:p@nowhere.invalid/orders", "--connect-url", "http://nowhere.invalid"]
+    done = run_command("deploy-connector", spec, *nowhere)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: connectors are deployed for postgresql so far, not for mariadb\n" in done.stderr
+    assert "hint: `cdc-outbox render` prints the configuration" in done.stderr
+
+
 def test_a_wrong_spec_is_one_finding_a_mistake_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(Pipeline.text("orders").replace("aggregates:", "agregates:").replace("kind: postgresql", "kind: x"))

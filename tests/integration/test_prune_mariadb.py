@@ -36,7 +36,7 @@ def orders(outbox_stack: Stack) -> Iterator[Orders]:
     for statement in USERS.split(";"):
         orders.query(statement)
     orders.write(2)  # before the connector: its snapshot publishes them
-    orders.client.create_stopped(config(outbox_stack, server))
+    orders.client.create_stopped(config(server))
     orders.go_on()
     yield orders
     orders.client.delete(NAME)

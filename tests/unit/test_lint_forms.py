@@ -126,7 +126,7 @@ def test_numbers_truths_and_nulls_are_what_connect_makes_of_them() -> None:
         (f"{MINIMAL}overrides:\n  errors.tolerance: all\n", "x.yaml", "SP106", 12),
         (f"{MINIMAL}overrides:\n  database.sslpassword: hunter2\n", "x.yaml", "SP105", 12),
         (MINIMAL.replace("host:", f"slot: {'x' * 64}\n  host:"), "x.yaml", "SP104", 5),
-        (MINIMAL.replace("postgresql", "mariadb"), "x.yaml", "SP108", 4),
+        ("version: 1\nname: x\ndatabase:\n  kind: sqlite\naggregates: {order: {}}\n", "x.yaml", "SP108", 4),
     ],
 )
 def test_what_cannot_be_linted_is_one_finding_with_its_line(text: str, name: str, code: str, line: int) -> None:
@@ -151,6 +151,36 @@ def test_what_is_rendered_from_a_spec_is_clean(outbox: str, latency: str) -> Non
     text = f"{MINIMAL}outbox: {outbox}\nlatency: {latency}\ntopics: {{name: events, partitions: 3}}\n"
     found = lint_text(text, "x.yaml")
     assert [finding.code for finding in found] in ([], ["CC314"])
+
+
+@pytest.mark.parametrize("latency", ["low", "balanced", "economy"])
+@pytest.mark.parametrize("outbox", [f"{{mode: {mode}, format: {form}}}" for mode in MODES[:2] for form in FORMATS])
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_what_is_rendered_for_a_binlog_is_clean(kind: str, outbox: str, latency: str) -> None:
+    text = f"{MINIMAL}outbox: {outbox}\nlatency: {latency}\n".replace("postgresql", kind)
+    assert lint_text(text, "x.yaml") == []
+
+
+def test_two_pipelines_of_a_binlog_share_nothing_unless_they_say_so() -> None:
+    def found(more: str) -> list[tuple[str, int | None]]:
+        texts = [MINIMAL.replace("postgresql", f"mariadb{more}").replace("orders", name) for name in ("a", "b")]
+        configs = [config for text in texts for config in find_in_text(text, name="x.yaml")[0]]
+        return [(finding.code, finding.place.line) for finding in lint_all(configs)]
+
+    assert found("") == []
+    assert found("\n  server_id: 7") == [("CC903", 5)]
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ("history: {topic: orders}", ("CC706", "history.topic", 11)),
+        ("overrides:\n  snapshot.fetch.sise: 3", ("CC101", "overrides.snapshot.fetch.sise", 12)),
+    ],
+)
+def test_what_is_wrong_for_a_binlog_is_told_in_the_spec(more: str, found: tuple[str, str, int]) -> None:
+    [finding] = lint_text(f"{MINIMAL}{more}\n".replace("postgresql", "mariadb"), "x.yaml")
+    assert (finding.code, finding.place.path, finding.place.line) == found
 
 
 @pytest.mark.parametrize("table", ["outbox", "out.box", "out,box", "Größe (neu)", "a+b$", 'with "quotes"', "x" * 63])

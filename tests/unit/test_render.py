@@ -11,6 +11,8 @@ from cdc_outbox.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.spec import parse_spec
 from tests.unit.test_spec import MINIMAL, ORDERS
 
+MARIADB = ORDERS.with_name("orders-mariadb.yaml")
+BINLOG = MINIMAL.replace("kind: postgresql", "kind: mariadb")
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -159,10 +161,86 @@ def test_rows_that_go_are_read_as_rows_that_stay(mode: str) -> None:
     assert render(parse_spec(f"{MINIMAL}outbox: {{mode: {mode}}}\n")) == render(parse_spec(MINIMAL))
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "mysql", "sqlite"])
-def test_no_connector_is_rendered_for_a_database_that_it_cannot_read(kind: str) -> None:
+def test_no_connector_is_rendered_for_a_file() -> None:
     spec = parse_spec(ORDERS.read_text())
-    other = replace(spec, database=DatabaseSpec(kind=DatabaseKind(kind)))
-    with pytest.raises(ConfigError, match=f"made for postgresql so far, not for {kind}") as caught:
+    other = replace(spec, database=DatabaseSpec(kind=DatabaseKind.SQLITE))
+    with pytest.raises(ConfigError, match="no connector reads sqlite") as caught:
         render(other)
     assert caught.value.field == "database.kind"
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_a_binlogs_configuration_is_the_golden_one(kind: str) -> None:
+    """Regenerate as the demo's, from connectors/orders-mariadb.yaml with this kind."""
+    rendered = render(parse_spec(MARIADB.read_text().replace("kind: mariadb", f"kind: {kind}")))
+    assert rendered == json.loads((GOLDEN / f"orders-{kind}.json").read_text())
+
+
+def test_the_spec_decides_who_reads_a_binlog_and_where_its_schema_is_kept() -> None:
+    text = BINLOG.replace("host:", "server_id: 7000\n  host:")
+    config = render(parse_spec(f"{text}history: {{topic: H, bootstrap_servers: 'k:1'}}\n"))
+    assert config["database.server.id"] == "7000"
+    assert config["schema.history.internal.kafka.topic"] == "H"
+    assert config["schema.history.internal.kafka.bootstrap.servers"] == "k:1"
+
+
+def test_every_pipeline_reads_a_binlog_under_a_number_of_its_own() -> None:
+    names = ["orders", "Orders", "order.s", "order-s", *(f"pipeline-{number}" for number in range(200))]
+    numbers = [
+        int(render(parse_spec(BINLOG.replace("name: orders", f"name: {name}", 1)))["database.server.id"])
+        for name in names
+    ]
+    assert len(set(numbers)) == len(names)
+    assert all(2**31 <= number < 2**32 for number in numbers)
+
+
+@pytest.mark.parametrize("table", ["outbox", "out.box", "out,box", "Größe (neu)", "a+b$", "x|y"])
+@pytest.mark.parametrize("database", ["orders", "a.b", "a,b"])
+def test_patterns_match_this_table_of_a_binlog_and_nothing_else(database: str, table: str) -> None:
+    spec = parse_spec(f"{BINLOG}outbox: {{schema: {json.dumps(database)}, table: {json.dumps(table)}}}\n")
+    config = render(spec)
+    assert re.fullmatch(config["predicates.isOutbox.pattern"], raw_topic(spec))
+    for option, name in (("table", f"{database}.{table}"), ("database", database)):
+        [included] = re.split(r"(?<!\\),", config[f"{option}.include.list"])
+        assert re.fullmatch(included, name)
+        assert not re.fullmatch(included, f"{name}x")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "connector.class",
+        "database.server.id",
+        "database.exclude.list",
+        "database.include.list",
+        "gtid.source.excludes",
+        "gtid.source.includes",
+        "include.schema.changes",
+        "schema.history.internal",
+        "schema.history.internal.kafka.topic",
+        "schema.history.internal.skip.unparseable.ddl",
+        "schema.history.internal.store.only.captured.tables.ddl",
+        "snapshot.locking.mode",
+        "snapshot.mode",
+        "table.include.list",
+        "transforms.outbox.route.by.field",
+    ],
+)
+def test_an_override_that_breaks_a_promise_about_a_binlog_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"{option} cannot be overridden") as caught:
+        render(parse_spec(f"{BINLOG}overrides:\n  {option}: x\n"))
+    assert [finding.place.line for finding in caught.value.findings] == [12]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("connect.keep.alive.interval.ms", "2000"),
+        ("database.ssl.mode", "verify-full"),
+        ("heartbeat.interval.ms", "200"),
+        ("schema.history.internal.producer.security.protocol", "SASL_SSL"),
+        ("schema.history.internal.kafka.recovery.attempts", "10"),
+    ],
+)
+def test_what_only_tunes_a_binlogs_reader_is_taken(option: str, value: str) -> None:
+    assert render(parse_spec(f"{BINLOG}overrides:\n  {option}: {value}\n"))[option] == value

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, EventFormat, OutboxMode, SequenceMode
 from cdc_outbox.document import MAX_BYTES
-from cdc_outbox.spec import Latency, Spec, parse_spec, spec_schema
+from cdc_outbox.spec import HistorySpec, Latency, Spec, parse_spec, spec_schema
 from cdc_outbox.writer.schema import outbox_component
 
 ORDERS = Path(__file__).parents[2] / "connectors" / "orders.yaml"
@@ -54,6 +54,12 @@ def test_a_database_without_slots_has_none(kind: str) -> None:
     spec = parse_spec(MINIMAL.replace("kind: postgresql", f"kind: {kind}"))
     assert (spec.database.kind, spec.database.kind.dialect, spec.database.port) == (kind, "mysql", "3306")
     assert (spec.database.slot, spec.database.publication) == ("", "")
+    assert spec.history.topic == "orders.schema-history"
+
+
+def test_a_database_whose_log_names_its_columns_has_no_history() -> None:
+    spec = parse_spec(MINIMAL)
+    assert (spec.database.server_id, spec.history) == ("", HistorySpec())
 
 
 def test_a_file_needs_no_more_than_its_kind() -> None:
@@ -68,6 +74,8 @@ def test_a_file_needs_no_more_than_its_kind() -> None:
     [
         ("mariadb\n  slot: orders", "", ":5 database.slot: error SP107", "mariadb has no such thing."),
         ("mysql\n  publication: orders", "", ":5 database.publication: error SP107", "mysql has no such thing."),
+        ("postgresql\n  server_id: 7", "", ":5 database.server_id: error SP107", "postgresql has no such thing."),
+        ("postgresql", "history: {}\n", ":11 history: error SP107", "postgresql needs no history of its schema."),
         ("sqlite", "", ":5 database.host: error SP107", "sqlite is a file that no worker reaches."),
         ("mariadb", "outbox: {mode: message}\n", "outbox.mode: error SP107", "mariadb has no logical messages."),
         ("mysql", "outbox: {partitions: day}\n", "outbox.partitions: error SP107", "only PostgreSQL's outbox can be"),
@@ -92,6 +100,8 @@ def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
     assert properties["outbox"]["properties"]["mode"]["enum"] == list(OutboxMode)
     assert properties["outbox"]["properties"]["format"]["default"] == spec.outbox.format
     assert properties["outbox"]["properties"]["format"]["enum"] == list(EventFormat)
+    history = parse_spec(MINIMAL.replace("postgresql", "mariadb")).history
+    assert properties["history"]["properties"]["bootstrap_servers"]["default"] == history.bootstrap_servers
     topics = properties["topics"]["properties"]
     assert topics["name"]["default"] == spec.contract.topic
     assert topics["partitions"]["default"] == spec.topics.partitions

@@ -41,6 +41,7 @@ _ANOTHER_KEY = "another key puts an aggregate into another partition, and its or
 PROMISES = (
     Promise("binary.handling.mode", "the columns would reach the router as another type"),
     Promise("column.", "the router would miss a column, or find another value in it"),
+    Promise("database.exclude.list", "the outbox could be left out"),
     Promise(
         "errors.tolerance",
         "what cannot be converted would be skipped without a word",
@@ -72,6 +73,7 @@ PROMISES = (
         "CC609",
         kept_by=frozenset({"true", ""}),
     ),
+    Promise("gtid.source.", "transactions that came from some servers would be left out without a word"),
     Promise("header.converter", "consumers could not read the headers"),
     Promise("key.converter", _ANOTHER_KEY),
     Promise("lsn.flush.", "the slot would hold back WAL until the disk is full, or give it up too early"),
@@ -101,6 +103,10 @@ PROMISES = (
     Promise("producer.override.transactional.id", "the producer is Connect's to set up", "CC207"),
     Promise("producer.override.value.serializer", "consumers could not read the events", "CC207"),
     Promise("provide.transaction.metadata", "events get lost at a restart with it (Debezium dbz#76)"),
+    Promise(
+        "schema.history.internal.skip.unparseable.ddl",
+        "after a statement that was skipped, rows would be read wrongly",
+    ),
     Promise("schema.exclude.list", "the outbox could be left out"),
     Promise("schema.include.list", "the outbox could be left out"),
     Promise("schema.name.adjustment.mode", "the router would not find what it looks for"),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cdc_outbox.connect.lint.config import NEWEST, Config, Version
-from cdc_outbox.connect.render import refuse_other_kind, render
+from cdc_outbox.connect.render import refuse_file, render
 from cdc_outbox.document import Document, Path
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding, Place, Severity
@@ -12,6 +12,11 @@ from cdc_outbox.spec import Spec, parse_spec
 _ORIGINS: tuple[tuple[str, Path], ...] = (
     ("database.hostname", ("database", "host")),
     ("database.dbname", ("database", "name")),
+    ("database.include.list", ("database", "name")),
+    ("database.server.id", ("database", "server_id")),
+    ("schema.history.internal.kafka.topic", ("history", "topic")),
+    ("schema.history.internal.kafka.bootstrap.servers", ("history", "bootstrap_servers")),
+    ("schema.history.internal", ("history",)),
     ("slot.", ("database", "slot")),
     ("publication.", ("database", "publication")),
     ("database.", ("database",)),
@@ -57,7 +62,7 @@ def spec_config(document: Document, version: Version = NEWEST) -> tuple[list[Con
     except ConfigError as error:
         return [], list(error.findings)
     try:
-        refuse_other_kind(spec)
+        refuse_file(spec)
     except ConfigError as error:
         place = document.place(("database", "kind"))
         return [], [Finding(code="SP108", severity=Severity.NOTE, place=place, message=f"{error}.")]

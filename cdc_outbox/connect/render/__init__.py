@@ -1,17 +1,21 @@
-"""A spec as the flat configuration that Connect takes. Pure."""
+"""A spec as the flat configuration that Connect takes. Pure.
 
-import re
+What every connector has stands here; what only one database's has, in a module of its own.
+"""
 
+from collections.abc import Callable, Mapping
+
+from cdc_outbox.connect.lint.config import Kind
 from cdc_outbox.connect.lint.promises import reason_against
+from cdc_outbox.connect.render import binlog, postgresql
+from cdc_outbox.connect.render.names import exactly, raw_topic
+from cdc_outbox.connect.render.postgresql import HEARTBEAT_PREFIX
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import Latency, Spec
 from cdc_outbox.sql import load
 
-CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
-HEARTBEAT_PREFIX = "cdc-outbox.heartbeat"
-"""The prefix of the logical messages that keep the slot moving while the outbox is idle."""
+__all__ = ["HEARTBEAT_PREFIX", "REPUBLISHING", "raw_topic", "refuse_file", "render", "render_republishing"]
 
 REPUBLISHING = "initial_only"
 """The snapshot mode of a connector that publishes the rows of the table, and nothing behind them."""
@@ -25,16 +29,15 @@ _POLL_INTERVAL_MS = {
     Latency.ECONOMY: 500,
 }
 
-_DECODING = {
-    "transforms.decode.type": "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
-    # Without this a null has no field at all, and the router fails on a tombstone or an event without a number.
-    "transforms.decode.fields.null.include": "true",
-    "transforms.decode.predicate": "isOutbox",
-}
-"""Makes a logical message look like an inserted row."""
-
 _HEARTBEAT_INTERVAL_MS = 10_000
-"""Short enough that an idle outbox holds back seconds of WAL, long enough that nobody notices the messages."""
+"""Short enough that an idle outbox holds back seconds of the log, long enough that nobody notices the messages."""
+
+_CAPTURES: Mapping[DatabaseKind, Callable[[Spec], dict[str, str]]] = {
+    DatabaseKind.POSTGRESQL: postgresql.capture,
+    DatabaseKind.MARIADB: binlog.capture,
+    DatabaseKind.MYSQL: binlog.capture,
+}
+"""What a database's own connector is told."""
 
 
 def render(spec: Spec) -> dict[str, str]:
@@ -42,30 +45,28 @@ def render(spec: Spec) -> dict[str, str]:
 
     Raises:
         ConfigError: An override would break a promise, or contradict what the spec has a word for; or the database
-            is none that a connector can be rendered for.
+            is a file.
     """
-    refuse_other_kind(spec)
+    refuse_file(spec)
     rendered = _connector(spec) | _pipeline(spec) | _topics(spec)
     _refuse_overrides(spec, rendered)
     return {**rendered, **spec.overrides}
 
 
-def refuse_other_kind(spec: Spec) -> None:
-    """Refuse a database whose connector cannot be rendered yet.
+def refuse_file(spec: Spec) -> None:
+    """Refuse a database that no connector reads.
 
     Raises:
-        ConfigError: It is not PostgreSQL.
+        ConfigError: It is SQLite.
     """
-    if spec.database.kind is not DatabaseKind.POSTGRESQL:
-        raise ConfigError(
-            f"connectors are made for postgresql so far, not for {spec.database.kind}", field="database.kind"
-        )
+    if spec.database.kind not in _CAPTURES:
+        raise ConfigError(f"no connector reads {spec.database.kind}", field="database.kind")
 
 
 def render_republishing(spec: Spec) -> dict[str, str]:
     """Return the configuration with which Debezium publishes the rows in the table, each aggregate's in order.
 
-    The snapshot alone, not the streaming behind it: streaming shall begin where the slot does.
+    The snapshot alone, not the streaming behind it: streaming shall begin where the slot does. PostgreSQL only.
     """
     table = str(spec.outbox.table)
     statement = load("postgresql", "preflight")["snapshot"].render(spec.outbox.names())
@@ -76,66 +77,40 @@ def render_republishing(spec: Spec) -> dict[str, str]:
     }
 
 
-def raw_topic(spec: Spec) -> str:
-    """Return the topic that an event is for before it is routed; Debezium replaces what Kafka refuses."""
-    if spec.outbox.mode is OutboxMode.MESSAGE:
-        return f"{spec.name}.message"
-    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{spec.name}.{spec.outbox.table.schema}.{spec.outbox.name}")
-
-
 def _connector(spec: Spec) -> dict[str, str]:
     database = spec.database
     return {
         "name": spec.name,
-        "connector.class": CONNECTOR_CLASS,
+        "connector.class": Kind[database.kind.name].value,
         "tasks.max": "1",
         "topic.prefix": spec.name,
         "database.hostname": database.host,
         "database.port": database.port,
         "database.user": database.user,
         "database.password": database.password,
-        "database.dbname": database.name,
-        "plugin.name": "pgoutput",
-        "slot.name": database.slot,
-        # Slot and offsets must fit each other: a slot that was made again without them is an error, not a hole.
-        "offset.mismatch.strategy": "trust_offset",
-        "publication.name": database.publication,
-        "publication.autocreate.mode": "disabled",
-        # Also without a table: no list means every table, and Debezium would read the columns of them all.
-        "table.include.list": _exactly(f"{spec.outbox.table.schema}.{spec.outbox.name}"),
+        **_CAPTURES[database.kind](spec),
         "snapshot.mode": "no_data",
         "skipped.operations": "u,d,t",
         "tombstones.on.delete": "false",
         "poll.interval.ms": str(_POLL_INTERVAL_MS[spec.latency]),
-        # Without these an idle outbox in a busy database holds back WAL until the disk is full: Debezium confirms
-        # only what it has seen. A logical message needs no table, and is kept off the topics again.
+        # Without these the offset of an idle outbox in a busy database stands still: Debezium confirms only what it
+        # has seen. A slot then holds back WAL until the disk is full, and a binlog is gone before it was read.
         "heartbeat.interval.ms": str(_HEARTBEAT_INTERVAL_MS),
-        "heartbeat.action.query": f"select pg_logical_emit_message(false, '{HEARTBEAT_PREFIX}', '')",
-        **_messages(spec),
         "extended.headers.enabled": "false",
     }
 
 
-def _messages(spec: Spec) -> dict[str, str]:
-    """Return which logical messages become records: this outbox's, or none."""
-    if spec.outbox.mode is not OutboxMode.MESSAGE:
-        return {"message.prefix.exclude.list": ".*"}
-    # Debezium ignores case, and two outboxes may differ in nothing else.
-    included = "(?-i)" + _exactly(spec.outbox.message_prefix)
-    return {"message.prefix.include.list": included, "binary.handling.mode": "bytes"}
-
-
 def _pipeline(spec: Spec) -> dict[str, str]:
     options = spec.router.options()
-    decoding = _DECODING if spec.outbox.mode is OutboxMode.MESSAGE else {}
+    decoding = postgresql.decoding(spec, predicate="isOutbox")
     return {
         "key.converter": _STRING_CONVERTER,
         "value.converter": _STRING_CONVERTER,
         "predicates": "isOutbox",
         "predicates.isOutbox.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
-        "predicates.isOutbox.pattern": _exactly(raw_topic(spec)),
+        "predicates.isOutbox.pattern": exactly(raw_topic(spec)),
         "transforms": ",".join(["decode"] * bool(decoding) + ["outbox"]),
-        **decoding,
+        **{f"transforms.decode.{option}": value for option, value in decoding.items()},
         "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
         "transforms.outbox.predicate": "isOutbox",
         **{f"transforms.outbox.{option}": value for option, value in options.items()},
@@ -149,11 +124,6 @@ def _topics(spec: Spec) -> dict[str, str]:
         # Compaction keeps one event an aggregate and drops the rest: not a thing to inherit from a broker's default.
         "topic.creation.default.cleanup.policy": "delete",
     }
-
-
-def _exactly(name: str) -> str:
-    """Return a Java regular expression that matches this name only; a comma would start the next of a list."""
-    return re.sub(r"([^A-Za-z0-9_])", r"\\\1", name)
 
 
 def _refuse_overrides(spec: Spec, rendered: dict[str, str]) -> None:

@@ -1,0 +1,49 @@
+"""What PostgreSQL's connector alone is told: slot, publication, and which logical messages are events."""
+
+from cdc_outbox.connect.lint.config import DECODER
+from cdc_outbox.connect.render.names import captured_table, exactly
+from cdc_outbox.modes import OutboxMode
+from cdc_outbox.spec import Spec
+
+HEARTBEAT_PREFIX = "cdc-outbox.heartbeat"
+"""The prefix of the logical messages that keep the slot moving while the outbox is idle."""
+
+
+def capture(spec: Spec) -> dict[str, str]:
+    """Return what says which changes are read, and how."""
+    database = spec.database
+    return {
+        "database.dbname": database.name,
+        "plugin.name": "pgoutput",
+        "slot.name": database.slot,
+        # Slot and offsets must fit each other: a slot that was made again without them is an error, not a hole.
+        "offset.mismatch.strategy": "trust_offset",
+        "publication.name": database.publication,
+        "publication.autocreate.mode": "disabled",
+        # Also without a table: no list means every table, and Debezium would read the columns of them all.
+        "table.include.list": exactly(".".join(captured_table(spec))),
+        # A logical message needs no table, and is kept off the topics again.
+        "heartbeat.action.query": f"select pg_logical_emit_message(false, '{HEARTBEAT_PREFIX}', '')",
+        **_messages(spec),
+    }
+
+
+def decoding(spec: Spec, *, predicate: str) -> dict[str, str]:
+    """Return the options of what makes a logical message look like an inserted row; none where events are rows."""
+    if spec.outbox.mode is not OutboxMode.MESSAGE:
+        return {}
+    return {
+        "type": DECODER,
+        # Without this a null has no field at all, and the router fails on a tombstone or an event without a number.
+        "fields.null.include": "true",
+        "predicate": predicate,
+    }
+
+
+def _messages(spec: Spec) -> dict[str, str]:
+    """Return which logical messages become records: this outbox's, or none."""
+    if spec.outbox.mode is not OutboxMode.MESSAGE:
+        return {"message.prefix.exclude.list": ".*"}
+    # Debezium ignores case, and two outboxes may differ in nothing else.
+    included = "(?-i)" + exactly(spec.outbox.message_prefix)
+    return {"message.prefix.include.list": included, "binary.handling.mode": "bytes"}
