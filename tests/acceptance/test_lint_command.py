@@ -57,7 +57,7 @@ def test_standard_input_is_read() -> None:
 def test_several_files_are_compared() -> None:
     code, out, _ = run("lint", GOLDEN, "connectors/orders.yaml")
     assert code == 1
-    assert "connectors/orders.yaml:14 database.slot: error CC901:" in out
+    assert "connectors/orders.yaml:15 database.slot: error CC901:" in out
     assert f"(as in {GOLDEN}:12)" in out
 
 
