@@ -6,12 +6,13 @@ from difflib import ndiff
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_outbox.connect.lint import Kind, find_in_text, lint_all
 from cdc_outbox.connect.lint.fixes import FIXERS, fix
-from tests.configs import CLEAN
+from fuzz.lint import named_texts
+from tests.configs import CLEAN, changed
 from tests.hazards import CASES, Case
 from tests.unit.test_lint_forms import D5
 from tests.unit.test_spec import MINIMAL
@@ -169,8 +170,21 @@ def test_a_byte_order_mark_stays() -> None:
     assert fix("\ufeff" + D5, name="x.json")[0] == "\ufeff" + fix(D5, name="x.json")[0]
 
 
-@given(st.text(max_size=60) | st.sampled_from([D5, D5[:-3], MINIMAL, ""]))
-def test_any_text_is_mended_or_left(text: str) -> None:
-    for name in ("x.json", "x.yaml", "-"):
-        mended, done = fix(text, name=name)
-        assert (mended == text) is (done == [])
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from(FIXABLE), min_size=2, max_size=6), st.sampled_from(Kind), st.sampled_from(list(FORMS)))
+def test_hazards_that_come_together_are_mended_together(cases: list[Case], kind: Kind, form: str) -> None:
+    text = FORMS[form](changed(kind, {option: value for case in cases for option, value in case.changes.items()}))
+    mended, done = fix(text, name=form)
+    # A name that is right lets other rules see more.
+    assert not (set(codes(mended, form)) - set(codes(text, form))) & FIXERS.keys()
+    assert (mended == text) is (done == [])
+    assert fix(mended, name=form) == (mended, [])
+
+
+@given(named_texts())
+def test_any_text_is_mended_or_left(named: tuple[str, str]) -> None:
+    text, name = named
+    mended, done = fix(text, name=name)
+    assert (mended == text) is (done == [])
+    assert len(find_in_text(mended, name=name)[0]) == len(find_in_text(text, name=name)[0])
+    assert fix(mended, name=name) == (mended, [])
