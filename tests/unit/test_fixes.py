@@ -133,6 +133,14 @@ def test_a_type_is_placed_beside_what_is_placed_already() -> None:
     assert [fixed.code for fixed in fix(taken, name="x.json")[1]] == ["CC102", "CC601"]
 
 
+def test_what_is_there_and_empty_is_filled() -> None:
+    placement = "transforms.outbox.table.fields.additional.placement"
+    text = D5.replace('"id",', f'"id",\n    "{placement}": "", "topic.prefix": "",')
+    mended = json.loads(fix(text, name="x.json")[0])["config"]
+    assert (mended["topic.prefix"], mended[placement]) == ("app", "event_type:header:eventType")
+    assert "database.server.name" not in mended
+
+
 def test_comments_and_quotation_marks_of_yaml_stay() -> None:
     text = """\
 # ours
@@ -164,6 +172,20 @@ def test_the_overrides_of_a_spec_are_mended_and_nothing_else_of_it() -> None:
     assert (mended, [fixed.code for fixed in done]) == (text.replace("  database.server.name: orders\n", ""), ["CC103"])
     alone = MINIMAL + "overrides:\n  database.server.name: orders\n# the end\n"
     assert fix(alone, name="orders.yaml")[0] == MINIMAL + "# the end\n"
+
+
+def test_a_version_that_has_the_old_name_keeps_it() -> None:
+    text = json.dumps({**CLEAN[Kind.MYSQL], "snapshot.mode": "schema_only", "snapshot.new.tables": "parallel"})
+    assert [fixed.code for fixed in fix(text, name="x.json", version=(3, 7))[1]] == ["CC103", "CC104"]
+    assert fix(text, name="x.json", version=(1, 9)) == (text, [])
+
+
+def test_the_ends_of_lines_stay() -> None:
+    text = FORMS["body.json"]({**CLEAN[Kind.POSTGRESQL], "snapshot.mode": "never", "database.server.name": "x"})
+    text = text.replace('"plugin.name": "pgoutput",\r\n\t\t', "")
+    mended, done = fix(text, name="x.json")
+    assert [fixed.code for fixed in done] == ["CC103", "CC104", "CC601"]
+    assert mended.count("\n") == mended.count("\r\n") == text.count("\r\n")
 
 
 def test_a_byte_order_mark_stays() -> None:

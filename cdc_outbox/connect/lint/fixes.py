@@ -122,7 +122,7 @@ def _renamed_option(config: Config, option: str) -> tuple[Edit, ...]:
 
 def _renamed_value(config: Config, option: str) -> tuple[Edit, ...]:
     rename = find_renamed_value(config, option)
-    if rename is None or not rename.same_values:
+    if rename is None or not rename.same_values or not _has_come(rename, config):
         return ()
     return (Edit(option, option, rename.new),) if rename.new else _leave_out(config, option)
 
@@ -136,9 +136,21 @@ def _renamed_of_plugin(config: Config, option: str) -> tuple[Edit, ...]:
 
 
 def _as_renamed(option: str, rename: Rename, prefix: str, config: Config) -> tuple[Edit, ...]:
-    if not rename.new or prefix + rename.new in config.options:
+    if not _has_come(rename, config):
+        return ()
+    now = prefix + rename.new
+    if not rename.new or config.has(now):
         return _leave_out(config, option)
-    return (Edit(option, prefix + rename.new),) if rename.same_values else ()
+    if not rename.same_values:
+        return ()
+    if now in config.options:  # and empty
+        return Edit(now, now, config.options[option]), Edit(option, "")
+    return (Edit(option, now),)
+
+
+def _has_come(rename: Rename, config: Config) -> bool:
+    """Tell whether the version that runs has a rename already."""
+    return tuple(map(int, rename.version.split(".")[:2])) <= config.version
 
 
 def _pgoutput(config: Config, option: str) -> tuple[Edit, ...]:
@@ -152,7 +164,8 @@ def _place_type(config: Config, option: str) -> tuple[Edit, ...]:
     placement, placed = router.prefix + router.placement, f"{config.get(option)}:header:eventType"
     if placement not in config.options:
         return Edit(option, placement), Edit(placement, placement, placed)
-    return Edit(placement, placement, f"{router.get(router.placement).rstrip(', ')},{placed}"), Edit(option, "")
+    already = router.get(router.placement).rstrip(", ")
+    return Edit(placement, placement, f"{already},{placed}" if already else placed), Edit(option, "")
 
 
 def _missing_columns(config: Config, option: str) -> tuple[Edit, ...]:
@@ -176,7 +189,7 @@ def _router_of(config: Config, option: str) -> Router | None:
 
 FIXERS: dict[str, Fixer] = {
     "CC102": _renamed_option,
-    "CC103": _leave_out,
+    "CC103": _renamed_option,
     "CC104": _renamed_value,
     "CC225": _leave_out,
     "CC226": _renamed_of_plugin,
