@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from cdc_outbox.finding import Finding, Place, Severity
 
@@ -13,6 +13,15 @@ MAX_BYTES = 1_000_000
 Path = tuple[str | int, ...]
 
 
+class Span(NamedTuple):
+    """Where in a text a key and its value stand, in characters; a list's item and the whole have an empty key."""
+
+    key: int
+    key_end: int
+    value: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """What a text says, and where.
@@ -20,12 +29,14 @@ class Document:
     Args:
         name: As findings shall call it, usually the file's name.
         lines: The line of each key or list item, from 1, by its path.
+        spans: Where each stands in the text, by its path.
         findings: Why it could not be read; ``content`` is ``None`` then.
     """
 
     name: str
     content: Any = None
     lines: dict[Path, int] = field(default_factory=dict)
+    spans: dict[Path, Span] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
     def place(self, path: Path) -> Place:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 
-from cdc_outbox.document import MAX_BYTES, Document, Path
+from cdc_outbox.document import MAX_BYTES, Document, Path, Span
 from cdc_outbox.finding import Finding, Place, Severity
 
 _MAX_DEPTH = 100
@@ -31,7 +31,7 @@ def read_json(text: str, *, name: str) -> Document:
     except _Refused as refusal:
         line = reader.line_at(refusal.position)
         return Document(name=name, findings=(_finding(name, line, f"not JSON: {refusal}."),))
-    return Document(name=name, content=content, lines=reader.lines)
+    return Document(name=name, content=content, lines=reader.lines, spans=reader.spans)
 
 
 class _Refused(ValueError):  # noqa: N818 - a signal inside this module
@@ -48,6 +48,7 @@ class _Reader:
         self._at = 0
         self._seen, self._line = 0, 1
         self.lines: dict[Path, int] = {}
+        self.spans: dict[Path, Span] = {}
 
     def read(self) -> Json:
         """Return what the text says.
@@ -68,7 +69,14 @@ class _Reader:
         self._seen = position
         return self._line
 
-    def _value(self, path: Path) -> Json:
+    def _value(self, path: Path, key: tuple[int, int] | None = None) -> Json:
+        self._next()
+        start = self._at
+        content = self._content(path)
+        self.spans[path] = Span(*(key or (start, start)), start, self._at)
+        return content
+
+    def _content(self, path: Path) -> Json:
         if len(path) > _MAX_DEPTH:
             raise _Refused(f"deeper than {_MAX_DEPTH} levels", self._at)
         opening = self._next()
@@ -96,9 +104,10 @@ class _Reader:
             if key in known:
                 raise _Refused(f"the key {key!r} appears twice", start)
             known.add(key)
+            end = self._at
             self.lines[*path, key] = self.line_at(start)
             self._expect(":")
-            yield key, self._value((*path, key))
+            yield key, self._value((*path, key), (start, end))
 
     def _items(self, path: Path) -> Iterator[Json]:
         for index in self._elements("]"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from cdc_outbox.document import MAX_BYTES, Document, Path
+from cdc_outbox.document import MAX_BYTES, Document, Path, Span
 from cdc_outbox.finding import Finding, Place, Severity
 
 
@@ -21,7 +21,8 @@ def read_yaml(text: str, *, name: str) -> Document:
         _refuse_references(text)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         lines: dict[Path, int] = {}
-        content = None if node is None else _plain(node, (), lines)
+        spans: dict[Path, Span] = {}
+        content = None if node is None else _plain(node, (), lines, spans)
     except _Refused as refusal:
         return Document(name=name, findings=(_finding(name, refusal.line, str(refusal)),))
     except yaml.MarkedYAMLError as error:
@@ -32,7 +33,7 @@ def read_yaml(text: str, *, name: str) -> Document:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = f"not YAML: {type(error).__name__}."
         return Document(name=name, findings=(_finding(name, None, problem),))
-    return Document(name=name, content=content, lines=lines)
+    return Document(name=name, content=content, lines=lines, spans=spans)
 
 
 class _Refused(ValueError):  # noqa: N818 - a signal inside this module
@@ -53,8 +54,10 @@ def _refuse_references(text: str) -> None:
             raise _Refused("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
 
 
-def _plain(node: yaml.Node, path: Path, lines: dict[Path, int]) -> Any:  # noqa: ANN401 - YAML's own variety
+def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path, Span]) -> Any:  # noqa: ANN401 - YAML's own variety
+    start, end = node.start_mark.index, node.end_mark.index
     lines.setdefault(path, node.start_mark.line + 1)
+    spans[path] = Span(start, start, start, end)
     match node:
         case yaml.MappingNode():
             content: dict[str, Any] = {}
@@ -65,9 +68,11 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int]) -> Any:  # noqa:
                 if key in content:
                     raise _Refused(f"the key {key!r} appears twice.", key_node.start_mark.line + 1)
                 lines[*path, key] = key_node.start_mark.line + 1
-                content[key] = _plain(value_node, (*path, key), lines)
+                content[key] = _plain(value_node, (*path, key), lines, spans)
+                span = spans[*path, key]
+                spans[*path, key] = span._replace(key=key_node.start_mark.index, key_end=key_node.end_mark.index)
             return content
         case yaml.SequenceNode():
-            return [_plain(item, (*path, index), lines) for index, item in enumerate(node.value)]
+            return [_plain(item, (*path, index), lines, spans) for index, item in enumerate(node.value)]
         case _:
             return yaml.SafeLoader("").construct_object(node)

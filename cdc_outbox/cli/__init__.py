@@ -18,10 +18,12 @@ _COMMANDS = {
     "explain": ("cdc_outbox.cli.explain:explain", "Tell what a finding's code means."),
     "init": ("cdc_outbox.cli.init:init", "Create, upgrade or check the outbox's or the inbox's tables."),
     "lint": ("cdc_outbox.cli.lint:lint", "Find what is wrong with specs and connector configurations."),
+    "new": ("cdc_outbox.cli.new:new", "Write a commented spec to begin with."),
     "partitions": ("cdc_outbox.cli.partitions:partitions", "Create the outbox's next partitions."),
     "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
     "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),
     "simulate": ("cdc_outbox.cli.simulate:simulate", "Show what a row becomes on its way to Kafka."),
+    "spec-schema": ("cdc_outbox.cli.spec_schema:print_schema", "Print the JSON Schema of specs, for editors."),
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""

@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.findings import FORMATS
+from cdc_outbox.cli.findings import FORMATS, visible
 from cdc_outbox.connect.lint import NEWEST, Config, Version, find_in_text, lint_all
+from cdc_outbox.connect.lint.fixes import fix
 from cdc_outbox.document import MAX_BYTES, Document
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding, Severity, errors_in
@@ -27,6 +28,7 @@ def _version(_context: click.Context, _option: click.Parameter, value: str) -> V
 @click.option(
     "--output", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="What to print findings as."
 )
+@click.option("--fix", "mends", is_flag=True, help="First rewrite what has one right answer, in the files themselves.")
 @click.option("--strict", is_flag=True, help="Exit 3 where there are warnings, though no errors.")
 @click.option(
     "--debezium",
@@ -36,7 +38,7 @@ def _version(_context: click.Context, _option: click.Parameter, value: str) -> V
     callback=_version,
     help="The version of Debezium that runs the connectors.",
 )
-def lint(files: tuple[str, ...], *, output: str, strict: bool, version: Version) -> int:
+def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, version: Version) -> int:
     """Find what is wrong with FILES, without a database and without Kafka Connect; - reads standard input.
 
     A file is a spec of ours (YAML), or what Connect runs today, whoever wrote it: a flat configuration as JSON, one
@@ -46,15 +48,24 @@ def lint(files: tuple[str, ...], *, output: str, strict: bool, version: Version)
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be opened; with --strict
     also 3, warnings and no errors. Notes never change it.
 
+    --fix renames what has another name by now, leaves out what does nothing, places an event type that nobody reads,
+    and sets the plugin pgoutput where none is named. It says so on stderr, keeps the rest as it is written, and leaves
+    alone what a running pipeline depends on: slot, publication, the form of its messages.
+
     \b
     Examples:
       cdc-outbox lint connectors/*.yaml
       cdc-outbox lint register-postgres.json --output sarif > findings.sarif
+      cdc-outbox lint register-postgres.json --fix
       curl -s localhost:8083/connectors?expand=info | cdc-outbox lint -
     """
     configs: list[Config] = []
     findings: list[Finding] = []
+    if mends and _STDIN in files:
+        raise click.UsageError("--fix rewrites files; standard input is none")
     for name in dict.fromkeys(files):
+        if mends:
+            _mend(name, version)
         found, refused = _read(name, version)
         configs += found
         findings += refused
@@ -74,6 +85,21 @@ def _read(name: str, version: Version) -> tuple[list[Config], list[Finding]]:
     if text is None:
         return [], [Document(name=called).error("CC002", (), "not UTF-8.", "Save it as UTF-8.")]
     return find_in_text(text, name=called, version=version)
+
+
+def _mend(name: str, version: Version) -> None:
+    """Rewrite a file, if there is anything to mend, and say what."""
+    text = _text(name)
+    if text is None:
+        return
+    mended, done = fix(text, name=name, version=version)
+    if done:
+        try:
+            Path(name).write_bytes(mended.encode())
+        except OSError as error:
+            raise ConfigError(f"{name!r} cannot be written: {error.strerror}") from error
+    for fixed in done:
+        click.echo(visible(str(fixed)), err=True)
 
 
 def _text(name: str) -> str | None:

@@ -57,7 +57,7 @@ def test_standard_input_is_read() -> None:
 def test_several_files_are_compared() -> None:
     code, out, _ = run("lint", GOLDEN, "connectors/orders.yaml")
     assert code == 1
-    assert "connectors/orders.yaml:14 database.slot: error CC901:" in out
+    assert "connectors/orders.yaml:15 database.slot: error CC901:" in out
     assert f"(as in {GOLDEN}:12)" in out
 
 
@@ -110,3 +110,15 @@ def test_a_code_that_does_not_exist_is_a_wrong_use() -> None:
 
 def test_all_codes_are_the_page() -> None:
     assert run("explain", "--all")[1] == (ROOT / "docs" / "findings.md").read_text()
+
+
+def test_what_has_one_right_answer_is_mended_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "d5.json"
+    file.write_text(D5)
+    code, out, err = run("lint", "--fix", file)
+    assert (code, "error" in out) == (0, False)
+    assert f"{file}:10 database.server.name: fixed CC102: database.server.name is now topic.prefix.\n" in err
+    mended = file.read_bytes()
+    assert run("lint", "--fix", file) == (0, out, err[err.index("6 warnings") :])
+    assert file.read_bytes() == mended
+    assert run("lint", "--fix", "-", text=D5)[0] == 2

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from cdc_outbox.connect.lint.java import literal
+from cdc_outbox.document import Path
 from cdc_outbox.finding import Place
 
 Version = tuple[int, ...]
@@ -64,6 +65,9 @@ class Places(Protocol):
     """Where an option stands, or would stand."""
 
     def __call__(self, option: str) -> Place: ...  # noqa: D102
+
+    def path(self, option: str) -> Path:
+        """Return the option's path in its document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ def _find(connector: str, version: str, option: str) -> Option | None:
     return catalogue(connector, version).find(option)
 
 
-def _find_rename(config: Config, option: str) -> Rename | None:
+def find_rename(config: Config, option: str) -> Rename | None:
     """Return what became of an option, ``None`` if its connector still reads it, or never did."""
     known = _known_to(config)
     if known is None or _find(known.connector, known.version, option) is not None:
@@ -62,7 +62,7 @@ def unknown_option(config: Config) -> Hits:
             continue
         near = get_close_matches(option, list(known.options), n=1, cutoff=0.9)
         # What begins so is handed on to the JDBC driver: only what looks like a slip of the pen is one.
-        if _find_rename(config, option) is None and (near or not option.startswith("database.")):
+        if find_rename(config, option) is None and (near or not option.startswith("database.")):
             offer = did_you_mean(option, list(known.options))
             yield Hit(option, f"{option!r} is no option of this connector, and does nothing.", offer)
 
@@ -70,7 +70,7 @@ def unknown_option(config: Config) -> Hits:
 @book.rule("CC102", ERROR, *Kind)
 def option_of_an_earlier_version(config: Config) -> Hits:
     for option in config.options:
-        rename = _find_rename(config, option)
+        rename = find_rename(config, option)
         if rename is not None and rename.new and not config.has(rename.new):
             message = f"{option} is called {rename.new} since Debezium {_short(rename)}, and does nothing."
             yield Hit(option, message, f"Write {rename.new}.")
@@ -79,7 +79,7 @@ def option_of_an_earlier_version(config: Config) -> Hits:
 @book.rule("CC103", WARNING, *Kind)
 def option_that_is_gone(config: Config) -> Hits:
     for option in config.options:
-        rename = _find_rename(config, option)
+        rename = find_rename(config, option)
         if rename is not None and (not rename.new or config.has(rename.new)):
             became = f"called {rename.new}" if rename.new else "gone"
             message = f"{option} is {became} since Debezium {_short(rename)}, and does nothing."
@@ -93,13 +93,13 @@ def _short(rename: Rename) -> str:
 @book.rule("CC104", ERROR, *Kind)
 def value_of_an_earlier_version(config: Config) -> Hits:
     for option in config.options:
-        rename = _renamed_value(config, option)
+        rename = find_renamed_value(config, option)
         if rename is not None:
             message = f"{option} has no value {rename.old} any more, since Debezium {_short(rename)}."
             yield Hit(option, message, f"Write {rename.new}." if rename.new else "Leave it out.")
 
 
-def _renamed_value(config: Config, option: str) -> Rename | None:
+def find_renamed_value(config: Config, option: str) -> Rename | None:
     known, value = _known_to(config), config.get(option).lower()
     return None if known is None or value in _allowed(known, option) else renamed_value(option, value, known.connector)
 
@@ -110,7 +110,7 @@ def value_out_of_the_list(config: Config) -> Hits:
     for option in config.options if known is not None else ():
         value, allowed = config.get(option), _allowed(known, option) if known is not None else ()
         fits = not allowed or not value or value.lower() in allowed or is_reference(value)
-        if not fits and _renamed_value(config, option) is None:
+        if not fits and find_renamed_value(config, option) is None:
             offer = did_you_mean(value.lower(), list(allowed)) or f"It may be {', '.join(allowed)}."
             yield Hit(option, f"{option} has a value that is none of this connector's.", offer)
 
@@ -123,7 +123,7 @@ def _allowed(known: Catalogue, option: str) -> tuple[str, ...]:
 @book.rule("CC106", ERROR, *Kind)
 def missing_option(config: Config) -> Hits:
     known = _known_to(config)
-    given = {rename.new for option in config.options if (rename := _find_rename(config, option)) is not None}
+    given = {rename.new for option in config.options if (rename := find_rename(config, option)) is not None}
     if config.kind is Kind.ORACLE and config.has("database.url"):
         given.add("database.hostname")
     for option in [] if known is None else sorted(name for name, found in known.options.items() if found.required):

@@ -26,8 +26,12 @@ class InDocument:
 
     def __call__(self, option: str) -> Place:
         """Return an option's place, or that of what it would stand in."""
-        place = self.document.place(self.aliases.get(option, (*self.around, option)))
+        place = self.document.place(self.path(option))
         return Place(document=place.document, path=option, line=place.line)
+
+    def path(self, option: str) -> Path:
+        """Return an option's path, or the one that it would have."""
+        return self.aliases.get(option, (*self.around, option))
 
 
 def find_configs(document: Document, version: Version = NEWEST) -> tuple[list[Config], list[Finding]]:

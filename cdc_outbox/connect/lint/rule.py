@@ -40,11 +40,14 @@ class Rule:
     check: Check
     kinds: tuple[Kind, ...] = ()
 
+    def hits(self, config: Config) -> Hits:
+        """Return what it hits in a configuration."""
+        if not self.kinds or config.kind in self.kinds:
+            yield from islice(self.check(config), _ENOUGH)
+
     def findings(self, config: Config) -> Iterator[Finding]:
         """Return what it finds in a configuration."""
-        if self.kinds and config.kind not in self.kinds:
-            return
-        for hit in islice(self.check(config), _ENOUGH):
+        for hit in self.hits(config):
             yield Finding(
                 code=self.code,
                 severity=self.severity,

@@ -38,9 +38,10 @@ class _InSpec:
     spec: Spec
 
     def __call__(self, option: str) -> Place:
-        return self.spec.document.place(self._path(option))
+        return self.spec.document.place(self.path(option))
 
-    def _path(self, option: str) -> Path:
+    def path(self, option: str) -> Path:
+        """Return the path of what an option is made of."""
         if option in self.spec.overrides:
             return "overrides", option
         return next((path for prefix, path in _ORIGINS if option.startswith(prefix)), ("overrides", option))

@@ -2,26 +2,40 @@
 
 from cdc_outbox.connect.lint.config import NEWEST, Config, Version
 from cdc_outbox.connect.lint.reading import find_configs, is_config
+from cdc_outbox.document import Document
 from cdc_outbox.finding import Finding
 from cdc_outbox.json_text import read_json
+
+
+def is_json(text: str, name: str) -> bool:
+    """Tell whether a text is meant to be JSON."""
+    begins = text.lstrip("\ufeff \t\r\n")[:1] in {"{", "["}
+    return name.endswith(".json") or (begins and not name.endswith((".yaml", ".yml")))
+
+
+def read_text(text: str, *, name: str) -> Document:
+    """Return the document that a text holds.
+
+    Args:
+        name: ``.json``, ``.yaml`` and ``.yml`` at its end say what it is; otherwise its first character does.
+    """
+    if is_json(text, name):
+        return read_json(text, name=name)
+    from cdc_outbox.yaml_text import read_yaml  # noqa: PLC0415
+
+    return read_yaml(text, name=name)
 
 
 def find_in_text(text: str, *, name: str, version: Version = NEWEST) -> tuple[list[Config], list[Finding]]:
     """Return the configurations in a text, and what keeps it from having any; it never raises.
 
     Args:
-        name: What findings call it. ``.json``, ``.yaml`` and ``.yml`` at its end say what it is; otherwise its first
-            character does.
+        name: What findings call it; as for :func:`read_text`.
     """
-    begins = text.lstrip("\ufeff \t\r\n")[:1] in {"{", "["}
-    if name.endswith(".json") or (begins and not name.endswith((".yaml", ".yml"))):
-        return find_configs(read_json(text, name=name), version)
-    # JSON does without YAML, and both without the spec's JSON Schema, which takes longest to import.
-    from cdc_outbox.yaml_text import read_yaml  # noqa: PLC0415
-
-    document = read_yaml(text, name=name)
-    if document.findings or is_config(document.content):
+    document = read_text(text, name=name)
+    if document.findings or is_json(text, name) or is_config(document.content):
         return find_configs(document, version)
+    # JSON does without YAML, and both without the spec's JSON Schema, which takes longest to import.
     from cdc_outbox.connect.lint.specs import spec_config  # noqa: PLC0415
 
     return spec_config(document, version)

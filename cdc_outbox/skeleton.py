@@ -1,0 +1,130 @@
+"""A spec to begin with: what must be said is said, and everything else stands there as a comment, at its default."""
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.event import SequenceMode
+from cdc_outbox.reference import Key, keys
+
+EXAMPLE = "Example: "
+"""What the comment of a line begins with that is commented out and no default."""
+
+_WIDTH = 116
+_HEADER = """\
+# {name}: its outbox, the connector that publishes it, and its topics.
+#
+# A line that begins with # and a key is that key's default, or an example where it says so. Every key with its type,
+# default and reason: `cdc-outbox spec-schema --page`, or docs/spec.md. Next: `cdc-outbox lint`, `cdc-outbox init`,
+# {last}.
+#
+# Editors complete and check by the next line once `cdc-outbox spec-schema > spec.schema.json` has run beside it.
+# yaml-language-server: $schema=spec.schema.json
+"""
+
+
+def skeleton(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMode]) -> str:
+    """Return a spec with comments.
+
+    Args:
+        aggregates: How the events of each aggregate type are numbered.
+    """
+    values = {("version",): "1", ("name",): _word(name), **_database(name, kind)}
+    # YAML takes a key with nothing but comments below it for null.
+    values = {**_first_defaults(), **values}
+    last = "and `cdc-outbox deploy-connector`" if kind is not DatabaseKind.SQLITE else "and then the writers"
+    parts = [_HEADER.format(name=name, last=last)]
+    for key in keys():
+        match key.path:
+            case ("aggregates",):
+                parts.append("\n" + "\n".join(_aggregates(key, aggregates)) + "\n")
+            case ("aggregates", *_) | ("outbox", "columns", _):
+                continue
+            case path if kind is DatabaseKind.SQLITE and path[0] == "database" and path not in values and path[1:]:
+                continue  # a file takes no other key
+            case _ if not key.kinds or kind in key.kinds:
+                blank = "\n" if len(key.path) == 1 and key.path != ("version",) else ""
+                parts.append(blank + "\n".join(_lines(key, values)) + "\n")
+    return "".join(parts)
+
+
+def _database(name: str, kind: DatabaseKind) -> dict[tuple[str, ...], str]:
+    if kind is DatabaseKind.SQLITE:
+        return {("database", "kind"): str(kind)}
+    server = "POSTGRES" if kind is DatabaseKind.POSTGRESQL else kind.upper()
+    database = re.sub(r"[^a-z0-9_]", "_", name.lower())[:40]
+    answers = {
+        "kind": str(kind),
+        "host": f"${{env:{server}_HOST}}",
+        "port": f"${{env:{server}_PORT}}",
+        "name": _word(database),
+        "user": f"{database}_connector",
+        "password": f"${{env:{database.upper()}_CONNECTOR_PASSWORD}}",
+    }
+    return {("database", key): value for key, value in answers.items()}
+
+
+def _first_defaults() -> dict[tuple[str, ...], str]:
+    """Return a default of each part of a spec that has any."""
+    found: dict[tuple[str, ...], str] = {}
+    for key in reversed([key for key in keys() if _has_default(key) and len(key.path) == 2]):
+        found = {path: value for path, value in found.items() if path[0] != key.path[0]}
+        found[key.path] = str(key.schema["default"])
+    return found
+
+
+def _has_default(key: Key) -> bool:
+    return "default" in key.schema and "x-default" not in key.schema
+
+
+def _lines(key: Key, values: Mapping[tuple[str, ...], str]) -> Iterator[str]:
+    """Return one key with what it means: given, at its default, or as an example."""
+    indent = "  " * (len(key.path) - 1)
+    meaning = re.split(r"(?<=[.:]) ", key.meaning)[0].rstrip(":.") + "."
+    if "enum" in key.schema:
+        meaning += f" ({' | '.join(key.schema['enum'])})"
+    if key.has_keys and "examples" not in key.schema:
+        yield from _told(indent, f"{key.path[-1]}:", meaning)
+    elif key.path in values:
+        yield from _told(indent, f"{key.path[-1]}: {values[key.path]}", meaning)
+    elif _has_default(key):
+        yield from _told(indent, f"#{key.path[-1]}: {key.schema['default']}", meaning)
+    else:
+        example = key.schema.get("examples", [key.schema.get("default")])[0]
+        yield from _told(indent, f"#{key.path[-1]}: {_flow(example)}", EXAMPLE + meaning)
+
+
+def _aggregates(key: Key, aggregates: Mapping[str, SequenceMode]) -> Iterator[str]:
+    yield from _told("", "aggregates:", key.meaning)
+    for aggregate_type, mode in aggregates.items():
+        yield f"  {_word(aggregate_type)}:"
+        yield f"    sequence: {mode}"
+
+
+def _told(indent: str, line: str, meaning: str) -> Iterator[str]:
+    """Return a line with its comment behind it, or above it where it is too long."""
+    behind = f"{indent + line:<40}  # {meaning}"
+    if len(behind) <= _WIDTH:
+        yield behind
+        return
+    yield from (f"{indent}# {each}" for each in textwrap.wrap(meaning, _WIDTH - len(indent) - 2))
+    yield indent + line
+
+
+def _flow(value: Any) -> str:  # noqa: ANN401 - a schema's own variety
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(each)}" for key, each in value.items()) + "}"
+    return str(value)
+
+
+def _word(text: str) -> str:
+    """Return a text as YAML that reads as that text, in quotation marks only where it needs them."""
+    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", text) and text.lower() not in _OTHERWISE
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+_OTHERWISE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+"""Words that YAML takes for something else."""

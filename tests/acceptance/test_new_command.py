@@ -1,0 +1,52 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMAND = Path(sys.prefix) / "bin" / "cdc-outbox"
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_written_spec_lints_clean_and_renders(tmp_path: Path) -> None:
+    spec = tmp_path / "orders.yaml"
+    written = run("new", "orders", "--database", "postgresql", "--aggregate", "customer:none", "-o", spec)
+    assert written == (0, "", f"wrote {spec}\n")
+    assert run("lint", "--strict", spec) == (0, "", "nothing found\n")
+    code, out, _ = run("render", spec)
+    assert (code, json.loads(out)["name"]) == (0, "orders")
+
+
+def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
+    spec = tmp_path / "orders.yaml"
+    spec.write_text("mine")
+    code, _, err = run("new", "orders", "--database", "sqlite", "-o", spec)
+    assert (code, "exists already" in err, spec.read_text()) == (2, True, "mine")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("Größe", "--database", "sqlite"),
+        ("orders", "--database", "dbase"),
+        ("orders",),
+        ("orders", "--database", "sqlite", "--aggregate", "customer:sometimes"),
+        ("orders", "--database", "sqlite", "--aggregate", "customer", "--aggregate", "customer:none"),
+        ("orders", "--database", "sqlite", "-o", "no/such/folder/x.yaml"),
+    ],
+)
+def test_what_cannot_be_written_is_a_wrong_use(arguments: tuple[str, ...]) -> None:
+    code, out, err = run("new", *arguments)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+
+
+def test_the_schema_and_its_page_are_printed() -> None:
+    assert json.loads(run("spec-schema")[1]) == json.loads((ROOT / "cdc_outbox" / "spec.schema.json").read_text())
+    assert run("spec-schema", "--page")[1] == (ROOT / "docs" / "spec.md").read_text()
