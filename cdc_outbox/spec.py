@@ -135,8 +135,7 @@ def _build(document: Document) -> Spec:
     name: str = content["name"]
     topics = content.get("topics", {})
     database = database_spec(content["database"], pipeline=name)
-    table = _outbox(content.get("outbox", {}))
-    _refuse_postgresql_only(table, database.kind)
+    table = _outbox(content.get("outbox", {}), database.kind)
     modes = {
         aggregate_type: SequenceMode(options.get("sequence", "gapless"))
         for aggregate_type, options in content["aggregates"].items()
@@ -189,10 +188,10 @@ def _secrets(document: Document) -> Iterator[Finding]:
             yield document.error("SP105", ("overrides", option), message)
 
 
-def _outbox(outbox: Mapping[str, Any]) -> OutboxTable:
+def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> OutboxTable:
     adopted, partitions = "columns" in outbox, outbox.get("partitions")
     try:
-        return OutboxTable(
+        table = OutboxTable(
             schema=outbox.get("schema"),
             name=outbox.get("table", "outbox"),
             columns=OutboxColumns(**outbox.get("columns", {})),
@@ -202,20 +201,13 @@ def _outbox(outbox: Mapping[str, Any]) -> OutboxTable:
             partitions=None if partitions is None else Partitions(partitions),
             adopted=adopted,
         )
+        table.refuse_elsewhere(kind)
+        if kind is DatabaseKind.SQLITE and table.schema not in {None, "main"}:
+            raise ConfigError("a file's tables have no schema but main", field="schema", hint="Leave it out.")
     except ConfigError as error:
         place = error.field.replace("OutboxColumns", "columns")
         raise ConfigError(str(error), field=f"outbox.{place}".rstrip("."), hint=error.hint) from error
-
-
-def _refuse_postgresql_only(table: OutboxTable, kind: DatabaseKind) -> None:
-    if kind is DatabaseKind.POSTGRESQL:
-        return
-    if kind is DatabaseKind.SQLITE and table.schema not in {None, "main"}:
-        raise ConfigError("a file's tables have no schema but main", field="outbox.schema", hint="Leave it out.")
-    if table.partitions is not None:
-        raise ConfigError("only PostgreSQL's outbox can be partitioned", field="outbox.partitions")
-    if table.mode is OutboxMode.MESSAGE:
-        raise ConfigError(f"{kind} has no logical messages", field="outbox.mode")
+    return table
 
 
 def _refuse_numbers_without_columns(table: OutboxTable, modes: Mapping[str, SequenceMode]) -> None:

@@ -237,6 +237,22 @@ class OutboxTable:
                 "a logical message has no time of its own; its record gets the connector's", field="columns.created_at"
             )
 
+    def refuse_elsewhere(self, database: str) -> None:
+        """Refuse a database that cannot have such an outbox.
+
+        Args:
+            database: A dialect, or whose database it is.
+
+        Raises:
+            ConfigError: The outbox is partitioned or without a table, which only PostgreSQL's can be.
+        """
+        if database == Dialect.POSTGRESQL:
+            return
+        if self.partitions is not None:
+            raise ConfigError("only PostgreSQL's outbox can be partitioned", field="partitions")
+        if self.mode is OutboxMode.MESSAGE:
+            raise ConfigError(f"{database} has no logical messages", field="mode")
+
     @property
     def header_columns(self) -> Mapping[str, str]:
         """Every header column with its header: the declared ones, and those of the format."""

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+import pytest
 from confluent_kafka import Producer
 
 from cdc_outbox import Event, Outbox, OutboxMode
@@ -74,6 +75,19 @@ def make_connector_role(connection: Connection) -> None:
     connection.execute(
         psycopg.sql.SQL("alter role connector password {}").format(psycopg.sql.Literal(CONNECTOR_PASSWORD))
     )
+
+
+def sent_statements(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return a list that every statement joins which a cursor of psycopg's executes from now on."""
+    sent: list[object] = []
+    execute = psycopg.Cursor.execute
+
+    def spy(cursor: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+        sent.append(query)
+        return execute(cursor, query, *arguments, **options)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", spy)
+    return sent
 
 
 @dataclass

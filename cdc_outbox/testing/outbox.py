@@ -177,11 +177,8 @@ class MemoryOutbox(Outbox):
     def collect(self, connection: Any) -> Iterator[Collection]:  # noqa: ANN401
         """Gather events as :meth:`Outbox.collect` does."""
         self._database.refuse_ended(connection)
-        collection = Collection()
-        try:
+        with Collection.gathering() as collection:
             yield collection
-        finally:
-            collection.end()
         collection.written = self.add_all(connection, collection.events)
 
     @contextmanager
@@ -227,11 +224,8 @@ class AsyncMemoryOutbox(AsyncOutbox):
     async def collect(self, connection: Any) -> AsyncIterator[Collection]:  # noqa: ANN401
         """Gather events."""
         self._database.refuse_ended(connection)
-        collection = Collection()
-        try:
+        with Collection.gathering() as collection:
             yield collection
-        finally:
-            collection.end()
         collection.written = await self.add_all(connection, collection.events)
 
     @asynccontextmanager

@@ -1,6 +1,8 @@
 """Events that wait for the end of a block."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Self
 
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.event import Event
@@ -36,6 +38,12 @@ class Collection:
             )
         self.events.extend(events)
 
-    def end(self) -> None:
-        """Take no more events."""
-        self._has_ended = True
+    @classmethod
+    @contextmanager
+    def gathering(cls) -> Iterator[Self]:
+        """Yield a collection that takes events until the block ends, however it ends."""
+        collection = cls()
+        try:
+            yield collection
+        finally:
+            collection._has_ended = True

@@ -88,7 +88,7 @@ def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSc
         case PayloadType.JSON, bytes():
             raise EventError(
                 "the payload is bytes, and the table's payloads are JSON",
-                hint="Make the outbox with payload: bytes, or decode the payload.",
+                hint="Make the outbox with OutboxTable(payload_type=PayloadType.BYTES), or decode the payload.",
             )
         case PayloadType.BYTES, str():
             return encoded.encode()

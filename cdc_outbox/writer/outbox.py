@@ -148,11 +148,8 @@ class Outbox(_Outbox):
         """
         driver = find_driver(connection)
         _refuse_outside_transaction(driver, driver.joins_transaction(connection))
-        collection = Collection()
-        try:
+        with Collection.gathering() as collection:
             yield collection
-        finally:
-            collection.end()
         collection.written = self.add_all(connection, collection.events)
 
 
@@ -190,11 +187,8 @@ class AsyncOutbox(_Outbox):
         """Gather a transaction's events; everything that :meth:`Outbox.collect` says holds here."""
         driver = find_async_driver(connection)
         _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
-        collection = Collection()
-        try:
+        with Collection.gathering() as collection:
             yield collection
-        finally:
-            collection.end()
         collection.written = await self.add_all(connection, collection.events)
 
 

@@ -41,10 +41,7 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
         ConfigError: It shall be partitioned or without a table on another database than PostgreSQL, or its messages
             would have a source that is not ASCII.
     """
-    if table.partitions is not None and dialect is not Dialect.POSTGRESQL:
-        raise ConfigError("only PostgreSQL's outbox can be partitioned", field="partitions")
-    if table.mode is OutboxMode.MESSAGE and dialect is not Dialect.POSTGRESQL:
-        raise ConfigError(f"{dialect} has no logical messages", field="mode")
+    table.refuse_elsewhere(dialect)
     if table.mode is OutboxMode.MESSAGE and not first_source.isascii():
         # See emission: the connector reads the content in its JVM's own charset.
         raise ConfigError(f"the source {first_source!r} of a table-less outbox must be ASCII", field="source")

@@ -17,7 +17,8 @@ from cdc_outbox.modes import PayloadType
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
-from tests.contract.writer_contract import ORDER, Client, RowLockContract, Store
+from tests.contract.row_lock_contract import RowLockContract
+from tests.contract.writer_contract import ORDER, Client, Store
 from tests.rig import run_upgrade
 
 

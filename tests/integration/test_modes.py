@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import psycopg
 import pytest
@@ -14,7 +13,7 @@ from cdc_outbox.errors import ConfigError, ConnectorInvalidError, TableNotFoundE
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
-from tests.rig import Pipeline, Shop, eventually, one
+from tests.rig import Pipeline, Shop, eventually, one, sent_statements
 
 WITHOUT_ROWS = [OutboxMode.DELETE, OutboxMode.MESSAGE]
 ORDER = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={"total": 10})
@@ -139,14 +138,7 @@ def test_messages_keep_the_callers_own_numbers_rising(table_less: Pipeline) -> N
 
 
 def test_one_statement_emits_event_and_number(table_less: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[object] = []
-    execute = psycopg.Cursor.execute
-
-    def spy(cursor: Any, query: Any, *arguments: Any, **options: Any) -> Any:
-        sent.append(query)
-        return execute(cursor, query, *arguments, **options)
-
-    monkeypatch.setattr(psycopg.Cursor, "execute", spy)
+    sent = sent_statements(monkeypatch)
     table_less.write(1)
     assert len(sent) == 1
 

@@ -28,7 +28,7 @@ from cdc_outbox import (
 from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
-from tests.rig import Connection, one, run_upgrade
+from tests.rig import Connection, one, run_upgrade, sent_statements
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10})
 
@@ -90,14 +90,7 @@ def test_the_writer_neither_commits_nor_closes(connection: Connection) -> None:
 
 
 def test_one_statement_writes_event_and_number(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[object] = []
-    execute = psycopg.Cursor.execute
-
-    def spy(cursor: Any, query: Any, *arguments: Any, **options: Any) -> Any:
-        sent.append(query)
-        return execute(cursor, query, *arguments, **options)
-
-    monkeypatch.setattr(psycopg.Cursor, "execute", spy)
+    sent = sent_statements(monkeypatch)
     Outbox().add(connection, ORDER)
     assert len(sent) == 1
 
