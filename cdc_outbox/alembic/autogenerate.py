@@ -23,7 +23,7 @@ from cdc_outbox.alembic.operations import (
 from cdc_outbox.alembic.outbox_table import DeclaredOutbox, find_declared
 from cdc_outbox.drivers import Driver
 from cdc_outbox.drivers.sqlalchemy import find
-from cdc_outbox.migrations import exists, find_version, pending
+from cdc_outbox.migrations import pending
 from cdc_outbox.table import Dialect
 from cdc_outbox.writer.catalog import Catalog
 
@@ -54,14 +54,15 @@ def compare_outboxes(context: AutogenContext, upgrade: UpgradeOps, _schemas: obj
 def _find_missing(declared: DeclaredOutbox, connection: Connection) -> Iterator[MigrateOperation]:
     driver = find(connection)
     component, publication = declared.component(driver.dialect), declared.publication
-    version = find_version(lambda sql: driver.fetch(connection, sql), component)
-    if version is None or not exists(lambda sql: driver.fetch(connection, sql), declared.main(driver.dialect)):
+    catalog = Catalog(connection, driver)
+    version = catalog.read_version(component)
+    if version is None or not catalog.exists(declared.main(driver.dialect)):
         yield CreateOutboxOp(table=declared.table, first_source=declared.first_source)
     elif pending(version, component.migrations):
         yield UpgradeOutboxOp(table=declared.table, first_source=declared.first_source)
     if not publication or driver.dialect is not Dialect.POSTGRESQL:
         return
-    if not Catalog(connection, driver).is_published(declared.table, publication):
+    if not catalog.is_published(declared.table, publication):
         yield CreateOutboxPublicationOp(table=declared.table, publication=publication)
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, ClassVar
 
 from alembic.operations import MigrateOperation, Operations
@@ -230,8 +231,7 @@ def _dialect(operations: Operations) -> Dialect:
 
 def _execute(operations: Operations) -> Execute:
     connection = operations.get_bind()
-    driver = find(connection)
-    return lambda sql: driver.fetch(connection, sql)
+    return partial(find(connection).fetch, connection)
 
 
 def _write(operations: Operations, statements: Iterable[str]) -> None:

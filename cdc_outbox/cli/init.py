@@ -1,6 +1,7 @@
 """``cdc-outbox init``."""
 
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
 from cdc_outbox.consumer.schema import inbox_component
-from cdc_outbox.drivers import Row, TransactionDriver, changing_tables
+from cdc_outbox.drivers import TransactionDriver, changing_tables
 from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
 from cdc_outbox.migrations import script, turn, upgrade
@@ -151,10 +152,7 @@ def _check(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitCo
 
 
 def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitCode:  # noqa: ANN401
-    def execute(sql: str) -> list[Row]:
-        return driver.fetch(connection, sql)
-
-    catalog = Catalog(connection, driver)
+    execute, catalog = partial(driver.fetch, connection), Catalog(connection, driver)
     with changing_tables(connection, driver):
         done = [upgrade(execute, part) for part in wanted.components]
         with turn(execute, driver.dialect):

@@ -12,7 +12,6 @@ from cdc_outbox.django.settings import SETTING, OutboxSettings, outbox_settings
 from cdc_outbox.drivers.django import find
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.finding import Finding, Place, Severity
-from cdc_outbox.migrations import exists, find_version
 from cdc_outbox.table import Dialect
 from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.drift import check_outbox, check_version
@@ -62,22 +61,17 @@ def check_tables(*, databases: Sequence[str] | None = None, **_options: Any) -> 
 
 def _find(wanted: OutboxSettings) -> Iterator[Finding]:
     connection = connections[wanted.database]
-    driver = find(connection)
-
-    def execute(sql: str) -> list[tuple[Any, ...]]:
-        return driver.fetch(connection, sql)
-
-    component = wanted.component
-    version = find_version(execute, component)
+    catalog, component = Catalog(connection, find(connection)), wanted.component
+    version = catalog.read_version(component)
     if version is None:
         yield _error("DB343", component.tables[0], "no migration has made these tables here.")
         return
     yield from check_version(component, version)
     for table in component.tables:
-        if not exists(execute, table):
+        if not catalog.exists(table):
             yield _error("DB301", table, "the table does not exist.")
     if wanted.dialect is Dialect.POSTGRESQL:
-        yield from _find_drift(wanted, Catalog(connection, driver))
+        yield from _find_drift(wanted, catalog)
 
 
 def _find_drift(wanted: OutboxSettings, catalog: Catalog) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.db import router
@@ -147,5 +148,4 @@ def _before_drop(wanted: OutboxSettings) -> list[str]:
 
 
 def _execute(connection: Any) -> Execute:  # noqa: ANN401
-    driver = find(connection)
-    return lambda sql: driver.fetch(connection, sql)
+    return partial(find(connection).fetch, connection)

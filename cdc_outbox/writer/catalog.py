@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cdc_outbox.drivers import Driver, Row
-from cdc_outbox.migrations import Component
+from cdc_outbox.migrations import Component, exists, find_version
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import Role, RoleFacts
 from cdc_outbox.sql import load
@@ -87,14 +88,11 @@ class Catalog:
 
     def read_version(self, component: Component) -> int | None:
         """Return the version of a component, ``None`` if it was never made here."""
-        if not self.exists(component.version_table):
-            return None
-        rows = self._ask("version", component.versions(), component=component.name)
-        return int(rows[0][0]) if rows else None
+        return find_version(partial(self._driver.fetch, self._connection), component)
 
     def exists(self, table: TableName) -> bool:
         """Tell whether there is a table, or anything else, of this name."""
-        return bool(self._look("exists", table)[0][0])
+        return exists(partial(self._driver.fetch, self._connection), table)
 
     def find_table(self, table: TableName) -> TableCatalog | None:
         """Return a table as it is."""

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from cdc_outbox.drivers import Row, TransactionDriver, changing_tables
+from cdc_outbox.drivers import TransactionDriver, changing_tables
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.migrations import turn
 from cdc_outbox.modes import OutboxMode
@@ -90,11 +91,7 @@ def begin_incarnation(
         TransactionConflictError: A writer's transaction stayed open for more than five seconds.
     """
     source = None
-
-    def execute(sql: str) -> list[Row]:
-        return driver.fetch(connection, sql)
-
-    catalog = Catalog(connection, driver)
+    execute, catalog = partial(driver.fetch, connection), Catalog(connection, driver)
     # An adopted table's default is its owner's; what is numbered takes its source from the heads.
     has_source = not table.adopted and table.mode is not OutboxMode.MESSAGE
     for name in ("outbox", "heads") if has_source else ("heads",):

@@ -5,12 +5,6 @@
 -- name: database
 select database()
 
--- name: version
-select version from {versions} where component = :component
-
--- name: exists
-select count(*) from information_schema.tables where table_schema = {schema_literal} and table_name = {name_literal}
-
 -- name: columns
 select
     column_name,

@@ -1,12 +1,6 @@
 -- name: database
 select current_database()
 
--- name: version
-select version from {versions} where component = :component
-
--- name: exists
-select to_regclass({table_literal}) is not null
-
 -- name: columns
 select
     attribute.attname,

@@ -1,9 +1,3 @@
--- name: version
-select version from {versions} where component = :component
-
--- name: exists
-select count(*) from {schema}.sqlite_master where name = {name_literal} collate nocase
-
 -- name: columns
 select name, lower(type), "notnull", coalesce(dflt_value, '')
 from pragma_table_info({name_literal}, {schema_literal})
