@@ -23,7 +23,7 @@ from cdc_outbox.finding import Finding
 from cdc_outbox.modes import EventFormat, OutboxMode, Partitions
 from cdc_outbox.router import EventRouter, Placement
 from cdc_outbox.secret import shows_secret
-from cdc_outbox.table import TRACE_HEADERS, Dialect, OutboxColumns, OutboxTable
+from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
 from cdc_outbox.wire import WireContract
 from cdc_outbox.yaml_text import read_yaml
 
@@ -135,7 +135,7 @@ def _build(document: Document) -> Spec:
     name: str = content["name"]
     topics = content.get("topics", {})
     database = database_spec(content["database"], pipeline=name)
-    table = _outbox(content.get("outbox", {}))
+    table = _outbox(content.get("outbox", {}), database.kind)
     _refuse_postgresql_only(table, database.kind)
     modes = {
         aggregate_type: SequenceMode(options.get("sequence", "gapless"))
@@ -166,7 +166,7 @@ def _build(document: Document) -> Spec:
 
 
 def _history(content: Mapping[str, Any], kind: DatabaseKind) -> HistorySpec:
-    if kind.dialect is not Dialect.MYSQL:
+    if not kind.keeps_history:
         if "history" in content:
             raise ConfigError(f"{kind} needs no history of its schema", field="history", hint="Leave out history.")
         return HistorySpec()
@@ -189,15 +189,22 @@ def _secrets(document: Document) -> Iterator[Finding]:
             yield document.error("SP105", ("overrides", option), message)
 
 
-def _outbox(outbox: Mapping[str, Any]) -> OutboxTable:
-    adopted, partitions = "columns" in outbox, outbox.get("partitions")
+def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> OutboxTable:
+    adopted, partitions = "columns" in outbox or not kind.has_dialect, outbox.get("partitions")
+    mode = OutboxMode(outbox.get("mode", "keep"))
+    if mode is OutboxMode.MESSAGE and kind is not DatabaseKind.POSTGRESQL:
+        raise ConfigError(f"{kind} has no logical messages", field="outbox.mode")
+    name, columns = "outbox", OutboxColumns().names()
+    if kind is DatabaseKind.ORACLE:
+        # What nobody put in quotation marks has capital letters there.
+        name, columns = name.upper(), {role: column.upper() for role, column in columns.items()}
     try:
         return OutboxTable(
             schema=outbox.get("schema"),
-            name=outbox.get("table", "outbox"),
-            columns=OutboxColumns(**outbox.get("columns", {})),
+            name=outbox.get("table", name),
+            columns=OutboxColumns(**{**columns, **outbox.get("columns", {})}),
             headers={**({} if adopted else TRACE_HEADERS), **outbox.get("headers", {})},
-            mode=OutboxMode(outbox.get("mode", "keep")),
+            mode=mode,
             format=EventFormat(outbox.get("format", "plain")),
             partitions=None if partitions is None else Partitions(partitions),
             adopted=adopted,
@@ -212,10 +219,11 @@ def _refuse_postgresql_only(table: OutboxTable, kind: DatabaseKind) -> None:
         return
     if kind is DatabaseKind.SQLITE and table.schema not in {None, "main"}:
         raise ConfigError("a file's tables have no schema but main", field="outbox.schema", hint="Leave it out.")
+    if kind is DatabaseKind.ORACLE and table.schema is None:
+        hint = "Write the owner as outbox.schema, usually in capital letters."
+        raise ConfigError("a table of oracle is its owner's, and has no other schema", field="outbox", hint=hint)
     if table.partitions is not None:
         raise ConfigError("only PostgreSQL's outbox can be partitioned", field="outbox.partitions")
-    if table.mode is OutboxMode.MESSAGE:
-        raise ConfigError(f"{kind} has no logical messages", field="outbox.mode")
 
 
 def _refuse_numbers_without_columns(table: OutboxTable, modes: Mapping[str, SequenceMode]) -> None:
