@@ -17,17 +17,44 @@ class DatabaseKind(StrEnum):
     POSTGRESQL = "postgresql"
     MARIADB = "mariadb"
     MYSQL = "mysql"
+    SQLSERVER = "sqlserver"
+    ORACLE = "oracle"
     SQLITE = "sqlite"
 
     @property
     def dialect(self) -> Dialect:
-        """The statements that it understands."""
+        """The statements that it understands.
+
+        Raises:
+            ConfigError: None that are here: its outbox is made, written and pruned by others.
+        """
+        if not self.has_dialect:
+            raise ConfigError(
+                f"of {self} nothing but the connector is known here",
+                field="database.kind",
+                hint="`cdc-outbox render`, `lint` and `simulate` take such a spec.",
+            )
         return Dialect.MYSQL if self is DatabaseKind.MARIADB else Dialect(self)
+
+    @property
+    def has_dialect(self) -> bool:
+        """Whether there are statements for it here, to make, write and prune an outbox."""
+        return self not in {DatabaseKind.SQLSERVER, DatabaseKind.ORACLE}
+
+    @property
+    def reads_binlog(self) -> bool:
+        """Whether its connector reads a binlog, under a number of its own."""
+        return self in {DatabaseKind.MARIADB, DatabaseKind.MYSQL}
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether its connector needs to remember how the tables were."""
+        return self not in {DatabaseKind.POSTGRESQL, DatabaseKind.SQLITE}
 
     @property
     def default_port(self) -> int:
         """Where its server listens; 0 for none."""
-        return {Dialect.POSTGRESQL: 5432, Dialect.MYSQL: 3306, Dialect.SQLITE: 0}[self.dialect]
+        return {"postgresql": 5432, "mariadb": 3306, "mysql": 3306, "sqlserver": 1433, "oracle": 1521}.get(self, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +97,8 @@ def database_spec(content: Mapping[str, Any], *, pipeline: str) -> DatabaseSpec:
         _refuse(kind, content, content.keys() - {"kind"}, "is a file that no worker reaches")
         return DatabaseSpec(kind=kind)
     has_slot = kind is DatabaseKind.POSTGRESQL
-    _refuse(kind, content, {"server_id"} if has_slot else {"slot", "publication"}, "has no such thing")
+    foreign = (set() if has_slot else {"slot", "publication"}) | (set() if kind.reads_binlog else {"server_id"})
+    _refuse(kind, content, foreign, "has no such thing")
     default_name = _identifier(pipeline)
     slot, publication = (content.get(key, default_name) if has_slot else "" for key in ("slot", "publication"))
     # A table checks its names itself; these are checked here, before anything is done with them.
@@ -85,7 +113,7 @@ def database_spec(content: Mapping[str, Any], *, pipeline: str) -> DatabaseSpec:
         password=content["password"],
         slot=slot,
         publication=publication,
-        server_id="" if has_slot else _number(content.get("server_id", _server_id(pipeline))),
+        server_id=_number(content.get("server_id", _server_id(pipeline))) if kind.reads_binlog else "",
     )
 
 

@@ -169,6 +169,49 @@ def test_no_connector_is_rendered_for_a_file() -> None:
     assert caught.value.field == "database.kind"
 
 
+@pytest.mark.parametrize("kind", ["sqlserver", "oracle"])
+def test_the_configuration_of_a_database_whose_table_others_make_is_the_golden_one(kind: str) -> None:
+    """Regenerate by writing this text to a file and rendering it."""
+    outbox = "outbox: {schema: APP}\n" if kind == "oracle" else ""
+    rendered = render(parse_spec(MINIMAL.replace("postgresql", kind) + outbox))
+    assert rendered == json.loads((GOLDEN / f"orders-{kind}.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("kind", "outbox", "table", "topic"),
+    [
+        ("sqlserver", "{}", r"dbo\.outbox", "orders.orders.dbo.outbox"),
+        ("sqlserver", "{schema: app, table: Events}", r"app\.Events", "orders.orders.app.Events"),
+        ("oracle", "{schema: APP}", r"APP\.OUTBOX", "orders.APP.OUTBOX"),
+        ("oracle", "{schema: APP, table: Events}", r"APP\.Events", "orders.APP.Events"),
+    ],
+)
+def test_a_table_is_called_as_its_connector_calls_it(kind: str, outbox: str, table: str, topic: str) -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {outbox}\n".replace("postgresql", kind))
+    config = render(spec)
+    assert (config["table.include.list"], raw_topic(spec)) == (table, topic)
+    assert re.fullmatch(config["predicates.isOutbox.pattern"], topic)
+
+
+def test_columns_of_oracle_have_capital_letters_unless_others_are_written() -> None:
+    text = f"{MINIMAL}outbox: {{schema: APP, columns: {{payload: body}}, headers: {{TENANT: tenant}}}}\n"
+    config = render(parse_spec(text.replace("postgresql", "oracle")))
+    assert config["transforms.outbox.table.field.event.payload"] == "body"
+    assert config["transforms.outbox.table.field.event.id"] == "ID"
+    placed = config["transforms.outbox.table.fields.additional.placement"]
+    assert (
+        placed == "TYPE:header:eventType,AGGREGATETYPE:header:aggregateType,SEQUENCE:header:sequence,"
+        "SOURCE:header:source,TENANT:header:tenant"
+    )
+
+
+@pytest.mark.parametrize("option", ["lob.enabled", "log.mining.transaction.retention.ms", "database.dbname"])
+def test_an_override_that_would_lose_events_of_oracle_is_refused(option: str) -> None:
+    text = MINIMAL.replace("postgresql", "oracle") + f"outbox: {{schema: APP}}\noverrides: {{{option}: x}}\n"
+    with pytest.raises(ConfigError, match=f"{option} cannot be overridden"):
+        render(parse_spec(text))
+
+
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])
 def test_a_binlogs_configuration_is_the_golden_one(kind: str) -> None:
     """Regenerate as the demo's, from connectors/orders-mariadb.yaml with this kind."""

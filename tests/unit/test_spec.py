@@ -76,6 +76,15 @@ def test_a_file_needs_no_more_than_its_kind() -> None:
         ("mysql\n  publication: orders", "", ":5 database.publication: error SP107", "mysql has no such thing."),
         ("postgresql\n  server_id: 7", "", ":5 database.server_id: error SP107", "postgresql has no such thing."),
         ("postgresql", "history: {}\n", ":11 history: error SP107", "postgresql needs no history of its schema."),
+        ("sqlserver\n  server_id: 7", "", ":5 database.server_id: error SP107", "sqlserver has no such thing."),
+        ("sqlserver\n  slot: orders", "", ":5 database.slot: error SP107", "sqlserver has no such thing."),
+        ("oracle", "outbox: {table: A}\n", ":11 outbox: error SP107", "a table of oracle is its owner's"),
+        (
+            "oracle",
+            "outbox: {schema: A, mode: message}\n",
+            "outbox.mode: error SP107",
+            "oracle has no logical messages.",
+        ),
         ("sqlite", "", ":5 database.host: error SP107", "sqlite is a file that no worker reaches."),
         ("mariadb", "outbox: {mode: message}\n", "outbox.mode: error SP107", "mariadb has no logical messages."),
         ("mysql", "outbox: {partitions: day}\n", "outbox.partitions: error SP107", "only PostgreSQL's outbox can be"),
@@ -316,3 +325,12 @@ def test_a_header_that_cannot_be_is_refused_with_its_line(headers: str, message:
     [finding] = findings(f"{MINIMAL}outbox:\n  headers: {headers}\n")
     assert finding.startswith("x.yaml:12 outbox.headers: error SP107: ")
     assert message in finding
+
+
+@pytest.mark.parametrize(("kind", "port"), [("sqlserver", "1433"), ("oracle", "1521")])
+def test_of_a_database_without_statements_here_nothing_but_the_connector_is_known(kind: str, port: str) -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {{schema: APP}}\n".replace("postgresql", kind))
+    assert (spec.database.port, spec.outbox.adopted, spec.database.server_id) == (port, True, "")
+    with pytest.raises(ConfigError, match=f"of {kind} nothing but the connector is known here") as caught:
+        _ = spec.database.kind.dialect
+    assert caught.value.field == "database.kind"

@@ -76,6 +76,7 @@ PROMISES = (
     Promise("gtid.source.", "transactions that came from some servers would be left out without a word"),
     Promise("header.converter", "consumers could not read the headers"),
     Promise("key.converter", _ANOTHER_KEY),
+    Promise("log.mining.transaction.retention.ms", "a transaction that lasts longer would be given up, and its events"),
     Promise("lsn.flush.", "the slot would hold back WAL until the disk is full, or give it up too early"),
     Promise("message.prefix", "the spec decides which messages are events"),
     Promise("post.processors", "the spec decides what becomes of a row"),

@@ -13,6 +13,7 @@ _ORIGINS: tuple[tuple[str, Path], ...] = (
     ("database.hostname", ("database", "host")),
     ("database.dbname", ("database", "name")),
     ("database.include.list", ("database", "name")),
+    ("database.names", ("database", "name")),
     ("database.server.id", ("database", "server_id")),
     ("schema.history.internal.kafka.topic", ("history", "topic")),
     ("schema.history.internal.kafka.bootstrap.servers", ("history", "bootstrap_servers")),

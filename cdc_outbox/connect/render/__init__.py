@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from cdc_outbox.connect.lint.config import Kind
 from cdc_outbox.connect.lint.promises import reason_against
-from cdc_outbox.connect.render import binlog, postgresql
+from cdc_outbox.connect.render import binlog, oracle, postgresql, sqlserver
 from cdc_outbox.connect.render.names import exactly, raw_topic
 from cdc_outbox.connect.render.postgresql import HEARTBEAT_PREFIX
 from cdc_outbox.database import DatabaseKind
@@ -36,6 +36,8 @@ _CAPTURES: Mapping[DatabaseKind, Callable[[Spec], dict[str, str]]] = {
     DatabaseKind.POSTGRESQL: postgresql.capture,
     DatabaseKind.MARIADB: binlog.capture,
     DatabaseKind.MYSQL: binlog.capture,
+    DatabaseKind.SQLSERVER: sqlserver.capture,
+    DatabaseKind.ORACLE: oracle.capture,
 }
 """What a database's own connector is told."""
 
