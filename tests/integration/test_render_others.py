@@ -1,7 +1,6 @@
 """A MariaDB outbox from the spec to the effects: what is rendered runs, and loses or changes nothing on the way."""
 
 import json
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from cdc_outbox.table import InboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.testing.configure import ConfigureCheck
 from tests.places import run_here
-from tests.rig import CONNECTOR_PASSWORD, QUICK, eventually, run_upgrade
+from tests.rig import CONNECTOR_PASSWORD, QUICK, eventually, run_to_its_end, run_upgrade
 from tests.unit.test_spec import MINIMAL
 
 PAYLOADS: list[Any] = [
@@ -131,13 +130,7 @@ overrides:
             if len(seen) == count:
                 consumer.stop()
 
-        watchdog = threading.Timer(60, consumer.stop)
-        watchdog.start()
-        try:
-            consumer.run()
-        finally:
-            watchdog.cancel()
-            watchdog.join()
+        run_to_its_end(consumer)
         return seen
 
 
