@@ -63,10 +63,12 @@ def _database(name: str, kind: DatabaseKind) -> dict[tuple[str, ...], str]:
         return {("database", "kind"): str(kind)}
     server = "POSTGRES" if kind is DatabaseKind.POSTGRESQL else kind.upper()
     database = re.sub(r"[^a-z0-9_]", "_", name.lower())[:40]
+    reached = {"host": f"${{env:{server}_HOST}}", "port": f"${{env:{server}_PORT}}"}
+    if kind is DatabaseKind.MONGODB:
+        reached = {"connection_string": f"${{env:{server}_CONNECTION_STRING}}"}
     answers = {
         "kind": str(kind),
-        "host": f"${{env:{server}_HOST}}",
-        "port": f"${{env:{server}_PORT}}",
+        **reached,
         "name": _word(database),
         "user": f"{database}_connector",
         "password": f"${{env:{database.upper()}_CONNECTOR_PASSWORD}}",

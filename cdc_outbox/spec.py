@@ -22,7 +22,7 @@ from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import EventFormat, OutboxMode, Partitions
 from cdc_outbox.router import EventRouter, Placement
-from cdc_outbox.secret import shows_secret
+from cdc_outbox.secret import shows_password, shows_secret
 from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
 from cdc_outbox.wire import WireContract
 from cdc_outbox.yaml_text import read_yaml
@@ -186,6 +186,10 @@ def _secrets(document: Document) -> Iterator[Finding]:
         if shows_secret(option, value):
             message = f"{option} is a secret and must be a reference that the worker resolves, such as ${{env:NAME}}."
             yield document.error("SP105", ("overrides", option), message)
+    if shows_password(document.content["database"].get("connection_string", "")):
+        message = "database.connection_string shows a password, which must be a reference that the worker resolves."
+        remedy = "Write database.user and database.password, or all of it as a reference such as ${env:NAME}."
+        yield document.error("SP105", ("database", "connection_string"), message, remedy)
 
 
 def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> OutboxTable:
@@ -195,6 +199,8 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> OutboxTable:
     if kind is DatabaseKind.ORACLE:
         # What nobody put in quotation marks has capital letters there.
         name, columns = name.upper(), {role: column.upper() for role, column in columns.items()}
+    if kind is DatabaseKind.MONGODB:
+        columns = {**columns, "id": "_id"}  # which every document has
     try:
         mode.refuse_elsewhere(kind)
         table = OutboxTable(

@@ -17,14 +17,11 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.consumer import Consumer, inbox_component
-from cdc_outbox.database import DatabaseKind
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.table import InboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from cdc_outbox.testing.configure import ConfigureCheck
 from tests.places import run_here
 from tests.rig import CONNECTOR_PASSWORD, QUICK, eventually, run_to_its_end, run_upgrade
-from tests.unit.test_spec import MINIMAL
 
 PAYLOADS: list[Any] = [
     {"plain": 1},
@@ -196,14 +193,3 @@ def test_what_is_written_on_mariadb_has_its_effects_once_in_order_and_unchanged(
             assert (message.key, message.value, message.timestamp_ms) == (wanted.key, wanted.value, wanted.timestamp_ms)
             assert dict(message.headers) == dict(wanted.headers)
         assert len(orders.stack.broker.ends(topic)) == 3
-
-
-@pytest.mark.parametrize("kind", [kind for kind in DatabaseKind if kind.keeps_history])
-@pytest.mark.parametrize("more", ["", ", format: cloudevents-binary", ", columns: {created_at: null, type: kind}"])
-def test_what_is_rendered_for_another_database_is_taken_by_every_plugin(
-    configure_check: ConfigureCheck, kind: DatabaseKind, more: str
-) -> None:
-    spec = parse_spec(f"{MINIMAL}outbox: {{schema: APP{more}}}\n".replace("postgresql", kind))
-    refused = {refusal.option for refusal in configure_check.refusals(render(spec))}
-    # The worker has one of these connectors; transforms, predicates and converters are the same for all.
-    assert refused == (set() if kind is DatabaseKind.MARIADB else {"connector.class"})

@@ -9,7 +9,7 @@ from cdc_outbox import ConfigError, OutboxTable
 from cdc_outbox.connect.render import HEARTBEAT_PREFIX, raw_topic, render
 from cdc_outbox.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.spec import parse_spec
-from tests.unit.test_spec import MINIMAL, ORDERS
+from tests.unit.test_spec import MINIMAL, MONGODB, ORDERS
 
 MARIADB = ORDERS.with_name("orders-mariadb.yaml")
 BINLOG = MINIMAL.replace("kind: postgresql", "kind: mariadb")
@@ -77,6 +77,7 @@ def test_an_override_is_taken() -> None:
         "schema.exclude.list",
         "column.exclude.list",
         "column.mask.with.8.chars",
+        "event.converting.failure.handling.mode",
         "header.converter",
         "value.converter.converter.encoding",
         "time.precision.mode",
@@ -175,6 +176,61 @@ def test_the_configuration_of_a_database_whose_table_others_make_is_the_golden_o
     outbox = "outbox: {schema: APP}\n" if kind == "oracle" else ""
     rendered = render(parse_spec(MINIMAL.replace("postgresql", kind) + outbox))
     assert rendered == json.loads((GOLDEN / f"orders-{kind}.json").read_text())
+
+
+def test_mongodbs_configuration_is_the_golden_one() -> None:
+    """Regenerate by writing this text to a file and rendering it."""
+    assert render(parse_spec(MONGODB)) == json.loads((GOLDEN / "orders-mongodb.json").read_text())
+
+
+@pytest.mark.parametrize("table", ["outbox", "out.box", "out,box", "Größe (neu)", "a+b$", "x|y"])
+def test_patterns_match_this_collection_and_nothing_else(table: str) -> None:
+    spec = parse_spec(f"{MONGODB}outbox: {{schema: shop, table: {json.dumps(table)}}}\n")
+    config = render(spec)
+    assert re.fullmatch(config["predicates.isOutbox.pattern"], raw_topic(spec))
+    [included] = re.split(r"(?<!\\),", config["collection.include.list"])
+    assert re.fullmatch(included, f"shop.{table}")
+    assert not re.fullmatch(included, f"shop.{table}x")
+    assert (config["capture.scope"], config["capture.target"]) == ("database", "shop")
+
+
+def test_a_login_that_the_connection_string_has_is_not_said_twice() -> None:
+    text = MONGODB.replace("  user: orders_connector\n  password: ${env:PASSWORD}\n", "")
+    assert not {option for option in render(parse_spec(text)) if option.startswith("mongodb.")} - {
+        "mongodb.connection.string"
+    }
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "capture.mode",
+        "capture.start.op.time",
+        "collection.exclude.list",
+        "cursor.oversize.handling.mode",
+        "cursor.pipeline",
+        "database.include.list",
+        "field.exclude.list",
+        "field.renames",
+        "filters.match.mode",
+        "mongodb.connection.string",
+        "transforms.outbox.collection.expand.json.payload",
+    ],
+)
+def test_an_override_that_breaks_a_promise_about_documents_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"{option} cannot be overridden"):
+        render(parse_spec(f"{MONGODB}overrides: {{{option}: x}}\n"))
+
+
+@pytest.mark.parametrize("option", ["mongodb.authsource", "mongodb.ssl.enabled", "cursor.max.await.time.ms"])
+def test_what_only_tunes_mongodbs_reader_is_taken(option: str) -> None:
+    assert render(parse_spec(f"{MONGODB}overrides: {{{option}: x}}\n"))[option] == "x"
+
+
+def test_oracles_pluggable_database_is_named_where_there_is_one() -> None:
+    text = MINIMAL.replace("postgresql", "oracle") + "outbox: {schema: APP}\n"
+    assert "database.pdb.name" not in render(parse_spec(text))
+    assert render(parse_spec(text.replace("  host", "  pdb: SHOP\n  host")))["database.pdb.name"] == "SHOP"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ _SCHEMAS = {DatabaseKind.POSTGRESQL: "public", DatabaseKind.SQLSERVER: "dbo"}
 
 
 def captured_table(spec: Spec) -> tuple[str, str]:
-    """Return what stands before the table's name, the schema or on MariaDB and MySQL the database, and the name."""
+    """Return what stands before the table's name, its schema or its database, and the name."""
     default = _SCHEMAS.get(spec.database.kind, spec.database.name)
     return spec.outbox.schema or default, spec.outbox.name
 
