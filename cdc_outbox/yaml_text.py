@@ -4,12 +4,25 @@ Stricter than YAML: no duplicate keys, no anchors or aliases (a few lines of the
 document of at most a megabyte. What stands in the file is what is meant.
 """
 
+import re
 from typing import Any
 
 import yaml
 
 from cdc_outbox.document import MAX_BYTES, Document, Path, Span
 from cdc_outbox.finding import Finding, Place, Severity
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_OTHERWISE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+"""Words that YAML takes for something else."""
+
+
+def as_yaml(text: str) -> str:
+    """Return a text as YAML that reads as that text, in quotation marks only where it needs them."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _OTHERWISE:
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08X}" for each in escaped) + '"'
 
 
 def read_yaml(text: str, *, name: str) -> Document:
