@@ -13,6 +13,7 @@ from cdc_outbox.document import MAX_BYTES, Document, Path, Span
 from cdc_outbox.finding import Finding, Place, Severity
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_HALVES = re.compile(r"[\ud800-\udfff]")
 _OTHERWISE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 """Words that YAML takes for something else."""
 
@@ -78,6 +79,8 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path
                 key = str(key_node.value)
                 if not isinstance(key_node, yaml.ScalarNode):
                     raise _Refused("a key is not a word.", key_node.start_mark.line + 1)
+                if _HALVES.search(key):
+                    raise _Refused("half a surrogate pair is no text.", key_node.start_mark.line + 1)
                 if key in content:
                     raise _Refused(f"the key {key!r} appears twice.", key_node.start_mark.line + 1)
                 lines[*path, key] = key_node.start_mark.line + 1
@@ -88,4 +91,6 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path
         case yaml.SequenceNode():
             return [_plain(item, (*path, index), lines, spans) for index, item in enumerate(node.value)]
         case _:
+            if _HALVES.search(node.value):
+                raise _Refused("half a surrogate pair is no text.", node.start_mark.line + 1)
             return yaml.SafeLoader("").construct_object(node)

@@ -42,9 +42,9 @@ debezium_option = click.option(
 def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, version: Version) -> int:
     """Find what is wrong with FILES, without a database and without Kafka Connect; - reads standard input.
 
-    A file is a spec of ours (YAML), or what Connect runs today, whoever wrote it: a flat configuration as JSON, one
-    with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi. Several files
-    are also compared with each other: same slot, same prefix, same server id.
+    A file is a spec of ours (YAML), or what Connect runs today, whoever wrote it: a flat configuration as JSON or
+    properties, one with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi.
+    Several files are also compared with each other: same slot, same prefix, same server id.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be opened; with --strict
     also 3, warnings and no errors. Notes never change it.

@@ -114,6 +114,8 @@ def test_a_predicate_that_is_on_everything_of_several_tables_means_nothing_eithe
     both = {**two, "predicates.isOutbox.pattern": r"orders\.public\..*"}
     assert keys(Kind.POSTGRESQL, both) == ["table.include.list"]
     assert keys(Kind.POSTGRESQL, two) == ["table.include.list", "transforms.EventRouter.predicate"]
+    some = {"table.include.list": r"public\.outbox,public\.o.*"}
+    assert keys(Kind.POSTGRESQL, some) == ["table.include.list", "transforms.EventRouter.predicate"]
 
 
 def test_what_does_nothing_is_named() -> None:
