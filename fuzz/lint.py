@@ -122,10 +122,10 @@ def named_texts(draw: st.DrawFn) -> tuple[str, str]:
     return text, draw(st.sampled_from([fitting, fitting, fitting, "x", "x.json", "x.yaml"]))
 
 
-def check(text: str, name: str) -> str:
-    """Lint one text, and return in a word what became of it."""
+def check(text: str, name: str, *, adopts: bool = True) -> str:
+    """Lint and adopt one text, and return in a word what became of it."""
     configs, refused = find_in_text(text, name=name)
-    told, spec = adoption(configs[0]) if configs else ([], "")
+    told, spec = adoption(configs[0]) if configs and adopts else ([], "")
     assert SECRET not in spec or not is_secret(text)
     findings = [*refused, *lint_all(configs), *told]
     lines = len(_LINE_ENDS.findall(text)) + 2
@@ -162,14 +162,18 @@ def outcome(findings: list[Finding], *, read: bool) -> str:
     return "found something" if findings else "clean"
 
 
-def explore(number: int) -> Counter[str]:
-    """Lint so many random texts and count what became of them."""
+def explore(number: int, *, adopts: bool = True) -> Counter[str]:
+    """Lint so many random texts and count what became of them.
+
+    Args:
+        adopts: Whether each is adopted besides, which takes four times as long.
+    """
     counts: Counter[str] = Counter()
 
     @settings(max_examples=number, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(named_texts())
     def explored(named: tuple[str, str]) -> None:
-        counts[check(*named)] += 1
+        counts[check(*named, adopts=adopts)] += 1
 
     explored()
     return counts

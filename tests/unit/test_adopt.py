@@ -129,6 +129,24 @@ def test_a_teams_own_configuration_becomes_a_spec_with_its_names() -> None:
     assert {finding.severity for finding in adopted.findings} == {Severity.NOTE}
 
 
+def test_a_name_whose_case_did_not_count_has_a_comment() -> None:
+    text = adopted_from(config_of({**FOREIGN, "table.include.list": "sales.Domain_Events"})).text
+    assert "  table: Domain_Events  # its case counts here" in text
+    text = adopted_from(config_of(changed(Kind.POSTGRESQL, {"table.include.list": r"public\.Outbox"}))).text
+    assert "its case counts" not in text
+
+
+def test_a_file_may_be_called_anything() -> None:
+    text = adopt(config_of(FOREIGN), {}, made_from="a\ufffe\x07\u2028b").text
+    assert text.startswith("# Made by `cdc-outbox adopt` from a???b.\n")
+
+
+def test_a_spec_of_earlier_names_has_todays() -> None:
+    older = {option: value for option, value in FOREIGN.items() if option not in {"topic.prefix", "table.include.list"}}
+    older |= {"database.server.name": "shop", "table.whitelist": "sales.domain_events", "snapshot.mode": "never"}
+    assert adopted_from(config_of(older), order=SequenceMode.NONE).text == FOREIGN_SPEC
+
+
 def test_without_aggregates_the_spec_has_one_and_says_so() -> None:
     adopted = adopted_from(config_of(FOREIGN))
     assert set(adopted.spec.contract.aggregates) == {"orders-connector"}
@@ -314,7 +332,7 @@ def specs(draw: st.DrawFn) -> Spec:
         reject()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(specs())
 def test_a_rendered_spec_is_adopted_as_one_that_renders_to_the_same(spec: Spec) -> None:
     config = config_of(rendered(spec).options)

@@ -217,6 +217,10 @@ class _Draft:
             self.comments["outbox", "columns", "type"] = (
                 "no configuration says which, where it is no header: correct it"
             )
+        table, usual = self.seen.table or "", str.upper if self.seen.kind is DatabaseKind.ORACLE else str.lower
+        if table != usual(table) and not self.seen.router.get("predicate"):
+            # Debezium's lists ignore case, and the predicate that a spec renders does not.
+            self.comments["outbox", "table"] = "its case counts here, and did not before: as the database has it"
         if self.content["database"].get("slot") == "debezium":
             self.comments["database", "slot"] = "the slot of every connector that names none"
 

@@ -18,7 +18,9 @@ def written(content: Mapping[str, Any], comments: Mapping[Path, str]) -> str:
     Args:
         comments: What stands beside a key; beside the empty path, at the top.
     """
-    lines = [f"# {line}" for line in comments.get((), "").splitlines()]
+    # A file may be called anything, and YAML takes not every character in a comment.
+    top = "".join(each if each.isprintable() or each == "\n" else "?" for each in comments.get((), ""))
+    lines = [f"# {line}" for line in top.split("\n")]
     nested = False
     for key, value in _in_order(content, spec_schema()).items():
         nested, before = isinstance(value, dict), nested
