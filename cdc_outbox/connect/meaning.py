@@ -242,6 +242,8 @@ class Meaning:
             template = topic_template(router)
             return None if name.endswith(".regex") or template == _DEFAULT_TOPIC else template
         default = None if known is None else known.default
+        if router is not None and name == f"{router.table}.field.event.key":
+            default = "aggregateid"  # that of documents tells a worker of none
         if router is not None and default is not None and self.config.kind is Kind.ORACLE:
             # The router of Oracle's connector has the names of its columns in capital letters.
             default = default.upper() if name.startswith("table.field.event.") or name == "route.by.field" else default

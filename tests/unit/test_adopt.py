@@ -112,7 +112,7 @@ def adopted_from(config: Config, **aggregates: SequenceMode) -> Adopted:
     told = {finding.place.path for finding in adopted.findings if finding.code not in {"CC951", "CC956"}}
     assert told == {difference.option for difference in differences(config, after)}
     idle = {finding.place.path for finding in adopted.findings if finding.code == "CC951"}
-    assert idle == {*Meaning(config).idle} - {"tasks.max"}
+    assert idle == {*Meaning(config).idle} - after.options.keys()
     assert {finding.code for finding in lint(after)} <= {finding.code for finding in lint(config)}
     assert parse_spec(adopted.text) == adopted.spec
     return adopted
@@ -247,6 +247,13 @@ def test_what_is_no_outboxs_is_refused(path: Path) -> None:
     assert (finding.code, finding.severity) == ("CC957", Severity.ERROR)
 
 
+def test_a_password_in_a_connection_string_is_hidden_with_it() -> None:
+    change = {"mongodb.connection.string": f"mongodb://me:{SECRET}@a,b/?replicaSet=rs0"}
+    adopted = adopted_from(config_of(changed(Kind.MONGODB, change)))
+    assert SECRET not in adopted.text + "".join(map(str, adopted.findings))
+    assert adopted.spec.database.connection_string == "${env:ORDERS_MONGODB_CONNECTION_STRING}"
+
+
 def test_a_sink_is_refused() -> None:
     sink = {"name": "x", "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector"}
     with pytest.raises(ConfigError) as caught:
@@ -259,7 +266,7 @@ def test_numbers_for_a_table_without_columns_for_them_are_refused() -> None:
         adopt(config_of(FOREIGN), {"order": SequenceMode.GAPLESS}, made_from="x")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.MONGODB])
+@pytest.mark.parametrize("kind", Kind)
 def test_a_clean_configuration_of_every_kind_is_adopted(kind: Kind) -> None:
     adopted = adopted_from(config_of(CLEAN[kind]))
     assert codes(adopted, Severity.ERROR) <= {"database.dbname"}
@@ -276,7 +283,7 @@ def test_the_table_of_several_is_the_one_that_the_router_sees() -> None:
 
 _NAMES = st.sampled_from(["a", "B", "event_id", "Topic", "n0", "payload", "type", "id", "Grün"])
 _TOPICS = st.sampled_from(["outbox.event.{aggregate_type}", "{aggregate_type}.events", "all", "x.{aggregate_type}.y"])
-_KINDS = ["postgresql", "mariadb", "mysql", "sqlserver", "oracle"]
+_KINDS = ["postgresql", "mariadb", "mysql", "sqlserver", "oracle", "mongodb"]
 _OVERRIDES = {
     "max.batch.size": "512",
     "poll.interval.ms": "7",
@@ -294,11 +301,12 @@ def specs(draw: st.DrawFn) -> Spec:
     """Any spec that a connector can be rendered of."""
     kind = draw(st.sampled_from(_KINDS))
     content: dict[str, Any] = yaml.safe_load(MINIMAL)
-    content["database"]["kind"] = kind
+    content["database"] |= {"kind": kind} | draw(st.sampled_from([{}, {"pdb": "PDB1"}] if kind == "oracle" else [{}]))
+    if kind == "mongodb":
+        content["database"]["connection_string"] = f"mongodb://{content['database'].pop('host')},b/?replicaSet=rs0"
     content["name"] = draw(st.sampled_from(["orders", "a.b-c_d", "X" * 100]))
     outbox: dict[str, Any] = {"schema": "APP"} if kind == "oracle" else {}
-    if draw(st.booleans()):
-        content["topic_prefix"] = draw(st.sampled_from(["app", "x.y"]))
+    content |= draw(st.sampled_from([{}, {"topic_prefix": "app"}, {"topic_prefix": "x.y"}]))
     if draw(st.booleans()):
         outbox["table"] = draw(st.sampled_from(["events", "Out.box", "my-outbox", "Ereignis"]))
     if kind in {"postgresql", "sqlserver"} and draw(st.booleans()):

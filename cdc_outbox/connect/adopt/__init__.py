@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_outbox.connect.adopt.consequences import consequence_of
-from cdc_outbox.connect.adopt.recognition import Recognition, Statement
+from cdc_outbox.connect.adopt.recognition import WORDS, Recognition, Statement
 from cdc_outbox.connect.adopt.written import written
 from cdc_outbox.connect.lint import Config
 from cdc_outbox.connect.lint.promises import reason_against
@@ -23,8 +23,6 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding, Severity
 from cdc_outbox.spec import Spec, parse_spec
-
-_PASSWORD: Path = ("database", "password")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +68,6 @@ def _refuse_others(config: Config) -> None:
     where, message, remedy = "", "", ""
     if config.kind is None:
         where, message = "connector.class", "this is no connector of Debezium's, so it reads no outbox."
-    elif config.kind.name not in DatabaseKind.__members__:
-        where, message = "connector.class", f"no spec is rendered for {config.kind.name.lower()}."
     elif not config.routers:
         where, message = (
             "transforms",
@@ -142,7 +138,7 @@ class _Draft:
             if difference.option not in self.hidden:
                 yield consequence_of(difference, self.config, after)
         for option in Meaning(self.config).idle:
-            if option != "tasks.max":
+            if option not in after.options:
                 message = f"{option} does nothing, and is left out."
                 yield self._finding("CC951", Severity.NOTE, option, message)
         if not self.aggregates:
@@ -162,16 +158,17 @@ class _Draft:
     def _least(self, modes: Mapping[str, SequenceMode]) -> dict[str, Any]:
         """Return the least that a spec may say."""
         kind, name = self.seen.kind, self._name()
+        login = {
+            "host": self._reference("database.hostname"),
+            "user": _identifier(f"{name}_connector"),
+            "password": self._reference("database.password"),
+        }
+        if kind is DatabaseKind.MONGODB:
+            login = {"connection_string": self._reference("mongodb.connection.string")}
         content: dict[str, Any] = {
             "version": 1,
             "name": name,
-            "database": {
-                "kind": str(kind),
-                "host": self._reference("database.hostname"),
-                "name": _identifier(name),
-                "user": _identifier(f"{name}_connector"),
-                "password": self._reference("database.password"),
-            },
+            "database": {"kind": str(kind), "name": _identifier(name), **login},
             "aggregates": _aggregates(modes),
         }
         return {**content, "outbox": {"schema": "OUTBOX"}} if kind is DatabaseKind.ORACLE else content
@@ -186,7 +183,8 @@ class _Draft:
 
     def _without_secret(self, statement: Statement) -> Statement:
         path, value = statement
-        return (path, self._hide("database.password", str(value))) if path == _PASSWORD else statement
+        option = next((option for word, option in WORDS if word == path and self.config.has(option)), "")
+        return (path, self._hide(option, value)) if isinstance(value, str) and option else statement
 
     def _hide(self, option: str, value: str) -> str:
         """Return a value, or the reference that stands for it if it is a secret."""
@@ -211,8 +209,8 @@ class _Draft:
             "It becomes the same configuration by meaning, but for what `adopt` told of."
         )
         self.comments["aggregates",] = f"no configuration says {modes}: correct it"
-        if self.hidden.get("database.password"):
-            self.comments[_PASSWORD] = "stood in clear text"
+        hidden = (path for path, option in WORDS if option in self.hidden)
+        self.comments |= dict.fromkeys(hidden, "stood in clear text")
         if self.seen.columns["type"] not in self.seen.placed and "columns" in self.content.get("outbox", {}):
             self.comments["outbox", "columns", "type"] = (
                 "no configuration says which, where it is no header: correct it"

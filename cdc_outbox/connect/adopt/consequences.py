@@ -104,6 +104,24 @@ _CONSEQUENCES = (
         "becomes disabled: the publication has to be there, as it is where the connector ran.",
     ),
     Consequence(
+        ("event.converting.failure.handling.mode",),
+        _STAYS,
+        "becomes fail: a value that cannot be read stops the connector, instead of becoming null.",
+        fits=_unset,
+    ),
+    Consequence(
+        ("capture.",),
+        _CHANGES,
+        "is what the spec decides: one database, and each change as it was written.",
+        "Where the connector read more than that, look whether it goes on from its offset before the old one is gone.",
+    ),
+    Consequence(
+        ("mongodb.",),
+        _BREAKS,
+        "cannot be said in a spec, and the connector would log in elsewhere.",
+        "Correct database.",
+    ),
+    Consequence(
         ("offset.mismatch.strategy",),
         _STAYS,
         "becomes trust_offset: slot and offsets that do not fit stop the connector instead of leaving a hole.",

@@ -23,14 +23,18 @@ from cdc_outbox.wire import BINARY_NAMES, HeaderNames
 Statement = tuple[Path, str | int | None]
 """A key of a spec, and what it says."""
 
-_PLAIN_KEYS: tuple[tuple[Path, str], ...] = (
+WORDS: tuple[tuple[Path, str], ...] = (
     (("topic_prefix",), "topic.prefix"),
+    (("database", "connection_string"), "mongodb.connection.string"),
     (("database", "host"), "database.hostname"),
     (("database", "port"), "database.port"),
     (("database", "name"), "database.dbname"),
     (("database", "name"), "database.names"),
     (("database", "user"), "database.user"),
+    (("database", "user"), "mongodb.user"),
     (("database", "password"), "database.password"),
+    (("database", "password"), "mongodb.password"),
+    (("database", "pdb"), "database.pdb.name"),
     (("database", "slot"), "slot.name"),
     (("database", "publication"), "publication.name"),
     (("database", "server_id"), "database.server.id"),
@@ -60,12 +64,12 @@ class Recognition:
     def statements(self) -> Iterator[Statement]:
         """Return what a spec can say of it, in the order in which it is best believed."""
         yield ("name",), self.config.name
-        for path, option in _PLAIN_KEYS:
+        for path, option in WORDS:
             text = self._text(option)
             # One connector may read several databases of SQL Server, and a spec describes one.
             text = text.partition(",")[0].strip() if option == "database.names" else text
             if text and not (path == ("topic_prefix",) and text == self.config.name):
-                yield path, int(text) if _NUMBER.fullmatch(text) and path[-1] not in _TEXTS else text
+                yield path, int(text) if _NUMBER.fullmatch(text) and path[-1] in _NUMBERS else text
         yield from self._table()
         yield from self._outbox()
         template = topic_template(self.router)
@@ -103,7 +107,8 @@ class Recognition:
     def columns(self) -> dict[str, str | None]:
         """Role → column, ``None`` where there is none."""
         router, names = self.router, self._names
-        default = self._fold({"id": "id", "key": "aggregateid", "payload": "payload", "type": "aggregatetype"})
+        event_id = "_id" if router.of_mongo else "id"
+        default = self._fold({"id": event_id, "key": "aggregateid", "payload": "payload", "type": "aggregatetype"})
         read: dict[str, str | None] = {
             "id": router.column("id", default["id"]),
             "aggregate_type": router.get("route.by.field", default["type"]),
@@ -162,9 +167,9 @@ class Recognition:
             return
         around, _, name = found.partition(".")
         yield ("outbox", "table"), name
-        if self.kind.reads_binlog:
+        if self.config.kind is not None and self.config.kind.nouns[0] == "database":
             yield ("database", "name"), around
-        elif self.config.kind is not None and around != _SCHEMAS.get(self.config.kind):
+        elif self.config.kind is None or around != _SCHEMAS.get(self.config.kind):
             yield ("outbox", "schema"), around
 
     @cached_property
@@ -203,5 +208,5 @@ class Recognition:
         return {column: self.placed.get(column) for column in columns if self.placed.get(column) != given.get(column)}
 
 
-_TEXTS = {"host", "name", "user", "password", "slot", "publication", "topic", "topic_prefix", "bootstrap_servers"}
-"""Keys whose value is a text also where it looks like a number."""
+_NUMBERS = {"port", "server_id", "partitions", "replication_factor"}
+"""Keys whose value is a number where it looks like one."""
