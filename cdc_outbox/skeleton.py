@@ -1,6 +1,5 @@
 """A spec to begin with: what must be said is said, and everything else stands there as a comment, at its default."""
 
-import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -9,6 +8,7 @@ from typing import Any
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.reference import Key, keys
+from cdc_outbox.yaml_text import as_yaml
 
 EXAMPLE = "Example: "
 """What the comment of a line begins with that is commented out and no default."""
@@ -32,7 +32,7 @@ def skeleton(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMod
     Args:
         aggregates: How the events of each aggregate type are numbered.
     """
-    values = {("version",): "1", ("name",): _word(name), **_database(name, kind)}
+    values = {("version",): "1", ("name",): as_yaml(name), **_database(name, kind)}
     # YAML takes a key with nothing but comments below it for null.
     values = {**_first_defaults(), **values}
     parts = [_HEADER.format(name=name, next=_next(kind))]
@@ -69,11 +69,11 @@ def _database(name: str, kind: DatabaseKind) -> dict[tuple[str, ...], str]:
     answers = {
         "kind": str(kind),
         **reached,
-        "name": _word(database),
+        "name": as_yaml(database),
         "user": f"{database}_connector",
         "password": f"${{env:{database.upper()}_CONNECTOR_PASSWORD}}",
     }
-    table = {"schema": _word(database.upper()), "table": "OUTBOX"} if kind is DatabaseKind.ORACLE else {}
+    table = {"schema": as_yaml(database.upper()), "table": "OUTBOX"} if kind is DatabaseKind.ORACLE else {}
     return {
         (part, key): each for part, said in (("database", answers), ("outbox", table)) for key, each in said.items()
     }
@@ -112,7 +112,7 @@ def _lines(key: Key, values: Mapping[tuple[str, ...], str]) -> Iterator[str]:
 def _aggregates(key: Key, aggregates: Mapping[str, SequenceMode]) -> Iterator[str]:
     yield from _told("", "aggregates:", key.meaning)
     for aggregate_type, mode in aggregates.items():
-        yield f"  {_word(aggregate_type)}:"
+        yield f"  {as_yaml(aggregate_type)}:"
         yield f"    sequence: {mode}"
 
 
@@ -130,13 +130,3 @@ def _flow(value: Any) -> str:  # noqa: ANN401 - a schema's own variety
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_flow(each)}" for key, each in value.items()) + "}"
     return str(value)
-
-
-def _word(text: str) -> str:
-    """Return a text as YAML that reads as that text, in quotation marks only where it needs them."""
-    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", text) and text.lower() not in _OTHERWISE
-    return text if plain else json.dumps(text, ensure_ascii=False)
-
-
-_OTHERWISE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-"""Words that YAML takes for something else."""

@@ -24,7 +24,7 @@ from cdc_outbox.modes import EventFormat, OutboxMode, Partitions
 from cdc_outbox.router import EventRouter, Placement
 from cdc_outbox.secret import shows_password, shows_secret
 from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
-from cdc_outbox.wire import WireContract
+from cdc_outbox.wire import HeaderNames, WireContract
 from cdc_outbox.yaml_text import read_yaml
 
 
@@ -61,13 +61,17 @@ class Spec:
     """One pipeline: an outbox, the connector that publishes it, the topics its events go to.
 
     Args:
-        name: The connector's name, and its ``topic.prefix``.
+        name: The connector's name.
+        topic_prefix: The connector's ``topic.prefix``; its name unless it was there before its spec.
         first_source: The source's first incarnation, for example ``orders.1``.
+        role_headers: Columns of the event's own attributes whose header is another one than this package's; ``None``
+            for none at all.
         overrides: Raw connector options, as text; secrets among them are references.
         document: What it was read from, for findings that point into it.
     """
 
     name: str
+    topic_prefix: str
     first_source: str
     database: DatabaseSpec
     outbox: OutboxTable
@@ -75,6 +79,7 @@ class Spec:
     topics: TopicSpec = field(default_factory=TopicSpec)
     history: HistorySpec = field(default_factory=HistorySpec)
     latency: Latency = Latency.BALANCED
+    role_headers: Mapping[str, str | None] = field(default_factory=dict)
     overrides: Mapping[str, str] = field(default_factory=dict)
     document: Document = field(default_factory=lambda: Document(name="spec"), repr=False, compare=False)
 
@@ -82,7 +87,8 @@ class Spec:
     def router(self) -> EventRouter:
         """The EventRouter that carries this outbox's rows as this contract wants them."""
         columns = self.outbox.columns.names()
-        placed = [(columns[role], header) for role, header in self.contract.names.placed().items() if role in columns]
+        own = {columns[role]: header for role, header in self.contract.names.placed().items() if role in columns}
+        placed = [(column, header) for column, header in {**own, **self.role_headers}.items() if header is not None]
         placed += self.outbox.header_columns.items()
         placed += [(columns[role], header) for header, role in ROW_HEADERS[self.outbox.format].items()]
         return EventRouter(
@@ -135,7 +141,7 @@ def _build(document: Document) -> Spec:
     name: str = content["name"]
     topics = content.get("topics", {})
     database = database_spec(content["database"], pipeline=name)
-    table = _outbox(content.get("outbox", {}), database.kind)
+    table, role_headers = _outbox(content.get("outbox", {}), database.kind)
     modes = {
         aggregate_type: SequenceMode(options.get("sequence", "gapless"))
         for aggregate_type, options in content["aggregates"].items()
@@ -143,12 +149,14 @@ def _build(document: Document) -> Spec:
     _refuse_numbers_without_columns(table, modes)
     return Spec(
         name=name,
+        topic_prefix=content.get("topic_prefix", name),
         first_source=f"{content.get('source', name)}.1",
         database=database,
         outbox=table,
         contract=WireContract(
             aggregates=modes,
             topic=topics.get("name", "outbox.event.{aggregate_type}"),
+            headers=_header_names(table, role_headers),
             extra_headers=tuple(table.headers.values()),
             format=table.format,
         ),
@@ -159,6 +167,7 @@ def _build(document: Document) -> Spec:
         ),
         history=_history(content, database.kind),
         latency=Latency(content.get("latency", "balanced")),
+        role_headers=role_headers,
         overrides=_overrides(document),
         document=document,
     )
@@ -192,22 +201,27 @@ def _secrets(document: Document) -> Iterator[Finding]:
         yield document.error("SP105", ("database", "connection_string"), message, remedy)
 
 
-def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> OutboxTable:
+def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable, Mapping[str, str | None]]:
+    """Return the table, and what stands among the headers of columns that have a role."""
     mode, partitions = OutboxMode(outbox.get("mode", "keep")), outbox.get("partitions")
     adopted = "columns" in outbox or not kind.has_dialect
-    name, columns = "outbox", OutboxColumns().names()
+    name, columns = "outbox", dict[str, Any](OutboxColumns().names())
     if kind is DatabaseKind.ORACLE:
         # What nobody put in quotation marks has capital letters there.
         name, columns = name.upper(), {role: column.upper() for role, column in columns.items()}
     if kind is DatabaseKind.MONGODB:
         columns = {**columns, "id": "_id"}  # which every document has
+    columns = {**columns, **outbox.get("columns", {})}
+    headers: dict[str, str | None] = {**({} if adopted else TRACE_HEADERS), **outbox.get("headers", {})}
+    placeable = (column for role, column in columns.items() if role != "payload")
+    role_headers = {column: headers.pop(column) for column in placeable if column in headers}
     try:
         mode.refuse_elsewhere(kind)
         table = OutboxTable(
             schema=outbox.get("schema"),
             name=outbox.get("table", name),
-            columns=OutboxColumns(**{**columns, **outbox.get("columns", {})}),
-            headers={**({} if adopted else TRACE_HEADERS), **outbox.get("headers", {})},
+            columns=OutboxColumns(**columns),
+            headers={column: header for column, header in headers.items() if header is not None},
             mode=mode,
             format=EventFormat(outbox.get("format", "plain")),
             partitions=None if partitions is None else Partitions(partitions),
@@ -222,7 +236,22 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> OutboxTable:
     except ConfigError as error:
         place = error.field.replace("OutboxColumns", "columns")
         raise ConfigError(str(error), field=f"outbox.{place}".rstrip("."), hint=error.hint) from error
-    return table
+    return table, role_headers
+
+
+def _header_names(table: OutboxTable, role_headers: Mapping[str, str | None]) -> HeaderNames:
+    """Return what the headers are called that say what an event is."""
+    if role_headers and table.format is EventFormat.CLOUDEVENTS_BINARY:
+        reason = f"{table.format} says what the headers of the event's own attributes are called"
+        raise ConfigError(reason, field="outbox.headers")
+    own = HeaderNames().placed()
+    named = {role: role_headers.get(column) for role, column in table.columns.names().items() if role in own}
+    try:
+        for column, header in role_headers.items():
+            _ = Placement(column, alias=header).entry()  # which refuses what would not come out as it went in
+        return HeaderNames(**{role: header for role, header in named.items() if header is not None})
+    except ConfigError as error:
+        raise ConfigError(str(error), field="outbox.headers", hint=error.hint) from error
 
 
 def _refuse_numbers_without_columns(table: OutboxTable, modes: Mapping[str, SequenceMode]) -> None:

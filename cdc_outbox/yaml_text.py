@@ -4,12 +4,26 @@ Stricter than YAML: no duplicate keys, no anchors or aliases (a few lines of the
 document of at most a megabyte. What stands in the file is what is meant.
 """
 
+import re
 from typing import Any
 
 import yaml
 
 from cdc_outbox.document import MAX_BYTES, Document, Path, Span
 from cdc_outbox.finding import Finding, Place, Severity
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_HALVES = re.compile(r"[\ud800-\udfff]")
+_OTHERWISE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+"""Words that YAML takes for something else."""
+
+
+def as_yaml(text: str) -> str:
+    """Return a text as YAML that reads as that text, in quotation marks only where it needs them."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _OTHERWISE:
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08X}" for each in escaped) + '"'
 
 
 def read_yaml(text: str, *, name: str) -> Document:
@@ -65,6 +79,8 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path
                 key = str(key_node.value)
                 if not isinstance(key_node, yaml.ScalarNode):
                     raise _Refused("a key is not a word.", key_node.start_mark.line + 1)
+                if _HALVES.search(key):
+                    raise _Refused("half a surrogate pair is no text.", key_node.start_mark.line + 1)
                 if key in content:
                     raise _Refused(f"the key {key!r} appears twice.", key_node.start_mark.line + 1)
                 lines[*path, key] = key_node.start_mark.line + 1
@@ -75,4 +91,6 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path
         case yaml.SequenceNode():
             return [_plain(item, (*path, index), lines, spans) for index, item in enumerate(node.value)]
         case _:
+            if _HALVES.search(node.value):
+                raise _Refused("half a surrogate pair is no text.", node.start_mark.line + 1)
             return yaml.SafeLoader("").construct_object(node)

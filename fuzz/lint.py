@@ -1,4 +1,4 @@
-"""Random YAML and JSON for the linter: it finds something or nothing, and never anything else.
+"""Random YAML and JSON for the linter: it finds something or nothing, and never anything else. So does `adopt`.
 
 The suite runs a thousand texts; `infra/fuzz lint` runs fifty thousand and prints what became of them. It exits 1 if
 anything was raised, if a finding has no line in the text or no explanation, or if a secret was repeated.
@@ -19,7 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cdc_outbox.cli.findings import FORMATS
-from cdc_outbox.connect.lint import Kind, find_in_text, lint_all
+from cdc_outbox.connect.adopt import adopt
+from cdc_outbox.connect.lint import Config, Kind, find_in_text, lint_all
+from cdc_outbox.connect.lint.specs import rendered
+from cdc_outbox.connect.meaning import differences
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding
 from tests.configs import CLEAN
@@ -118,10 +122,12 @@ def named_texts(draw: st.DrawFn) -> tuple[str, str]:
     return text, draw(st.sampled_from([fitting, fitting, fitting, "x", "x.json", "x.yaml"]))
 
 
-def check(text: str, name: str) -> str:
-    """Lint one text, and return in a word what became of it."""
+def check(text: str, name: str, *, adopts: bool = True) -> str:
+    """Lint and adopt one text, and return in a word what became of it."""
     configs, refused = find_in_text(text, name=name)
-    findings = [*refused, *lint_all(configs)]
+    told, spec = adoption(configs[0]) if configs and adopts else ([], "")
+    assert SECRET not in spec or not is_secret(text)
+    findings = [*refused, *lint_all(configs), *told]
     lines = len(_LINE_ENDS.findall(text)) + 2
     for finding in findings:
         assert finding.severity is explanations()[finding.code].severity
@@ -131,6 +137,17 @@ def check(text: str, name: str) -> str:
         said.encode()
         assert SECRET not in said or not is_secret(text)
     return outcome(findings, read=bool(configs))
+
+
+def adoption(config: Config) -> tuple[list[Finding], str]:
+    """Adopt a configuration if it is an outbox's, and return what was told and the spec; nothing differs unsaid."""
+    try:
+        adopted = adopt(config, {}, made_from="x.json")
+    except ConfigError as error:
+        return list(error.findings), ""
+    told = {finding.place.path for finding in adopted.findings}
+    assert told >= {difference.option for difference in differences(config, rendered(adopted.spec, config.version))}
+    return list(adopted.findings), adopted.text
 
 
 def is_secret(text: str) -> bool:
@@ -145,14 +162,18 @@ def outcome(findings: list[Finding], *, read: bool) -> str:
     return "found something" if findings else "clean"
 
 
-def explore(number: int) -> Counter[str]:
-    """Lint so many random texts and count what became of them."""
+def explore(number: int, *, adopts: bool = True) -> Counter[str]:
+    """Lint so many random texts and count what became of them.
+
+    Args:
+        adopts: Whether each is adopted besides, which takes four times as long.
+    """
     counts: Counter[str] = Counter()
 
     @settings(max_examples=number, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(named_texts())
     def explored(named: tuple[str, str]) -> None:
-        counts[check(*named)] += 1
+        counts[check(*named, adopts=adopts)] += 1
 
     explored()
     return counts

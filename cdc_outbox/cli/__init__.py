@@ -13,6 +13,10 @@ from cdc_outbox.cli.exits import ExitCode, complain, exit_code_of
 from cdc_outbox.errors import CdcOutboxError
 
 _COMMANDS = {
+    "adopt": (
+        "cdc_outbox.cli.adopt:adopt_connector",
+        "Write the spec of a connector that somebody configured by hand.",
+    ),
     "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until it is told to stop."),
     "deploy-connector": ("cdc_outbox.cli.connector:deploy_connector", "Make a connector be what its spec says."),
     "explain": ("cdc_outbox.cli.explain:explain", "Tell what a finding's code means."),

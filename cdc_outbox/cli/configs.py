@@ -46,7 +46,7 @@ def read_config(path: Path, settings: Mapping[str, str]) -> ConnectorConfig:
         return ConnectorConfig(
             options={**render(spec), **settings},
             table=spec.outbox.table,
-            source=raw_topic(spec).removeprefix(f"{spec.name}."),
+            source=raw_topic(spec).removeprefix(f"{spec.topic_prefix}."),
             outbox=spec.outbox,
         )
     options = {**_flat(path), **settings}

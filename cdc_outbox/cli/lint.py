@@ -1,19 +1,17 @@
 """``cdc-outbox lint``."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.files import STDIN, read_text_of
 from cdc_outbox.cli.findings import FORMATS, visible
 from cdc_outbox.connect.lint import NEWEST, Config, Version, find_in_text, lint_all
 from cdc_outbox.connect.lint.fixes import fix
-from cdc_outbox.document import MAX_BYTES, Document
+from cdc_outbox.document import Document
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding, Severity, errors_in
-
-_STDIN = "-"
 
 
 def _version(_context: click.Context, _option: click.Parameter, value: str) -> Version:
@@ -23,14 +21,7 @@ def _version(_context: click.Context, _option: click.Parameter, value: str) -> V
     return tuple(int(part) for part in parts[:2])
 
 
-@click.command(short_help="Find what is wrong with specs and connector configurations.")
-@click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--output", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="What to print findings as."
-)
-@click.option("--fix", "mends", is_flag=True, help="First rewrite what has one right answer, in the files themselves.")
-@click.option("--strict", is_flag=True, help="Exit 3 where there are warnings, though no errors.")
-@click.option(
+debezium_option = click.option(
     "--debezium",
     "version",
     default=".".join(map(str, NEWEST)),
@@ -38,12 +29,22 @@ def _version(_context: click.Context, _option: click.Parameter, value: str) -> V
     callback=_version,
     help="The version of Debezium that runs the connectors.",
 )
+
+
+@click.command(short_help="Find what is wrong with specs and connector configurations.")
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "--output", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="What to print findings as."
+)
+@click.option("--fix", "mends", is_flag=True, help="First rewrite what has one right answer, in the files themselves.")
+@click.option("--strict", is_flag=True, help="Exit 3 where there are warnings, though no errors.")
+@debezium_option
 def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, version: Version) -> int:
     """Find what is wrong with FILES, without a database and without Kafka Connect; - reads standard input.
 
-    A file is a spec of ours (YAML), or what Connect runs today, whoever wrote it: a flat configuration as JSON, one
-    with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi. Several files
-    are also compared with each other: same slot, same prefix, same server id.
+    A file is a spec of ours (YAML), or what Connect runs today, whoever wrote it: a flat configuration as JSON or
+    properties, one with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi.
+    Several files are also compared with each other: same slot, same prefix, same server id.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be opened; with --strict
     also 3, warnings and no errors. Notes never change it.
@@ -61,7 +62,7 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
     """
     configs: list[Config] = []
     findings: list[Finding] = []
-    if mends and _STDIN in files:
+    if mends and STDIN in files:
         raise click.UsageError("--fix rewrites files; standard input is none")
     for name in dict.fromkeys(files):
         if mends:
@@ -81,7 +82,7 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
 
 
 def _read(name: str, version: Version) -> tuple[list[Config], list[Finding]]:
-    text, called = _text(name), "stdin" if name == _STDIN else name
+    text, called = read_text_of(name), "stdin" if name == STDIN else name
     if text is None:
         return [], [Document(name=called).error("CC002", (), "not UTF-8.", "Save it as UTF-8.")]
     return find_in_text(text, name=called, version=version)
@@ -89,7 +90,7 @@ def _read(name: str, version: Version) -> tuple[list[Config], list[Finding]]:
 
 def _mend(name: str, version: Version) -> None:
     """Rewrite a file, if there is anything to mend, and say what."""
-    text = _text(name)
+    text = read_text_of(name)
     if text is None:
         return
     mended, done = fix(text, name=name, version=version)
@@ -100,23 +101,6 @@ def _mend(name: str, version: Version) -> None:
             raise ConfigError(f"{name!r} cannot be written: {error.strerror}") from error
     for fixed in done:
         click.echo(visible(str(fixed)), err=True)
-
-
-def _text(name: str) -> str | None:
-    """Return what a file says, no more than is needed to see that it is too large; ``None`` if it is no text."""
-    try:
-        if name == _STDIN:
-            octets = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with Path(name).open("rb") as file:
-                octets = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no file has such a name"
-        raise ConfigError(f"{name!r} cannot be read: {reason}") from error
-    try:
-        return octets.decode(errors="replace" if len(octets) > MAX_BYTES else "strict")
-    except UnicodeDecodeError:
-        return None
 
 
 def _summarise(findings: list[Finding]) -> None:

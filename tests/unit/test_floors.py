@@ -13,7 +13,7 @@ FLOORS = [
     {"errors"},
     {"modes"},
     {"document", "event", "explanations", "lsn", "message", "metrics", "payload", "pgoutput", "secret", "sql", "table"},
-    {"cloudevents", "database", "json_text", "patch", "yaml_text"},
+    {"cloudevents", "database", "json_text", "patch", "properties_text", "yaml_text"},
     {"migrations", "router", "schemas", "wire"},
     {"privileges", "spec"},
     {"drivers", "jvm", "kafka", "reference"},

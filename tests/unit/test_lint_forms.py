@@ -120,6 +120,8 @@ def test_numbers_truths_and_nulls_are_what_connect_makes_of_them() -> None:
         ("a: &a [*a]\n", "x.yaml", "SP001", 1),
         ("name: x\nname: y\n", "x.yaml", "SP001", 2),
         ("\tname: x", "x.yaml", "SP001", 1),
+        ('name: x\n"a\\ud800": 1\n', "x.yaml", "SP001", 2),
+        (MINIMAL.replace("localhost", '"\\udc00"'), "x.yaml", "SP001", 5),
         (f"{MINIMAL}nme: x\n", "x.yaml", "SP101", 11),
         (MINIMAL.replace("name: orders\n", "name: 7\n", 1), "x.yaml", "SP103", 2),
         (MINIMAL.replace("${env:PASSWORD}", "hunter2"), "x.yaml", "SP105", 8),

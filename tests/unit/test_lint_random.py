@@ -4,8 +4,12 @@ from fuzz.lint import explore, report
 
 
 def test_random_texts_give_findings_and_nothing_else() -> None:
-    counts = explore(1_000)
+    counts = explore(1_000, adopts=False)
     assert counts.total() >= 1_000
     assert counts["found something"] > 100
     assert counts["refused"] > 100
     assert f"{counts.total():,} texts" in report(counts)
+
+
+def test_what_is_adopted_of_random_texts_is_a_spec_with_every_difference_told() -> None:
+    assert explore(100)["found something"] > 20

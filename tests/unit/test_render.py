@@ -343,3 +343,15 @@ def test_an_override_that_breaks_a_promise_about_a_binlog_is_refused(option: str
 )
 def test_what_only_tunes_a_binlogs_reader_is_taken(option: str, value: str) -> None:
     assert render(parse_spec(f"{BINLOG}overrides:\n  {option}: {value}\n"))[option] == value
+
+
+def test_the_topics_prefix_is_what_records_and_the_predicate_begin_with() -> None:
+    spec = parse_spec(f"{MINIMAL}topic_prefix: app\n")
+    config = render(spec)
+    assert (config["name"], config["topic.prefix"]) == ("orders", "app")
+    assert (raw_topic(spec), config["predicates.isOutbox.pattern"]) == ("app.public.outbox", r"app\.public\.outbox")
+
+
+def test_debeziums_own_headers_may_be_had() -> None:
+    config = render(parse_spec(f"{MINIMAL}overrides: {{extended.headers.enabled: true}}\n"))
+    assert config["extended.headers.enabled"] == "true"

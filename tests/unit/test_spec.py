@@ -404,3 +404,44 @@ def test_of_a_database_without_statements_here_nothing_but_the_connector_is_know
     with pytest.raises(ConfigError, match=f"of {kind} nothing but the connector is known here") as caught:
         _ = spec.database.kind.dialect
     assert caught.value.field == "database.kind"
+
+
+ADOPTED = """\
+outbox:
+  columns: {id: nr, aggregate_type: topic, aggregate_id: key, type: kind, created_at: at, sequence: null, source: null}
+  headers: {kind: event-kind, topic: null, key: orderId, tenant: tenant}
+"""
+
+
+def test_columns_of_the_events_own_attributes_get_other_headers_or_none() -> None:
+    spec = parse_spec(MINIMAL.replace("customer: {}", "customer: {sequence: none}") + ADOPTED)
+    placed = {placement.column: placement.alias for placement in spec.router.placements}
+    assert placed == {"kind": "event-kind", "key": "orderId", "tenant": "tenant"}
+    assert (spec.contract.headers.type, spec.contract.headers.aggregate_type) == ("event-kind", "aggregateType")
+    assert spec.outbox.headers == {"tenant": "tenant"}
+
+
+def test_a_trace_header_is_left_out_by_null() -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {{headers: {{tracestate: null}}}}\n")
+    assert dict(spec.outbox.headers) == {"traceparent": "traceparent"}
+
+
+@pytest.mark.parametrize(
+    ("outbox", "message"),
+    [
+        ("{headers: {type: 'a:b'}}", "holds a colon"),
+        ("{headers: {id: 'a,b'}}", "holds a colon"),
+        ("{headers: {type: id}}", "it already carries the event's id"),
+        ("{headers: {type: sequence}}", "it already carries"),
+        ("{format: cloudevents-binary, headers: {type: x}}", "says what the headers"),
+    ],
+)
+def test_a_header_that_an_attribute_cannot_have_is_refused_with_its_line(outbox: str, message: str) -> None:
+    [finding] = findings(f"{MINIMAL}outbox: {outbox}\n")
+    assert message in finding
+    assert "outbox.headers: error SP107" in finding
+
+
+def test_the_topics_prefix_is_the_pipelines_name_unless_it_is_given() -> None:
+    assert parse_spec(MINIMAL).topic_prefix == "orders"
+    assert parse_spec(f"{MINIMAL}topic_prefix: app\n").topic_prefix == "app"

@@ -146,6 +146,9 @@ _TUNABLE = {
 }
 """What the spec chooses and a user may choose otherwise: from, to, and why no other value."""
 
+_FREE = frozenset({"extended.headers.enabled"})
+"""What is rendered, and keeps every promise either way: consumers pass Debezium's own headers over."""
+
 CLEANUP_POLICY = re.compile(r"topic\.creation\..+\.cleanup\.policy")
 COMPACTION = "compaction keeps one event an aggregate and drops the rest"
 
@@ -165,7 +168,7 @@ def reason_against(option: str, value: str, rendered: Mapping[str, str]) -> str:
         least, most, reason = _TUNABLE[option]
         fits = re.fullmatch(r"[0-9]{1,9}", value) and least <= int(value) <= most
         return "" if fits else f"it must be a number from {least} to {most:,}; {reason}"
-    return "the spec decides it" if option in rendered else ""
+    return "the spec decides it" if option in rendered and option not in _FREE else ""
 
 
 def _rule_of(promise: Promise) -> Rule:

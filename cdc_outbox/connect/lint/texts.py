@@ -5,6 +5,7 @@ from cdc_outbox.connect.lint.reading import find_configs, is_config
 from cdc_outbox.document import Document
 from cdc_outbox.finding import Finding
 from cdc_outbox.json_text import read_json
+from cdc_outbox.properties_text import looks_like_properties, read_properties
 
 
 def is_json(text: str, name: str) -> bool:
@@ -13,12 +14,22 @@ def is_json(text: str, name: str) -> bool:
     return name.endswith(".json") or (begins and not name.endswith((".yaml", ".yml")))
 
 
+def is_properties(text: str, name: str) -> bool:
+    """Tell whether a text is meant to be properties."""
+    return name.endswith(".properties") or (
+        not name.endswith((".json", ".yaml", ".yml")) and looks_like_properties(text)
+    )
+
+
 def read_text(text: str, *, name: str) -> Document:
     """Return the document that a text holds.
 
     Args:
-        name: ``.json``, ``.yaml`` and ``.yml`` at its end say what it is; otherwise its first character does.
+        name: ``.json``, ``.yaml``, ``.yml`` and ``.properties`` at its end say what it is; otherwise its
+            beginning does.
     """
+    if is_properties(text, name):
+        return read_properties(text, name=name)
     if is_json(text, name):
         return read_json(text, name=name)
     from cdc_outbox.yaml_text import read_yaml  # noqa: PLC0415
@@ -33,7 +44,7 @@ def find_in_text(text: str, *, name: str, version: Version = NEWEST) -> tuple[li
         name: What findings call it; as for :func:`read_text`.
     """
     document = read_text(text, name=name)
-    if document.findings or is_json(text, name) or is_config(document.content):
+    if document.findings or is_properties(text, name) or is_json(text, name) or is_config(document.content):
         return find_configs(document, version)
     # JSON does without YAML, and both without the spec's JSON Schema, which takes longest to import.
     from cdc_outbox.connect.lint.specs import spec_config  # noqa: PLC0415

@@ -15,7 +15,15 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.spec import Latency, Spec
 from cdc_outbox.sql import load
 
-__all__ = ["HEARTBEAT_PREFIX", "REPUBLISHING", "raw_topic", "refuse_file", "render", "render_republishing"]
+__all__ = [
+    "HEARTBEAT_PREFIX",
+    "POLL_INTERVAL_MS",
+    "REPUBLISHING",
+    "raw_topic",
+    "refuse_file",
+    "render",
+    "render_republishing",
+]
 
 REPUBLISHING = "initial_only"
 """The snapshot mode of a connector that publishes the rows of the table, and nothing behind them."""
@@ -23,7 +31,7 @@ REPUBLISHING = "initial_only"
 _STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 _SIMPLE_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
-_POLL_INTERVAL_MS = {
+POLL_INTERVAL_MS = {
     # Figures: `infra/bench latency`. The connector looks at its queue this often, busy or idle.
     Latency.LOW: 5,
     Latency.BALANCED: 10,
@@ -87,13 +95,13 @@ def _connector(spec: Spec) -> dict[str, str]:
         "name": spec.name,
         "connector.class": Kind[database.kind.name].value,
         "tasks.max": "1",
-        "topic.prefix": spec.name,
+        "topic.prefix": spec.topic_prefix,
         **_login(database),
         **_CAPTURES[database.kind](spec),
         "snapshot.mode": "no_data",
         "skipped.operations": "u,d,t",
         "tombstones.on.delete": "false",
-        "poll.interval.ms": str(_POLL_INTERVAL_MS[spec.latency]),
+        "poll.interval.ms": str(POLL_INTERVAL_MS[spec.latency]),
         # Without these the offset of an idle outbox in a busy database stands still: Debezium confirms only what it
         # has seen. A slot then holds back WAL until the disk is full, and a binlog is gone before it was read.
         "heartbeat.interval.ms": str(_HEARTBEAT_INTERVAL_MS),

@@ -19,10 +19,10 @@ def captured_table(spec: Spec) -> tuple[str, str]:
 def raw_topic(spec: Spec) -> str:
     """Return the topic that an event is for before it is routed; Debezium replaces what Kafka refuses."""
     if spec.outbox.mode is OutboxMode.MESSAGE:
-        return f"{spec.name}.message"
+        return f"{spec.topic_prefix}.message"
     # One connector may read several databases of SQL Server.
     database = [spec.database.name] if spec.database.kind is DatabaseKind.SQLSERVER else []
-    return re.sub(r"[^A-Za-z0-9._-]", "_", ".".join((spec.name, *database, *captured_table(spec))))
+    return re.sub(r"[^A-Za-z0-9._-]", "_", ".".join((spec.topic_prefix, *database, *captured_table(spec))))
 
 
 def exactly(name: str) -> str:

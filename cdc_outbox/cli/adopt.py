@@ -1,0 +1,127 @@
+"""``cdc-outbox adopt``."""
+
+from pathlib import Path
+
+import click
+
+from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.files import STDIN, read_text_of, write_new
+from cdc_outbox.cli.findings import FORMATS, visible
+from cdc_outbox.cli.lint import debezium_option
+from cdc_outbox.cli.options import aggregate_option, connect_url_option
+from cdc_outbox.connect.adopt import Adopted, adopt
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.lint import Config, Version, find_configs, find_in_text
+from cdc_outbox.document import Document
+from cdc_outbox.errors import ConfigError, ConnectorNotFoundError
+from cdc_outbox.event import SequenceMode
+from cdc_outbox.finding import Finding
+
+
+@click.command("adopt", short_help="Write the spec of a connector that somebody configured by hand.")
+@click.argument("config", required=False)
+@click.option(
+    "--connector", metavar="NAME", help="The connector of this name: in CONFIG, or in Kafka Connect without it."
+)
+@connect_url_option(required=False, note="; for a connector that is there")
+@aggregate_option(
+    "An aggregate type that is written; repeatable. Numbered gapless, increasing or none; by default none, unless the "
+    "table looks like one of `init`. Without it the spec has one, called like the connector."
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file that does not exist yet, not stdout.")
+@click.option(
+    "--findings",
+    "findings_as",
+    type=click.Choice(list(FORMATS)),
+    default="text",
+    show_default=True,
+    help="What to print on stderr what is told as.",
+)
+@debezium_option
+def adopt_connector(
+    config: str | None,
+    *,
+    connector: str | None,
+    connect_url: str | None,
+    aggregates: dict[str, SequenceMode | None],
+    output: Path | None,
+    findings_as: str,
+    version: Version,
+) -> int:
+    """Write the spec that becomes the configuration in CONFIG by meaning, or that of a connector that is there.
+
+    CONFIG is JSON in any form of Connect's REST API, a KafkaConnector of Strimzi, or properties; - reads standard
+    input. What a spec has no word for stands below overrides, where that breaks no promise. What could not be carried
+    over is told on stderr, with its line, what it means for the messages, and what to do. A secret that stands in clear
+    text becomes a reference, and is printed nowhere.
+
+    Exit codes: 0 messages stay as they are, 3 something that is in them could not be carried over (the spec is written
+    all the same), 2 it is no outbox's configuration.
+
+    \b
+    Examples:
+      cdc-outbox adopt register-orders.json --aggregate customer -o connectors/orders.yaml
+      cdc-outbox adopt --connector orders-outbox --connect-url http://localhost:8083
+    """
+    found, findings = _find(config, connector, connect_url, version)
+    if found is not None:
+        name = "standard input" if config == STDIN else Path(config or "").name
+        made_from = visible(name) if config else f"the connector {visible(found.name)} in Kafka Connect"
+        try:
+            adopted = adopt(found, aggregates, made_from=made_from)
+        except ConfigError as error:
+            if not error.findings:
+                raise
+            findings = list(error.findings)
+        else:
+            write_new(adopted.text, output)
+            _tell(list(adopted.findings), findings_as)
+            return _verdict(adopted, told=findings_as == "text")
+    _tell(findings, findings_as)
+    return ExitCode.USAGE
+
+
+def _find(
+    config: str | None, connector: str | None, connect_url: str | None, version: Version
+) -> tuple[Config | None, list[Finding]]:
+    """Return the configuration that is meant, or what is wrong with where it should be."""
+    if config is None:
+        if connector is None or connect_url is None:
+            raise click.UsageError("name a file, or a connector by --connector and --connect-url")
+        return _in_connect(connector, connect_url, version)
+    text, called = read_text_of(config), "stdin" if config == STDIN else config
+    if text is None:
+        return None, [Document(name=called).error("CC002", (), "not UTF-8.", "Save it as UTF-8.")]
+    found, findings = find_in_text(text, name=called, version=version)
+    if findings or (len(found) == 1 and connector in {None, found[0].name}):
+        return (None if findings else found[0]), findings
+    named = [each for each in found if each.name == connector]
+    if len(named) == 1:
+        return named[0], []
+    there = ", ".join(visible(each.name) or "one without a name" for each in found)
+    raise ConfigError(
+        f"one connector can be adopted at a time, and {called} has {there}", hint="Choose by --connector."
+    )
+
+
+def _in_connect(connector: str, connect_url: str, version: Version) -> tuple[Config | None, list[Finding]]:
+    client = ConnectClient(connect_url)
+    options = client.find_config(connector)
+    if options is None:
+        there = ", ".join(client.find_names()) or "none"
+        raise ConnectorNotFoundError(f"there is no connector {connector!r}; there are: {there}")
+    [config], findings = find_configs(Document(name="connect", content={"name": connector, **options}), version)
+    return config, findings
+
+
+def _tell(findings: list[Finding], findings_as: str) -> None:
+    text = FORMATS[findings_as](findings)
+    if text:
+        click.echo(text, err=True)
+
+
+def _verdict(adopted: Adopted, *, told: bool) -> ExitCode:
+    if told:
+        same = "messages stay as they are" if adopted.is_same else "not all could be carried over"
+        click.echo(f"{visible(adopted.spec.name)}: {same}", err=True)
+    return ExitCode.DONE if adopted.is_same else ExitCode.DIFFERENCES

@@ -1,0 +1,54 @@
+"""Files as the commands read and write them."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from cdc_outbox.document import MAX_BYTES
+from cdc_outbox.errors import ConfigError
+
+STDIN = "-"
+
+
+def read_text_of(name: str) -> str | None:
+    """Return what a file says, no more than is needed to see that it is too large; ``None`` if it is no text.
+
+    Args:
+        name: Of the file; :data:`STDIN` is standard input.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        if name == STDIN:
+            octets = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(name).open("rb") as file:
+                octets = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no file has such a name"
+        raise ConfigError(f"{name!r} cannot be read: {reason}") from error
+    try:
+        return octets.decode(errors="replace" if len(octets) > MAX_BYTES else "strict")
+    except UnicodeDecodeError:
+        return None
+
+
+def write_new(text: str, output: Path | None) -> None:
+    """Write a text to a file that does not exist yet, and say so, or to standard output.
+
+    Raises:
+        ConfigError: The file exists, or cannot be written.
+    """
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise ConfigError(f"{output} exists already", field="--output", hint="Choose another name.") from error
+    except OSError as error:
+        raise ConfigError(f"{output} cannot be written: {error.strerror}", field="--output") from error
+    click.echo(f"wrote {output}", err=True)

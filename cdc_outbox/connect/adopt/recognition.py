@@ -1,0 +1,212 @@
+"""What of a configuration a spec has words for. Pure.
+
+Nothing here has to be complete or certain: what is said wrongly, or not at all, shows when the spec is rendered and
+compared with the configuration.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Set
+from functools import cached_property
+
+from cdc_outbox.cloudevents import ROW_HEADERS
+from cdc_outbox.connect.lint import Config, Kind
+from cdc_outbox.connect.lint.config import Router
+from cdc_outbox.connect.lint.java import literal
+from cdc_outbox.connect.meaning import Meaning, default_of, topic_template
+from cdc_outbox.connect.render import POLL_INTERVAL_MS
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.document import Path
+from cdc_outbox.modes import FORMAT_HEADERS, EventFormat
+from cdc_outbox.table import TRACE_HEADERS, OutboxColumns
+from cdc_outbox.wire import BINARY_NAMES, HeaderNames
+
+Statement = tuple[Path, str | int | None]
+"""A key of a spec, and what it says."""
+
+WORDS: tuple[tuple[Path, str], ...] = (
+    (("topic_prefix",), "topic.prefix"),
+    (("database", "connection_string"), "mongodb.connection.string"),
+    (("database", "host"), "database.hostname"),
+    (("database", "port"), "database.port"),
+    (("database", "name"), "database.dbname"),
+    (("database", "name"), "database.names"),
+    (("database", "user"), "database.user"),
+    (("database", "user"), "mongodb.user"),
+    (("database", "password"), "database.password"),
+    (("database", "password"), "mongodb.password"),
+    (("database", "pdb"), "database.pdb.name"),
+    (("database", "slot"), "slot.name"),
+    (("database", "publication"), "publication.name"),
+    (("database", "server_id"), "database.server.id"),
+    (("history", "topic"), "schema.history.internal.kafka.topic"),
+    (("history", "bootstrap_servers"), "schema.history.internal.kafka.bootstrap.servers"),
+    (("topics", "partitions"), "topic.creation.default.partitions"),
+    (("topics", "replication_factor"), "topic.creation.default.replication.factor"),
+)
+"""What a spec has another word for and nothing else to say of."""
+_SCHEMAS = {Kind.POSTGRESQL: "public", Kind.SQLSERVER: "dbo"}
+_TYPE = re.compile(r"(event)?[_.-]?type", re.IGNORECASE)
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})")
+
+
+class Recognition:
+    """One outbox connector's configuration, read as a spec.
+
+    Args:
+        given: It has an EventRouter; the first of several is meant.
+    """
+
+    def __init__(self, given: Config) -> None:
+        self._meaning = Meaning(given)
+        self.config = self._meaning.config
+        self.router: Router = self.config.routers[0]
+
+    def statements(self) -> Iterator[Statement]:
+        """Return what a spec can say of it, in the order in which it is best believed."""
+        yield ("name",), self.config.name
+        for path, option in WORDS:
+            text = self._text(option)
+            # One connector may read several databases of SQL Server, and a spec describes one.
+            text = text.partition(",")[0].strip() if option == "database.names" else text
+            if text and not (path == ("topic_prefix",) and text == self.config.name):
+                yield path, int(text) if _NUMBER.fullmatch(text) and path[-1] in _NUMBERS else text
+        yield from self._table()
+        yield from self._outbox()
+        template = topic_template(self.router)
+        if template is not None:
+            yield ("topics", "name"), template
+        interval = self._text("poll.interval.ms")
+        yield from ((("latency",), latency) for latency, ms in POLL_INTERVAL_MS.items() if str(ms) == interval)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the table looks like one that `init` makes."""
+        made = self.columns == OutboxColumns().names()
+        return made and self.kind.has_dialect and all(self.placed.get(c) == h for c, h in TRACE_HEADERS.items())
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether events seem to be numbered."""
+        return self.columns["sequence"] is not None and self.columns["source"] is not None
+
+    @cached_property
+    def kind(self) -> DatabaseKind:
+        """Whose database it is."""
+        return DatabaseKind[self.config.kind.name if self.config.kind is not None else ""]
+
+    @cached_property
+    def placed(self) -> dict[str, str]:
+        """Column → header, of the first header that each becomes."""
+        found: dict[str, str] = {}
+        for column, kind, *alias in (parts for parts in self.router.placements if len(parts) in {2, 3}):
+            if kind.lower() == "header":
+                found.setdefault(column, alias[0] if alias else column)
+        return found
+
+    @cached_property
+    def columns(self) -> dict[str, str | None]:
+        """Role → column, ``None`` where there is none."""
+        router, names = self.router, self._names
+        event_id = "_id" if router.of_mongo else "id"
+        default = self._fold({"id": event_id, "key": "aggregateid", "payload": "payload", "type": "aggregatetype"})
+        read: dict[str, str | None] = {
+            "id": router.column("id", default["id"]),
+            "aggregate_type": router.get("route.by.field", default["type"]),
+            "aggregate_id": router.column("key", default["key"]),
+            "payload": router.column("payload", default["payload"]),
+            "created_at": router.column("timestamp") or (self._made_time if self.config.reads_messages else None),
+        }
+        free = {header: column for column, header in self.placed.items() if column not in read.values()}
+        told = {role: free.get(getattr(names, role)) for role in ("sequence", "source")}
+        return {**read, "type": self._type_column(free, {*read.values(), *told.values()}), **told}
+
+    def _type_column(self, free: Mapping[str, str], taken: Set[str | None]) -> str:
+        """Return the column that most likely holds the event's type.
+
+        Args:
+            free: Header → column, of the columns that the router does not read itself.
+        """
+        hint = self.router.column("type")
+        if self._names.type in free:
+            return free[self._names.type]
+        words = [*free.items(), *((column, column) for column in free.values())]
+        likely = [hint] if hint in free.values() else []
+        likely += [column for word, column in words if _TYPE.fullmatch(word)]
+        guesses = self._fold({name: name for name in ("type", "event_type", "eventtype", "event_type_")})
+        return next(column for column in (*likely, hint, *guesses.values(), "?") if column and column not in taken)
+
+    @property
+    def _made_time(self) -> str:
+        # A logical message has no time of its own, and a spec of such messages says nothing of one.
+        return OutboxColumns.DEFAULT_CREATED_AT
+
+    @cached_property
+    def format(self) -> EventFormat:
+        """The format of whose headers all are there."""
+        binary = EventFormat.CLOUDEVENTS_BINARY
+        all_there = {*BINARY_NAMES.placed().values(), *FORMAT_HEADERS[binary].values()} <= {*self.placed.values()}
+        return binary if all_there else EventFormat.PLAIN
+
+    @property
+    def _names(self) -> HeaderNames:
+        return BINARY_NAMES if self.format is EventFormat.CLOUDEVENTS_BINARY else HeaderNames()
+
+    def _fold(self, names: Mapping[str, str]) -> dict[str, str]:
+        return {role: name.upper() if self.config.kind is Kind.ORACLE else name for role, name in names.items()}
+
+    def _text(self, option: str) -> str:
+        """Return what is said of an option, under whatever name, or its default."""
+        said = self._meaning.said.get(option)
+        if said is not None:
+            return said.value if isinstance(said.value, str) else self.config.get(option)
+        return default_of(self.config, option) or ""
+
+    def _table(self) -> Iterator[Statement]:
+        found = self.table
+        if found is None:
+            return
+        around, _, name = found.partition(".")
+        yield ("outbox", "table"), name
+        if self.config.kind is not None and self.config.kind.nouns[0] == "database":
+            yield ("database", "name"), around
+        elif self.config.kind is None or around != _SCHEMAS.get(self.config.kind):
+            yield ("outbox", "schema"), around
+
+    @cached_property
+    def table(self) -> str | None:
+        """The outbox: the one table that is captured, or the one of several that the router sees."""
+        tables, topics = self.config.tables, self.config.raw_topics
+        if len(tables) > 1 and len(topics) == len(tables):
+            seen = self._meaning.seen_by(self.router) or topics
+            named = [table for table, topic in zip(tables, topics, strict=True) if topic in seen]
+            return next((table for table in named if "outbox" in table.lower()), named[0] if named else None)
+        if tables:
+            return tables[0]
+        predicate = self.config.predicates.get(self.router.get("predicate"))
+        topic = literal(predicate.get("pattern")) if predicate is not None else None
+        before = f"{self._text('topic.prefix')}."
+        return topic.removeprefix(before) if topic is not None and topic.startswith(before) else None
+
+    def _outbox(self) -> Iterator[Statement]:
+        if self.config.reads_messages:
+            yield ("outbox", "mode"), "message"
+        if self.format is not EventFormat.PLAIN:
+            yield ("outbox", "format"), str(self.format)
+        if not self.is_ours and not self.config.reads_messages:
+            yield from ((("outbox", "columns", role), column) for role, column in self.columns.items())
+        written = self._written_headers()
+        yield from ((("outbox", "headers", column), header) for column, header in written.items())
+
+    def _written_headers(self) -> dict[str, str | None]:
+        """Return what a spec must say of headers: those that it does not give by itself, and those that it would."""
+        own = self._names.placed()
+        given = {column: own[role] for role, column in self.columns.items() if column is not None and role in own}
+        given |= FORMAT_HEADERS[self.format]
+        given |= {self.columns[role] or "": header for header, role in ROW_HEADERS[self.format].items()}
+        given |= TRACE_HEADERS if self.is_ours or self.config.reads_messages else {}
+        columns = dict.fromkeys([*self.placed, *given])
+        return {column: self.placed.get(column) for column in columns if self.placed.get(column) != given.get(column)}
+
+
+_NUMBERS = {"port", "server_id", "partitions", "replication_factor"}
+"""Keys whose value is a number where it looks like one."""

@@ -1,0 +1,139 @@
+"""Configurations are compared by what they mean: what is written in another way is no difference."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from cdc_outbox.connect.lint import Kind, find_configs
+from cdc_outbox.connect.meaning import Meaning, differences
+from cdc_outbox.document import Document
+from tests.configs import CLEAN, JSON, TOPIC_NAMES, changed, config_of
+
+ROUTER = "transforms.outbox."
+PLACEMENT = f"{ROUTER}table.fields.additional.placement"
+TOPIC = f"{ROUTER}route.topic.replacement"
+RENAMED = {option.replace(ROUTER, "transforms.saga."): value for option, value in CLEAN[Kind.MYSQL].items()}
+
+
+def keys(kind: Kind, changes: Mapping[str, str | None]) -> list[str]:
+    """Return in what a clean configuration and a changed one differ, from either side."""
+    before, after = config_of(CLEAN[kind]), config_of(changed(kind, changes))
+    found = [difference.key for difference in differences(before, after)]
+    assert found == [difference.key for difference in differences(after, before)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        (Kind.POSTGRESQL, {"errors.tolerance": "none", "max.batch.size": "2048"}),
+        (Kind.POSTGRESQL, {"slot.drop.on.stop": "FALSE", "tasks.max": "7", "database.sslcert": ""}),
+        (Kind.POSTGRESQL, {"skipped.operations": "t, d,u", "tombstones.on.delete": "False"}),
+        (Kind.POSTGRESQL, {"connector.class": "PostgresConnector", "publication.autocreate.mode": "DISABLED"}),
+        (Kind.POSTGRESQL, {"table.include.list": "public.outbox", "schema.include.list": "pub.*"}),
+        (Kind.POSTGRESQL, {"predicates.isOutbox.pattern": "orders.*"}),
+        (Kind.POSTGRESQL, {f"{ROUTER}predicate": None, "predicates": None}),
+        (Kind.POSTGRESQL, {f"{ROUTER}negate": "true", "predicates.isOutbox.pattern": "elsewhere"}),
+        (Kind.POSTGRESQL, {f"{ROUTER}table.field.event.id": None, f"{ROUTER}route.by.field": None}),
+        (Kind.POSTGRESQL, {f"{ROUTER}route.topic.regex": "(.*)", TOPIC: "outbox.event.$1"}),
+        (Kind.POSTGRESQL, {TOPIC: None}),
+        (Kind.POSTGRESQL, {f"{ROUTER}table.field.event.type": "type", "transforms.unused.type": "x"}),
+        (Kind.POSTGRESQL, {f"{ROUTER}table.json.payload.null.behavior": "optional_bytes"}),
+        (Kind.POSTGRESQL, {"key.converter": "StringConverter", "value.converter.schemas.enable": "false"}),
+        (Kind.POSTGRESQL, {"header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter"}),
+        (Kind.POSTGRESQL, {"key.converter.converter.encoding": "UTF-8", "no.such.option": "1"}),
+        (Kind.MYSQL, {"snapshot.mode": "schema_only"}),
+        (Kind.MYSQL, {"topic.prefix": None, "database.server.name": "orders"}),
+        (Kind.MYSQL, {"database.include.list": "orders", "database.server.id": "4711"}),
+        (
+            Kind.MYSQL,
+            {
+                "schema.history.internal.kafka.topic": None,
+                "database.history.kafka.topic": "history.orders",
+                "schema.history.internal": "io.debezium.storage.kafka.history.KafkaSchemaHistory",
+            },
+        ),
+        (Kind.ORACLE, {f"{ROUTER}table.field.event.id": "ID", f"{ROUTER}route.by.field": "AGGREGATETYPE"}),
+        (Kind.SQLSERVER, {"tasks.max": "1"}),
+        (Kind.MONGODB, {f"{ROUTER}collection.field.event.id": "_id"}),
+        (Kind.MONGODB, {f"{ROUTER}collection.field.event.key": "aggregateid"}),
+    ],
+)
+def test_another_spelling_is_no_difference(kind: Kind, changes: Mapping[str, str | None]) -> None:
+    assert keys(kind, changes) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "key"),
+    [
+        (Kind.POSTGRESQL, {"name": "others"}, "name"),
+        (Kind.POSTGRESQL, {"errors.tolerance": "all"}, "errors.tolerance"),
+        (Kind.POSTGRESQL, {"poll.interval.ms": None}, "poll.interval.ms"),
+        (Kind.POSTGRESQL, {"table.include.list": None}, "table.include.list"),
+        (Kind.POSTGRESQL, {"schema.include.list": "other"}, "schema.include.list"),
+        (Kind.POSTGRESQL, {"slot.name": "Orders_outbox"}, "slot.name"),
+        (Kind.POSTGRESQL, {"predicates.isOutbox.pattern": "elsewhere"}, "transforms.EventRouter.predicate"),
+        (Kind.POSTGRESQL, {f"{ROUTER}negate": "true"}, "transforms.EventRouter.predicate"),
+        (Kind.POSTGRESQL, {f"{ROUTER}table.field.event.id": "Id"}, "transforms.EventRouter.table.field.event.id"),
+        (Kind.POSTGRESQL, {PLACEMENT: "type:header"}, "transforms.EventRouter.table.fields.additional.placement"),
+        (
+            Kind.POSTGRESQL,
+            {f"{ROUTER}route.topic.regex": "(.*)x"},
+            "transforms.EventRouter.route.topic.regex",
+        ),
+        (Kind.POSTGRESQL, {"value.converter": JSON}, "value.converter"),
+        (Kind.POSTGRESQL, {"key.converter.converter.encoding": "UTF-16"}, "key.converter.converter.encoding"),
+        (Kind.POSTGRESQL, {"converters": "mine", "mine.type": "com.example.Mine"}, "mine.type"),
+        (Kind.SQLSERVER, {"tasks.max": "2"}, "tasks.max"),
+        (Kind.SQLSERVER, {"database.names": "orders,others"}, "database.names"),
+    ],
+)
+def test_another_meaning_is_a_difference(kind: Kind, changes: Mapping[str, str | None], key: str) -> None:
+    assert key in keys(kind, changes)
+
+
+def test_an_alias_means_nothing_and_a_transform_more_does() -> None:
+    before = config_of(CLEAN[Kind.MYSQL])
+    assert differences(before, config_of({**RENAMED, "transforms": "saga"})) == ()
+    more = {"transforms": "saga,route", "transforms.route.type": "io.debezium.transforms.ByLogicalTableRouter"}
+    found = differences(config_of({**RENAMED, **more, "transforms.route.topic.regex": "(.*)"}), before)
+    assert {each.option for each in found} == {"transforms", "transforms.route.topic.regex"}
+
+
+def test_a_difference_is_told_by_the_name_that_the_first_configuration_has_for_it() -> None:
+    before = config_of({**RENAMED, "transforms": "saga"})
+    fatal = {f"{ROUTER}table.op.invalid.behavior": "fatal", "skipped.operations": "d"}
+    [_, found] = differences(before, config_of(changed(Kind.MYSQL, fatal)))
+    assert found.option == "transforms.saga.table.op.invalid.behavior"
+    older = config_of(changed(Kind.MYSQL, {"topic.prefix": None, "database.server.name": "x"}))
+    [prefix, *_] = differences(older, before)
+    assert (prefix.key, prefix.option) == ("topic.prefix", "database.server.name")
+
+
+def test_a_predicate_that_is_on_everything_of_several_tables_means_nothing_either() -> None:
+    two = {"table.include.list": r"public\.outbox,public\.other"}
+    both = {**two, "predicates.isOutbox.pattern": r"orders\.public\..*"}
+    assert keys(Kind.POSTGRESQL, both) == ["table.include.list"]
+    assert keys(Kind.POSTGRESQL, two) == ["table.include.list", "transforms.EventRouter.predicate"]
+    some = {"table.include.list": r"public\.outbox,public\.o.*"}
+    assert keys(Kind.POSTGRESQL, some) == ["table.include.list", "transforms.EventRouter.predicate"]
+
+
+def test_what_does_nothing_is_named() -> None:
+    does_nothing = {
+        "no.such.option": "1",
+        "tasks.max": "2",
+        "transforms.gone.type": "x",
+        "predicates.gone.type": TOPIC_NAMES,
+        f"{ROUTER}table.field.event.type": "type",
+        f"{ROUTER}no.such": "x",
+        "value.converter.schemas.enable": "false",
+    }
+    both = {*does_nothing, f"{ROUTER}table.fields.additional.error.on.missing"}  # the last is for Debezium 3.5
+    assert set(Meaning(config_of(changed(Kind.POSTGRESQL, does_nothing))).idle) == both
+
+
+def test_numbers_and_truths_of_json_mean_what_their_text_does() -> None:
+    typed = {**CLEAN[Kind.POSTGRESQL], "tombstones.on.delete": False, "heartbeat.interval.ms": 10000}
+    [config], _ = find_configs(Document(name="x", content=typed))
+    assert differences(config_of(CLEAN[Kind.POSTGRESQL]), config) == ()
