@@ -12,6 +12,7 @@ from cdc_outbox.connect.render.names import exactly, raw_topic
 from cdc_outbox.connect.render.postgresql import HEARTBEAT_PREFIX
 from cdc_outbox.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.modes import EventFormat, PayloadType
 from cdc_outbox.spec import Latency, Spec
 from cdc_outbox.sql import load
 
@@ -22,6 +23,8 @@ REPUBLISHING = "initial_only"
 
 _STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 _SIMPLE_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+_JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+_BINARY_CONVERTER = "io.debezium.converters.BinaryDataConverter"
 
 _POLL_INTERVAL_MS = {
     # Figures: `infra/bench latency`. The connector looks at its queue this often, busy or idle.
@@ -127,7 +130,7 @@ def _pipeline(spec: Spec) -> dict[str, str]:
     decoding = postgresql.decoding(spec, predicate="isOutbox")
     return {
         "key.converter": _STRING_CONVERTER,
-        "value.converter": _STRING_CONVERTER,
+        **_value_converter(spec),
         # A worker may have another, which no consumer expects.
         "header.converter": _SIMPLE_CONVERTER,
         "predicates": "isOutbox",
@@ -140,7 +143,7 @@ def _pipeline(spec: Spec) -> dict[str, str]:
 
 
 def _router(spec: Spec) -> dict[str, str]:
-    options = {"predicate": "isOutbox", **spec.router.options()}
+    options = {"predicate": "isOutbox", **spec.router.options(), **_expansion(spec)}
     if spec.database.kind is DatabaseKind.MONGODB:
         return {"type": MONGO_ROUTER, **mongodb.router(options)}
     return {
@@ -150,6 +153,35 @@ def _router(spec: Spec) -> dict[str, str]:
         # connectors come in the same version.
         "table.fields.additional.error.on.missing": "false",
     }
+
+
+def _value_converter(spec: Spec) -> dict[str, str]:
+    payload_type, has_envelope = spec.outbox.payload_type, spec.outbox.format is EventFormat.ENVELOPE
+    if has_envelope or payload_type is PayloadType.EXPANDED:
+        # A schema in every message would be larger than most payloads.
+        return {"value.converter": _JSON_CONVERTER, "value.converter.schemas.enable": "false"}
+    if payload_type is PayloadType.BYTES:
+        # A heartbeat is no bytes, and would fail the task without it.
+        return {
+            "value.converter": _BINARY_CONVERTER,
+            "value.converter.delegate.converter.type": _STRING_CONVERTER,
+        }
+    return {"value.converter": _STRING_CONVERTER}
+
+
+def _expansion(spec: Spec) -> dict[str, str]:
+    """Return what makes an object of a payload, and keeps in it what Debezium would leave out."""
+    if spec.outbox.payload_type is not PayloadType.EXPANDED:
+        return {}
+    options = {
+        "table.expand.json.payload": "true",
+        "table.json.payload.null.behavior": "optional_bytes",
+        # Debezium before 3.7 does not know it, and drops empty lists.
+        "table.json.payload.empty.array.behavior": "optional_string",
+    }
+    # JsonConverter writes the word null for a value that is none; in an envelope there always is one.
+    has_envelope = spec.outbox.format is EventFormat.ENVELOPE
+    return options if has_envelope else options | {"route.tombstone.on.empty.payload": "true"}
 
 
 def _topics(spec: Spec) -> dict[str, str]:
