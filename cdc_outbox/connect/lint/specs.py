@@ -34,6 +34,7 @@ _ORIGINS: tuple[tuple[str, Path], ...] = (
     ("value.converter", ("outbox", "payload_type")),
     ("topic.creation.", ("topics",)),
     ("poll.interval.ms", ("latency",)),
+    ("producer.override.linger.ms", ("latency",)),
     ("topic.prefix", ("name",)),
     ("name", ("name",)),
 )

@@ -16,7 +16,7 @@ from cdc_outbox.modes import EventFormat, PayloadType
 from cdc_outbox.spec import Latency, Spec
 from cdc_outbox.sql import load
 
-__all__ = ["HEARTBEAT_PREFIX", "REPUBLISHING", "raw_topic", "refuse_file", "render", "render_republishing"]
+__all__ = ["HEARTBEAT_PREFIX", "LATENCIES", "REPUBLISHING", "raw_topic", "refuse_file", "render", "render_republishing"]
 
 REPUBLISHING = "initial_only"
 """The snapshot mode of a connector that publishes the rows of the table, and nothing behind them."""
@@ -26,12 +26,14 @@ _SIMPLE_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 _BINARY_CONVERTER = "io.debezium.converters.BinaryDataConverter"
 
-_POLL_INTERVAL_MS = {
-    # Figures: `infra/bench latency`. The connector looks at its queue this often, busy or idle.
-    Latency.LOW: 5,
-    Latency.BALANCED: 10,
-    Latency.ECONOMY: 500,
+LATENCIES: Mapping[Latency, Mapping[str, str]] = {
+    # Figures: `infra/bench latency`. The connector looks at its queue this often, busy or idle. And Kafka's producer
+    # waits another 5 ms for company; larger batches and queues change nothing here.
+    Latency.LOW: {"poll.interval.ms": "5", "producer.override.linger.ms": "0"},
+    Latency.BALANCED: {"poll.interval.ms": "10"},
+    Latency.ECONOMY: {"poll.interval.ms": "500"},
 }
+"""What each latency profile sets. No producer option where a worker may refuse it to save few milliseconds."""
 
 _HEARTBEAT_INTERVAL_MS = 10_000
 """Short enough that an idle outbox holds back seconds of the log, long enough that nobody notices the messages."""
@@ -96,7 +98,7 @@ def _connector(spec: Spec) -> dict[str, str]:
         "snapshot.mode": "no_data",
         "skipped.operations": "u,d,t",
         "tombstones.on.delete": "false",
-        "poll.interval.ms": str(_POLL_INTERVAL_MS[spec.latency]),
+        **LATENCIES[spec.latency],
         # Without these the offset of an idle outbox in a busy database stands still: Debezium confirms only what it
         # has seen. A slot then holds back WAL until the disk is full, and a binlog is gone before it was read.
         "heartbeat.interval.ms": str(_HEARTBEAT_INTERVAL_MS),
