@@ -99,6 +99,8 @@ class WireContract:
             taken[header] = f"something in {self.format}"
         for header in self.extra_headers:
             _take_header(taken, header, "a header column", field="outbox.headers")
+        if self.fields and len({envelope.PAYLOAD, *self.fields.values()}) <= len(self.fields):
+            raise ConfigError("two fields of the envelope would have one name", field="headers")
         for aggregate_type in self.aggregates:
             if not _TOPIC.fullmatch(self.topic_of(aggregate_type)):
                 raise ConfigError(

@@ -29,6 +29,7 @@ from cdc_outbox.errors import MessageError
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.table import Dialect
+from cdc_outbox.wire import HeaderNames
 from cdc_outbox.writer.draft import draft
 from tests.profiles import FRAMED, PROFILES
 from tests.unit.test_preflight import GOOD
@@ -163,6 +164,12 @@ def test_an_envelope_is_read_by_whoever_expects_headers_and_the_other_way_round(
     for contract in (ENVELOPES, PLAIN):
         assert contract.event_of(message) == expected
         assert contract.event_of(PLAIN.message_of(ORDER)) == expected
+
+
+@pytest.mark.parametrize("name", ["payload", "aggregateId"])
+def test_two_fields_of_an_envelope_have_two_names(name: str) -> None:
+    with pytest.raises(ConfigError, match="two fields of the envelope"):
+        replace(ENVELOPES, headers=HeaderNames(type=name))
 
 
 def test_what_looks_like_an_envelope_and_has_headers_is_a_payload() -> None:
