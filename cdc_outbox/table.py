@@ -262,11 +262,26 @@ class OutboxTable:
             database: A dialect, or whose database it is.
 
         Raises:
-            ConfigError: The outbox is partitioned or without a table, which only PostgreSQL's can be.
+            ConfigError: The outbox is partitioned or without a table, which only PostgreSQL's can be; or Debezium's
+                router for its documents does not make what the payload or the format asks for.
         """
+        if database == "mongodb":
+            self._refuse_what_documents_cannot()
         if self.partitions is not None and database != Dialect.POSTGRESQL:
             raise ConfigError("only PostgreSQL's outbox can be partitioned", field="partitions")
         self.mode.refuse_elsewhere(database)
+
+    def _refuse_what_documents_cannot(self) -> None:
+        if self.format is EventFormat.ENVELOPE:
+            raise ConfigError(
+                "a number may be of another type in the next document of mongodb, which fails in an envelope",
+                field="format",
+                hint="Choose another format.",
+            )
+        if self.payload_type is PayloadType.EXPANDED:
+            raise ConfigError(
+                "Debezium expands documents of mongodb, and no text", field="payload_type", hint="Choose json."
+            )
 
     @property
     def header_columns(self) -> Mapping[str, str]:

@@ -33,9 +33,16 @@ from cdc_outbox.wire import HeaderNames
 from cdc_outbox.writer.draft import draft
 from tests.profiles import FRAMED, PROFILES
 from tests.unit.test_preflight import GOOD
-from tests.unit.test_spec import MINIMAL
+from tests.unit.test_spec import MINIMAL, MONGODB
 
 CONNECTED = [kind for kind in DatabaseKind if kind is not DatabaseKind.SQLITE]
+NOT_OF_DOCUMENTS = {"envelope", "expanded", "expanded-envelope"}
+POSSIBLE = [
+    (profile, kind)
+    for profile in PROFILES
+    for kind in CONNECTED
+    if kind is not DatabaseKind.MONGODB or profile not in NOT_OF_DOCUMENTS
+]
 CONVERTERS = "org.apache.kafka.connect"
 JSON = {"value.converter": f"{CONVERTERS}.json.JsonConverter", "value.converter.schemas.enable": "false"}
 BYTES = {
@@ -77,16 +84,25 @@ PLAIN = WireContract(aggregates=AGGREGATES)
 
 
 def spec_of(profile: str, kind: str = "postgresql") -> Spec:
-    return parse_spec(f"{MINIMAL}outbox: {{schema: APP{PROFILES[profile]}}}\n".replace("postgresql", kind))
+    text = MONGODB if kind == "mongodb" else MINIMAL.replace("postgresql", kind)
+    return parse_spec(f"{text}outbox: {{schema: APP{PROFILES[profile]}}}\n")
 
 
-@pytest.mark.parametrize("kind", CONNECTED)
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", sorted(NOT_OF_DOCUMENTS))
+def test_what_a_document_cannot_be_is_refused(profile: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        spec_of(profile, "mongodb")
+    [finding] = caught.value.findings
+    assert "of mongodb" in finding.message
+    assert finding.place.path in {"outbox.format", "outbox.payload_type"}
+
+
+@pytest.mark.parametrize(("profile", "kind"), POSSIBLE)
 def test_a_profile_is_these_options_on_every_database(profile: str, kind: str) -> None:
     config, plain = render(spec_of(profile, kind)), render(spec_of("json", kind))
-    assert {option: value for option, value in config.items() if plain.get(option) != value and option != PLACED} == {
-        **RENDERED[profile]
-    }
+    differs = {option: value for option, value in config.items() if plain.get(option) != value}
+    placed = PLACED.replace("table", "collection") if kind == "mongodb" else PLACED
+    assert {option: value for option, value in differs.items() if option != placed} == RENDERED[profile]
     assert config.keys() >= plain.keys()
 
 
@@ -98,8 +114,7 @@ def test_an_envelope_holds_the_attributes_and_headers_the_rest() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", CONNECTED)
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(("profile", "kind"), POSSIBLE)
 def test_a_profile_lints_clean(profile: str, kind: DatabaseKind) -> None:
     found = {finding.code for finding in lint(rendered(spec_of(profile, kind)))}
     # Where no writer of ours refuses what expansion loses, somebody has to be told; Oracle's CC331 is of its columns.
