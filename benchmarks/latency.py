@@ -1,7 +1,8 @@
-"""INSERT → consumer at a steady rate: Debezium's defaults against the `balanced` profile, in one run on one stack.
+"""INSERT → consumer at a steady rate: Debezium's defaults against each latency profile, in one run on one stack.
 
-Each side also says what its connector costs while nothing happens. `infra/bench latency` runs it; it exits 1 if mean
-or p99 of `balanced` is more than a fifteenth of the defaults'.
+Each side also says what its connector costs while nothing happens: the worker's processor time over a while, less what
+the same worker takes without a connector. `infra/bench latency` runs it; it exits 1 if mean or p99 of `balanced` is
+more than a fifteenth of the defaults' at the highest rate.
 """
 
 import argparse
@@ -9,23 +10,28 @@ import statistics
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
 import psycopg
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.render import render
+from cdc_outbox.connect.render import LATENCIES, render
 from cdc_outbox.connect.wait import wait_until_up
 from cdc_outbox.event import new_event_id
 from cdc_outbox.migrations import upgrade
-from cdc_outbox.spec import Spec, parse_spec
+from cdc_outbox.spec import Latency, Spec, parse_spec
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.writer.schema import outbox_component, publication_statement
 
 TARGET = 1 / 15
+DEFAULTS = "defaults"
+"""The side that has none of the options by which profiles differ."""
 AGGREGATES = 100
+PROFILE_OPTIONS = {option for options in LATENCIES.values() for option in options}
+FETCH_WAIT_MS = 5
 PASSWORD = "bench"  # noqa: S105 - of a database that lives for a minute
 
 SPEC = """\
@@ -43,95 +49,168 @@ aggregates:
   order: {{sequence: none}}
 topics:
   name: bench-{name}.{{aggregate_type}}
+latency: {latency}
 """
 
 
-@dataclass(frozen=True)
-class Side:
-    """One side's figures: milliseconds from before the INSERT to after the poll, and percent of a core."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Milliseconds from before the INSERT to after the poll, at one rate."""
 
-    name: str
     mean: float
     p50: float
     p99: float
-    longest: float
+
+    @classmethod
+    def of(cls, times: Sequence[float]) -> "Load":
+        """Return what some times amount to."""
+        ordered = sorted(times)
+        return cls(statistics.mean(ordered), share(ordered, 0.5), share(ordered, 0.99))
+
+    def __str__(self) -> str:
+        return "".join(f"{figure:>9.1f}" for figure in (self.mean, self.p50, self.p99))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side's figures.
+
+    Args:
+        loads: By events a second.
+        idle_cpu: Percent of a core.
+    """
+
+    name: str
+    loads: Mapping[int, Load]
     idle_cpu: float
 
     def row(self) -> str:
         """Return a line of the table."""
-        figures = (self.mean, self.p50, self.p99, self.longest)
-        return f"{self.name:<24}" + "".join(f"{figure:>10.1f}" for figure in figures) + f"{self.idle_cpu:>11.1f} %"
+        return f"{self.name:<12}" + "".join(map(str, self.loads.values())) + f"{self.idle_cpu:>10.1f} %"
+
+    def ratio(self, defaults: "Side") -> str:
+        """Return a line that says how many times less this side is."""
+        texts = [
+            f"{f'1/{theirs / ours:.0f}':>9}"
+            for rate, load in self.loads.items()
+            for ours, theirs in zip(_figures(load), _figures(defaults.loads[rate]), strict=True)
+        ]
+        return f"{self.name:<12}" + "".join(texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is measured, and for how long; the defaults take five minutes.
+
+    Args:
+        warm_up_seconds: Of load before anything is measured, so that the first side has no colder JVM than the last.
+        stable_seconds: How long a connector has to run before it counts as up.
+    """
+
+    sides: Sequence[str] = (DEFAULTS, *reversed(Latency))
+    rates: Sequence[int] = (100, 1_000)
+    seconds: float = 15
+    idle_seconds: float = 15
+    warm_up_seconds: float = 10
+    stable_seconds: float = 2
 
 
 def main() -> int:
-    """Run both sides and print them."""
+    """Run every side and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--events-per-second", type=int, default=1_000)
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--idle-seconds", type=float, default=10)
+    parser.add_argument("--rates", type=int, nargs="+", default=Plan().rates, help="events a second")
+    parser.add_argument("--seconds", type=float, default=Plan().seconds, help="of each rate")
+    parser.add_argument("--idle-seconds", type=float, default=Plan().idle_seconds)
     options = parser.parse_args()
+    plan = Plan(rates=options.rates, seconds=options.seconds, idle_seconds=options.idle_seconds)
     with Stack(StackConfig(name="bench", environment={"BENCH_PASSWORD": PASSWORD})) as stack:
-        defaults, balanced = measure(stack, options.events_per_second, options.seconds, options.idle_seconds)
-    print(report(defaults, balanced, options.events_per_second))
-    return 0 if max(balanced.mean / defaults.mean, balanced.p99 / defaults.p99) <= TARGET else 1
+        sides = measure(stack, plan)
+    print(report(sides))
+    load, defaults = (next(side for side in sides if side.name == name) for name in (Latency.BALANCED, DEFAULTS))
+    highest = max(plan.rates)
+    ratios = [
+        ours / theirs
+        for ours, theirs in zip(_figures(load.loads[highest]), _figures(defaults.loads[highest]), strict=True)
+    ]
+    return 0 if max(ratios[0], ratios[2]) <= TARGET else 1
 
 
-def report(defaults: Side, balanced: Side, rate: int) -> str:
-    """Return the table: both sides, and how many times less the second is."""
-    mean, p99 = defaults.mean / balanced.mean, defaults.p99 / balanced.p99
+def report(sides: Sequence[Side]) -> str:
+    """Return the table: every side, and how many times less than the first it is."""
+    rates = sides[0].loads
+    columns = "".join(f"{name:>9}" for _ in rates for name in ("mean", "p50", "p99"))
     return "\n".join(
         [
-            f"INSERT -> consumer at {rate:,} events/s, milliseconds",
-            f"{'':<24}{'mean':>10}{'p50':>10}{'p99':>10}{'max':>10}{'idle CPU':>13}",
-            defaults.row(),
-            balanced.row(),
-            f"{'ratio':<24}{f'1/{mean:.0f}':>10}{'':>10}{f'1/{p99:.0f}':>10}",
+            "INSERT -> consumer, milliseconds; a connector's CPU while idle, percent of a core",
+            f"{'':<12}" + "".join(f"{f'at {rate:,}/s':>27}" for rate in rates),
+            f"{'':<12}{columns}{'idle':>12}",
+            *(side.row() for side in sides),
+            f"of {sides[0].name}",
+            *(side.ratio(sides[0]) for side in sides[1:]),
         ]
     )
 
 
-def measure(stack: Stack, rate: int, seconds: float, idle_seconds: float) -> tuple[Side, Side]:
-    """Measure both sides, one after the other."""
+def measure(stack: Stack, plan: Plan) -> list[Side]:
+    """Measure every side, one after the other."""
     dsn = stack.postgres.create_database("bench")
-    default_spec, balanced_spec = (parse_spec(SPEC.format(name=name)) for name in ("defaults", "balanced"))
+    specs = {name: spec_of(name) for name in plan.sides}
+    prepare(dsn, next(iter(specs.values())))
+    if plan.warm_up_seconds:
+        measure_side(stack, dsn, "warm-up", Plan(seconds=plan.warm_up_seconds, rates=[max(plan.rates)], idle_seconds=0))
+    return [measure_side(stack, dsn, name, plan) for name in plan.sides]
+
+
+def measure_side(stack: Stack, dsn: str, name: str, plan: Plan) -> Side:
+    """Measure one side: its loads, then its connector at rest, then the worker without it."""
+    spec = spec_of(name)
+    deploy(stack, dsn, spec, config_of(name, spec), plan.stable_seconds)
+    loads = {rate: Load.of(latencies(stack, dsn, spec, rate, plan.seconds)) for rate in plan.rates}
+    with_connector = cpu_share(stack, plan.idle_seconds)
+    ConnectClient(stack.connect_url).delete(spec.name)
+    return Side(name, loads, max(0.0, with_connector - cpu_share(stack, plan.idle_seconds)))
+
+
+def spec_of(name: str) -> Spec:
+    """Return the spec of a side; one that is no profile has the default's."""
+    latency = name if name in list(Latency) else Latency.BALANCED
+    return parse_spec(SPEC.format(name=name, latency=latency))
+
+
+def config_of(name: str, spec: Spec) -> dict[str, str]:
+    """Return what a side's connector gets: all that is rendered, or all but what makes a profile."""
+    config = render(spec)
+    if name != DEFAULTS:
+        return config
+    return {option: value for option, value in config.items() if option not in PROFILE_OPTIONS}
+
+
+def prepare(dsn: str, spec: Spec) -> None:
+    """Make the tables, the publication and the connector's role."""
     with psycopg.connect(dsn) as connection:
-        component = outbox_component(balanced_spec.outbox, first_source="bench.1")
-        upgrade(lambda sql: _run(connection, sql), component)
-        connection.execute(publication_statement(balanced_spec.outbox, "bench_outbox").encode())
+        upgrade(lambda sql: _run(connection, sql), outbox_component(spec.outbox, first_source="bench.1"))
+        connection.execute(publication_statement(spec.outbox, "bench_outbox").encode())
         connection.execute("create role bench login replication password 'bench'")
         connection.execute("grant select on outbox to bench")
-    base = cpu_share(stack, idle_seconds)
-    without_ours = {option: value for option, value in render(default_spec).items() if option != "poll.interval.ms"}
-    sides = []
-    for name, spec, config in (
-        ("Debezium's defaults", default_spec, without_ours),
-        ("balanced", balanced_spec, render(balanced_spec)),
-    ):
-        deploy(stack, dsn, spec, config)
-        idle_cpu = max(0.0, cpu_share(stack, idle_seconds) - base)
-        times = sorted(latencies(stack, dsn, spec, rate, seconds))
-        ConnectClient(stack.connect_url).delete(spec.name)
-        sides.append(Side(name, statistics.mean(times), share(times, 0.5), share(times, 0.99), times[-1], idle_cpu))
-    return sides[0], sides[1]
 
 
-def deploy(stack: Stack, dsn: str, spec: Spec, config: dict[str, str]) -> None:
+def deploy(stack: Stack, dsn: str, spec: Spec, config: dict[str, str], stable_seconds: float) -> None:
     """Make slot, topic and connector, and wait until it runs."""
     stack.broker.create_topic(spec.contract.topic_of("order"), partitions=spec.topics.partitions)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (spec.database.slot,))
     client = ConnectClient(stack.connect_url)
     client.put_config(config)
-    wait_until_up(client, spec.name, stable_seconds=2, timeout_seconds=60, report=lambda _text: None)
+    wait_until_up(client, spec.name, stable_seconds=stable_seconds, timeout_seconds=60, report=lambda _text: None)
 
 
 def latencies(stack: Stack, dsn: str, spec: Spec, rate: int, seconds: float) -> list[float]:
     """Insert at a steady rate on this thread, receive on another; return milliseconds by one clock."""
-    settings = {"bootstrap.servers": stack.broker.bootstrap_servers, "group.id": spec.name, "fetch.wait.max.ms": 5}
-    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
-    consumer.subscribe([spec.contract.topic_of("order")])
-    while not consumer.assignment():
-        consumer.poll(0.1)
+    topic, broker = spec.contract.topic_of("order"), stack.broker
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": spec.name, "fetch.wait.max.ms": FETCH_WAIT_MS}
+    )
+    consumer.assign([TopicPartition(topic, partition, end) for partition, end in broker.ends(topic).items()])
     expected, times, over = int(rate * seconds), list[float](), threading.Event()
 
     def receive() -> None:
@@ -161,13 +240,19 @@ def latencies(stack: Stack, dsn: str, spec: Spec, rate: int, seconds: float) -> 
 
 def cpu_share(stack: Stack, seconds: float) -> float:
     """Return what the Connect worker uses of one core over some seconds, in percent."""
+    if not seconds:
+        return 0.0
     process = psutil.Process(stack.workers[0].pid)
     before = sum(process.cpu_times()[:2])
     time.sleep(seconds)
     return float((sum(process.cpu_times()[:2]) - before) / seconds * 100)
 
 
-def share(times: list[float], part: float) -> float:
+def _figures(load: Load) -> tuple[float, float, float]:
+    return load.mean, load.p50, load.p99
+
+
+def share(times: Sequence[float], part: float) -> float:
     """Return the value that this part of the sorted times lies below."""
     return times[min(len(times) - 1, int(len(times) * part))]
 

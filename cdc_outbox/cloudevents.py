@@ -26,6 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ROW_HEADERS: Mapping[EventFormat, Mapping[str, str]] = {
     EventFormat.PLAIN: {},
+    EventFormat.ENVELOPE: {},
     EventFormat.CLOUDEVENTS_BINARY: {"ce_id": "id", "ce_subject": "aggregate_id"},
     EventFormat.CLOUDEVENTS_STRUCTURED: {},
 }
@@ -38,7 +39,7 @@ def encoded(event: Event, event_format: EventFormat) -> Event:
     Raises:
         EventError: The payload is not JSON.
     """
-    if event_format is EventFormat.PLAIN:
+    if event_format in {EventFormat.PLAIN, EventFormat.ENVELOPE}:
         return event
     time = time_of(event)
     if event_format is EventFormat.CLOUDEVENTS_BINARY:
@@ -73,6 +74,11 @@ def decoded(event: Event) -> Event:
     binary = EventFormat.CLOUDEVENTS_BINARY
     added = {*ROW_HEADERS[binary], *FORMAT_HEADERS[binary].values()}
     return replace(event, headers={name: value for name, value in headers.items() if name not in added})
+
+
+def says_bytes(headers: Mapping[str, str]) -> bool:
+    """Tell whether a message in binary mode says that its payload is bytes."""
+    return "ce_specversion" in headers and headers.get(_CONTENT_TYPE) == _BYTES
 
 
 def time_of(event: Event) -> str:

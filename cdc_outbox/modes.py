@@ -7,11 +7,18 @@ from cdc_outbox.errors import ConfigError
 
 
 class PayloadType(StrEnum):
-    """What the payload column holds, and with it what arrives as the message's value."""
+    """What a payload is, in its column and in the message's value."""
 
     JSON = "json"
     BYTES = "bytes"
-    """Avro, Protobuf, anything: the connector needs BinaryDataConverter."""
+    """Avro, Protobuf, anything; readers get it as it was written."""
+    EXPANDED = "expanded"
+    """JSON objects of a shape that Debezium can guess, so that a value that is a structure holds them as objects."""
+
+    @property
+    def stored(self) -> "PayloadType":
+        """What the payload column holds."""
+        return PayloadType.JSON if self is PayloadType.EXPANDED else self
 
 
 class EventFormat(StrEnum):
@@ -19,6 +26,8 @@ class EventFormat(StrEnum):
 
     PLAIN = "plain"
     """In headers of this package's names."""
+    ENVELOPE = "envelope"
+    """In fields of those names, beside the payload in a JSON object; only the id is in a header as well."""
     CLOUDEVENTS_BINARY = "cloudevents-binary"
     """In the headers of CloudEvents 1.0, the payload as it is."""
     CLOUDEVENTS_STRUCTURED = "cloudevents-structured"
@@ -27,6 +36,7 @@ class EventFormat(StrEnum):
 
 FORMAT_HEADERS: Mapping[EventFormat, Mapping[str, str]] = {
     EventFormat.PLAIN: {},
+    EventFormat.ENVELOPE: {},
     EventFormat.CLOUDEVENTS_BINARY: {
         "ce_specversion": "ce_specversion",
         "ce_time": "ce_time",

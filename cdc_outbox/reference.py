@@ -76,7 +76,7 @@ def page() -> str:
         parts.append(f"## {title}\n")
         parts += ["| key | type | default | what it says | why |", "|---|---|---|---|---|"]
         parts += [_row(key) for key in every if key.path[:-1] == around]
-        parts.append("")
+        parts += ["", _PROFILES] if around == ("outbox",) else [""]
     return "\n".join(parts)
 
 
@@ -93,6 +93,18 @@ once this line stands in a spec, with the schema in a file beside it:
 This page is made by `cdc-outbox spec-schema --page > docs/spec.md`.
 """
 
+
+_PROFILES = """\
+The profiles of a payload, and what says each; [profiles.md](profiles.md) has what arrives, and what each cannot:
+
+| profile | `outbox.payload_type` | `outbox.format` |
+|---|---|---|
+| json | `json` | `plain` |
+| bytes | `bytes` | `plain` |
+| envelope | `json`, or `expanded` for an object in it | `envelope` |
+| expanded | `expanded` | `plain` |
+| cloudevents | `json`, or `bytes` where binary | `cloudevents-binary` or `cloudevents-structured` |
+"""
 
 _BAR = r"\|"
 """A bar that ends no cell."""

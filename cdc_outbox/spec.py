@@ -20,8 +20,8 @@ from cdc_outbox.document import Document, Path, did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
-from cdc_outbox.modes import EventFormat, OutboxMode, Partitions
-from cdc_outbox.router import EventRouter, Placement
+from cdc_outbox.modes import EventFormat, OutboxMode, Partitions, PayloadType
+from cdc_outbox.router import EventRouter, Placement, PlacementKind
 from cdc_outbox.secret import shows_password, shows_secret
 from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
 from cdc_outbox.wire import HeaderNames, WireContract
@@ -87,8 +87,12 @@ class Spec:
     def router(self) -> EventRouter:
         """The EventRouter that carries this outbox's rows as this contract wants them."""
         columns = self.outbox.columns.names()
-        own = {columns[role]: header for role, header in self.contract.names.placed().items() if role in columns}
-        placed = [(column, header) for column, header in {**own, **self.role_headers}.items() if header is not None]
+        fields = {columns[role]: name for role, name in self.contract.fields.items() if role in columns}
+        own = {columns[role]: header for role, header in self.contract.placed.items() if role in columns}
+        for column, name in self.role_headers.items():
+            within = fields if column in fields else own
+            within.pop(column, None) if name is None else within.update({column: name})
+        placed = [*own.items()]
         placed += self.outbox.header_columns.items()
         placed += [(columns[role], header) for header, role in ROW_HEADERS[self.outbox.format].items()]
         return EventRouter(
@@ -100,7 +104,10 @@ class Spec:
             topic_replacement=self.contract.topic_of("${routedByValue}"),
             # What was written before a header column was added is read after it.
             ignores_missing=True,
-            placements=tuple(Placement(column, alias=header) for column, header in placed),
+            placements=(
+                *(Placement(column, PlacementKind.ENVELOPE, name) for column, name in fields.items()),
+                *(Placement(column, alias=header) for column, header in placed),
+            ),
         )
 
 
@@ -159,6 +166,7 @@ def _build(document: Document) -> Spec:
             headers=_header_names(table, role_headers),
             extra_headers=tuple(table.headers.values()),
             format=table.format,
+            payload_type=table.payload_type,
         ),
         topics=TopicSpec(
             # To JSON Schema 3.0 is an integer; to Kafka it is none.
@@ -223,6 +231,7 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable,
             columns=OutboxColumns(**columns),
             headers={column: header for column, header in headers.items() if header is not None},
             mode=mode,
+            payload_type=PayloadType(outbox.get("payload_type", "json")),
             format=EventFormat(outbox.get("format", "plain")),
             partitions=None if partitions is None else Partitions(partitions),
             adopted=adopted,
@@ -310,7 +319,9 @@ def _explain(document: Document, error: ValidationError) -> Iterator[Finding]:
         case "type":
             yield document.error("SP103", path, f"{here} must be of type {_words(wanted)}.")
         case "enum" | "const":
-            yield document.error("SP104", path, f"{here} must be {_words(wanted)}.")
+            # Words that belong to another key, and which one that is.
+            elsewhere = schema.get("x-elsewhere", {}).get(instance, "") if isinstance(instance, str) else ""
+            yield document.error("SP104", path, f"{here} must be {_words(wanted)}.", elsewhere)
         case "not":
             yield document.error("SP104", path, f"{here} must not be {_words(wanted['const'])}.")
         case constraint:

@@ -206,9 +206,7 @@ class OutboxTable:
             raise ConfigError("an adopted table's partitions are its owner's", field="partitions")
         if self.mode is OutboxMode.MESSAGE:
             self._refuse_what_messages_cannot()
-        if self.format is EventFormat.CLOUDEVENTS_STRUCTURED and self.payload_type is PayloadType.BYTES:
-            hint = f"Choose {EventFormat.CLOUDEVENTS_BINARY}."
-            raise ConfigError("an envelope is JSON, never bytes", field="format", hint=hint)
+        self._refuse_payloads()
         if self.format is EventFormat.CLOUDEVENTS_BINARY and not self.is_numbered:
             raise ConfigError("CloudEvents have a source, and the table has no columns for one", field="format")
         taken = {column: role for role, column in self.columns.names().items()}
@@ -222,6 +220,19 @@ class OutboxTable:
                 continue
             raise ConfigError(f"the header column {column!r} {reason}", field="headers")
 
+    def _refuse_payloads(self) -> None:
+        """Refuse payloads that a format cannot carry, or carries as well without being told of them."""
+        enclosing = {EventFormat.ENVELOPE, EventFormat.CLOUDEVENTS_STRUCTURED}
+        if self.payload_type is PayloadType.BYTES and self.format in enclosing:
+            hint = f"Choose {EventFormat.PLAIN} or {EventFormat.CLOUDEVENTS_BINARY}."
+            raise ConfigError("an envelope is JSON, never bytes", field="format", hint=hint)
+        if self.payload_type is PayloadType.EXPANDED and self.format not in {EventFormat.PLAIN, EventFormat.ENVELOPE}:
+            raise ConfigError(
+                "the JSON of a CloudEvent arrives as it was written, and expansion would change it",
+                field="payload_type",
+                hint=f"Choose {PayloadType.JSON}.",
+            )
+
     def _refuse_what_messages_cannot(self) -> None:
         if self.adopted or self.partitions is not None:
             field = "columns" if self.adopted else "partitions"
@@ -231,6 +242,13 @@ class OutboxTable:
                 "a logical message carries the payload as JSON text, never as bytes",
                 field="payload_type",
                 hint="Choose the mode keep or delete.",
+            )
+        if self.format is EventFormat.ENVELOPE:
+            raise ConfigError(
+                "Debezium gives a null or a large number of a logical message another type than a small one, "
+                "and fails on the second type in an envelope",
+                field="format",
+                hint="Choose another format, or the mode keep or delete.",
             )
         if self.columns.created_at not in {None, OutboxColumns.DEFAULT_CREATED_AT}:
             raise ConfigError(
@@ -244,11 +262,26 @@ class OutboxTable:
             database: A dialect, or whose database it is.
 
         Raises:
-            ConfigError: The outbox is partitioned or without a table, which only PostgreSQL's can be.
+            ConfigError: The outbox is partitioned or without a table, which only PostgreSQL's can be; or Debezium's
+                router for its documents does not make what the payload or the format asks for.
         """
+        if database == "mongodb":
+            self._refuse_what_documents_cannot()
         if self.partitions is not None and database != Dialect.POSTGRESQL:
             raise ConfigError("only PostgreSQL's outbox can be partitioned", field="partitions")
         self.mode.refuse_elsewhere(database)
+
+    def _refuse_what_documents_cannot(self) -> None:
+        if self.format is EventFormat.ENVELOPE:
+            raise ConfigError(
+                "a number may be of another type in the next document of mongodb, which fails in an envelope",
+                field="format",
+                hint="Choose another format.",
+            )
+        if self.payload_type is PayloadType.EXPANDED:
+            raise ConfigError(
+                "Debezium expands documents of mongodb, and no text", field="payload_type", hint="Choose json."
+            )
 
     @property
     def header_columns(self) -> Mapping[str, str]:
@@ -329,9 +362,9 @@ class OutboxTable:
             "returned": ", ".join(
                 _returned(dialect, role, columns.get(role, "null")) for role in ("sequence", "source", "created_at")
             ),
-            "payload_type": _PAYLOAD_TYPES[dialect][self.payload_type],
-            "payload_input": _PAYLOAD_INPUTS[self.payload_type],
-            "payload_decoded": _PAYLOADS_DECODED[self.payload_type],
+            "payload_type": _PAYLOAD_TYPES[dialect][self.payload_type.stored],
+            "payload_input": _PAYLOAD_INPUTS[self.payload_type.stored],
+            "payload_decoded": _PAYLOADS_DECODED[self.payload_type.stored],
         } | columns
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cdc_outbox import cloudevents, payload
+from cdc_outbox import cloudevents, envelope, payload
 from cdc_outbox.errors import ConfigError, MessageError
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
-from cdc_outbox.modes import FORMAT_HEADERS, EventFormat
+from cdc_outbox.modes import FORMAT_HEADERS, EventFormat, PayloadType
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 """What Kafka accepts as a topic's name; a worse one makes the connector's task fail, so writers refuse it."""
@@ -75,6 +75,7 @@ class WireContract:
         headers: Which header says what in plain and structured messages; binary CloudEvents have names of their own.
         extra_headers: What else travels as headers, in the order of the wire: those of the table's header columns.
         format: What :meth:`message_of` writes; :meth:`event_of` reads every format.
+        payload_type: What the outbox's is. Nothing in a message tells bytes, so its readers have to know.
     """
 
     aggregates: Mapping[str, SequenceMode]
@@ -82,6 +83,7 @@ class WireContract:
     headers: HeaderNames = field(default_factory=HeaderNames)
     extra_headers: tuple[str, ...] = ("traceparent", "tracestate")
     format: EventFormat = EventFormat.PLAIN
+    payload_type: PayloadType = PayloadType.JSON
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -97,6 +99,8 @@ class WireContract:
             taken[header] = f"something in {self.format}"
         for header in self.extra_headers:
             _take_header(taken, header, "a header column", field="outbox.headers")
+        if self.fields and len({envelope.PAYLOAD, *self.fields.values()}) <= len(self.fields):
+            raise ConfigError("two fields of the envelope would have one name", field="headers")
         for aggregate_type in self.aggregates:
             if not _TOPIC.fullmatch(self.topic_of(aggregate_type)):
                 raise ConfigError(
@@ -110,6 +114,16 @@ class WireContract:
     def names(self) -> HeaderNames:
         """The headers that carry an event's attributes in this contract's format."""
         return BINARY_NAMES if self.format is EventFormat.CLOUDEVENTS_BINARY else self.headers
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Attribute → field of the envelope, in the order of the wire; none in the formats without one."""
+        return envelope.fields_of(self.headers.placed()) if self.format is EventFormat.ENVELOPE else {}
+
+    @property
+    def placed(self) -> Mapping[str, str]:
+        """Attribute → header, in the order of the wire, of those that are headers in this contract's format."""
+        return {} if self.fields else self.names.placed()
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -137,23 +151,19 @@ class WireContract:
     def message_of(self, event: Event) -> Message:
         """Return the message that a written event becomes; the inverse of :meth:`event_of`.
 
-        The timestamp is the row's ``created_at`` cut to milliseconds, as Debezium cuts it.
+        The timestamp is the row's ``created_at`` cut to milliseconds, as Debezium cuts it. An expanded payload stands
+        there as it was written; Debezium's says the same in other words.
         """
-        names, written = self.names, cloudevents.encoded(event, self.format)
-        placed = {
-            names.type: event.type,
-            names.aggregate_type: event.aggregate_type,
-            names.sequence: None if event.sequence is None else str(event.sequence),
-            names.source: event.source,
-        }
+        written = cloudevents.encoded(event, self.format)
+        placed = {header: getattr(event, role) for role, header in self.placed.items()}
         extra = (*self.extra_headers, *FORMAT_HEADERS[self.format].values())
         headers = {"id": event.id} | placed | {header: written.headers.get(header) for header in extra}
         headers |= {header: getattr(event, role) for header, role in cloudevents.ROW_HEADERS[self.format].items()}
         return Message(
             topic=self.topic_of(event.aggregate_type),
             key=event.aggregate_id.encode(),
-            value=_value(written),
-            headers=tuple((name, None if text is None else text.encode()) for name, text in headers.items()),
+            value=self._value(written),
+            headers=tuple((name, None if value is None else str(value).encode()) for name, value in headers.items()),
             timestamp_ms=None if event.created_at is None else _milliseconds(event.created_at),
         )
 
@@ -171,6 +181,8 @@ class WireContract:
         binary = BINARY_NAMES.type in present and self.headers.type not in present
         names = BINARY_NAMES if binary else self.headers
         headers = _texts(message, {"id", *names.placed().values(), *self.extra_headers})
+        content, attributes = self._content(message, headers, names)
+        headers |= attributes
         aggregate_type = _required(headers, names.aggregate_type, message)
         sequence, source = headers.pop(names.sequence, None), headers.pop(names.source, None)
         numbered = self._is_numbered(aggregate_type, message)
@@ -181,7 +193,7 @@ class WireContract:
             type=_required(headers, names.type, message),
             aggregate_type=aggregate_type,
             aggregate_id=_key(message),
-            payload=_payload(message),
+            payload=content,
             sequence=_sequence(sequence, message) if numbered else None,
             source=source,
             created_at=_moment(message),
@@ -191,6 +203,29 @@ class WireContract:
             return cloudevents.decoded(event)
         except ValueError as error:
             raise _broken(message, str(error)) from error
+
+    def _value(self, event: Event) -> bytes | None:
+        encoded = None if event.payload is None else payload.encode(event.payload)
+        if self.fields and not isinstance(encoded, bytes):
+            attributes = {field: getattr(event, role) for role, field in self.fields.items()}
+            encoded = envelope.sealed(attributes, encoded, expanded=self.payload_type is PayloadType.EXPANDED)
+        return encoded.encode() if isinstance(encoded, str) else encoded
+
+    def _content(
+        self, message: Message, headers: Mapping[str, str], names: HeaderNames
+    ) -> tuple[Any, Mapping[str, str]]:
+        """Return the payload, and the attributes that stand beside it where the headers have none."""
+        if message.value is None:
+            return None, {}
+        try:
+            opened = None if names.type in headers else envelope.opened(message.value, names.placed())
+            if opened is not None:
+                return opened
+            if self.payload_type is PayloadType.BYTES or cloudevents.says_bytes(headers):
+                return message.value, {}
+            return payload.decode(message.value), {}
+        except ValueError as error:
+            raise _broken(message, f"the payload is not JSON: {error}") from error
 
     def _is_numbered(self, aggregate_type: str, message: Message) -> bool:
         try:
@@ -236,20 +271,6 @@ def _key(message: Message) -> str:
         return message.key.decode()
     except UnicodeDecodeError as error:
         raise _broken(message, "the key is not UTF-8") from error
-
-
-def _value(event: Event) -> bytes | None:
-    encoded = None if event.payload is None else payload.encode(event.payload)
-    return encoded.encode() if isinstance(encoded, str) else encoded
-
-
-def _payload(message: Message) -> Any:  # noqa: ANN401 - whatever JSON can express
-    if message.value is None:
-        return None
-    try:
-        return payload.decode(message.value)
-    except ValueError as error:
-        raise _broken(message, f"the payload is not JSON: {error}") from error
 
 
 def _moment(message: Message) -> datetime | None:

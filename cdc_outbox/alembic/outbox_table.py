@@ -136,7 +136,7 @@ def _columns(declared: DeclaredOutbox) -> list[Column[Any]]:
         Column(names["aggregate_type"], _text(mysql.VARCHAR(249)), nullable=False),
         Column(names["aggregate_id"], _text(mysql.VARCHAR(1000)), nullable=False),
         Column(names["type"], _text(mysql.VARCHAR(249)), nullable=False),
-        Column(names["payload"], _PAYLOADS[declared.table.payload_type]),
+        Column(names["payload"], _PAYLOADS[declared.table.payload_type.stored]),
         Column(names["sequence"], BigInteger().with_variant(Integer(), "sqlite")),
         Column(names["source"], _text(mysql.VARCHAR(255)), nullable=False, server_default=declared.first_source),
         *(Column(column, _text(mysql.LONGTEXT())) for column in declared.table.header_columns),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cdc_outbox.connect.facts import DatabaseFacts, PublicationFacts, SlotFacts, TableFacts
 from cdc_outbox.finding import Finding, Place, Severity
-from cdc_outbox.modes import OutboxMode
+from cdc_outbox.modes import OutboxMode, PayloadType
 from cdc_outbox.spec import Spec
 
 _TEXT = ("text", "character varying")
@@ -19,7 +19,7 @@ _TYPES = {
     # `timestamp with time zone` reaches the router as text, and the task fails on the first row.
     "created_at": ("timestamp without time zone",),
 }
-"""What each column may be for StringConverter and for the EventRouter."""
+"""What each column may be for the EventRouter, and for the converter of a payload of JSON."""
 
 _PARTITIONED = "p"
 _TABLES = ("r", _PARTITIONED)
@@ -133,6 +133,8 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             "alter table … set logged",
         )
     wanted = {column: _TYPES[role] for role, column in spec.outbox.columns.names().items()}
+    if spec.outbox.payload_type is PayloadType.BYTES:
+        wanted[spec.outbox.columns.payload] = ("bytea",)
     if spec.outbox.mode is OutboxMode.DELETE:  # rows that go are found by their ids, as what they are
         wanted[spec.outbox.columns.id] = ("uuid",)
     for column, types in {**wanted, **dict.fromkeys(spec.outbox.header_columns, _TEXT)}.items():

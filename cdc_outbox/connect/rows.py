@@ -8,6 +8,7 @@ from typing import Any
 from cdc_outbox.connect.columns import Column, ColumnModes, base_type, column_value
 from cdc_outbox.drivers import TransactionDriver, translated_for_operator
 from cdc_outbox.errors import ConfigError, TableNotFoundError
+from cdc_outbox.modes import PayloadType
 from cdc_outbox.router import ConnectValue
 from cdc_outbox.sql import load
 from cdc_outbox.table import OutboxTable, TableName, quote
@@ -26,7 +27,8 @@ _ROLE_TYPES = {
 
 def outbox_columns(table: OutboxTable) -> tuple[Column, ...]:
     """Return the columns of an outbox as ``init`` makes them."""
-    ours = [Column(name=name, sql_type=_ROLE_TYPES.get(role, "text")) for role, name in table.columns.names().items()]
+    types = _ROLE_TYPES | ({"payload": "bytea"} if table.payload_type is PayloadType.BYTES else {})
+    ours = [Column(name=name, sql_type=types.get(role, "text")) for role, name in table.columns.names().items()]
     return (*ours, *(Column(name=name, sql_type="text") for name in table.header_columns))
 
 

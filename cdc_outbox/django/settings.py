@@ -161,7 +161,12 @@ def _contract(given: Mapping[str, Any], table: OutboxTable) -> WireContract | No
     if given.get("aggregates") is None:
         return None
     modes = {name: _choice(SequenceMode, mode, "aggregates") for name, mode in _texts(given, "aggregates").items()}
-    return WireContract(aggregates=modes, extra_headers=tuple(table.headers.values()), format=table.format)
+    return WireContract(
+        aggregates=modes,
+        extra_headers=tuple(table.headers.values()),
+        format=table.format,
+        payload_type=table.payload_type,
+    )
 
 
 def _text(given: Mapping[str, Any], key: str, default: str = "") -> str:

@@ -1,27 +1,15 @@
 """JSON as Connect's JsonConverter writes it, to the byte."""
 
 import base64
-import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import assert_never
 
+from cdc_outbox.envelope import json_text
 from cdc_outbox.router.exceptions import conversion_exception
 from cdc_outbox.router.values import ConnectSchema, ConnectType, Scalar
 
-_ESCAPED = re.compile(r'["\\\x00-\x1f\U00010000-\U0010ffff]')
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _TYPE_NAMES = {ConnectType.FLOAT32: "float", ConnectType.FLOAT64: "double"}
-
-
-def json_text(text: str) -> str:
-    """Return a JSON string as Jackson writes it: with large digits, and two escapes for what lies beyond 16 bits."""
-    return f'"{_ESCAPED.sub(_escape, text)}"'
-
-
-def _escape(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be").hex().upper()
-    return _ESCAPES.get(match[0]) or "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def json_object(members: Iterable[tuple[str, str]]) -> str:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from cdc_outbox import cloudevents, payload
+from cdc_outbox import cloudevents, envelope, expansion, payload
 from cdc_outbox.errors import EventError
 from cdc_outbox.event import Event, new_event_id
 from cdc_outbox.modes import EventFormat, PayloadType
@@ -69,7 +69,7 @@ def draft(
     columns = _columns(event.headers, table)
     if table.format is not EventFormat.PLAIN:
         encoded, columns = _formatted(replace(event, id=event_id), encoded, table)
-    size = _size(encoded) + len(event.aggregate_id.encode()) + (len(_json(columns)) if columns else 0)
+    size = _size(encoded, table) + len(event.aggregate_id.encode()) + (len(_json(columns)) if columns else 0)
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
             f"payload, key and headers have {size:,} bytes, the limit is {max_message_bytes:,}",
@@ -79,7 +79,7 @@ def draft(
 
 
 def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSchemas | None) -> str | bytes | None:
-    # An envelope is one object more around the payload.
+    # A CloudEvents envelope is one object more around the payload, where the database looks at it.
     around = table.format is EventFormat.CLOUDEVENTS_STRUCTURED
     encoded = payload.encode(event.payload, max_depth=dialect.max_payload_depth - around)
     if schemas is not None:
@@ -88,14 +88,29 @@ def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSc
         case PayloadType.JSON, bytes():
             raise EventError(
                 "the payload is bytes, and the table's payloads are JSON",
-                hint="Make the outbox with OutboxTable(payload_type=PayloadType.BYTES), or decode the payload.",
+                hint="Say `payload_type: bytes` in the spec, or decode the payload.",
             )
+        case PayloadType.EXPANDED, bytes():
+            raise EventError("the payload is bytes, and only JSON is expanded", hint="Decode the payload.")
+        case PayloadType.EXPANDED, str():
+            return expansion.check(encoded)
         case PayloadType.BYTES, str():
             return encoded.encode()
+        case _, None if table.format is EventFormat.ENVELOPE:
+            raise EventError(
+                "a tombstone has no value, and an envelope is one",
+                hint="Write 'null' for JSON's null, or choose another format.",
+            )
     return encoded
 
 
-def _size(encoded: str | bytes | None) -> int:
+def _size(encoded: str | bytes | None, table: OutboxTable) -> int:
+    """Return how many bytes the value will have, without what stands beside the payload."""
+    if isinstance(encoded, str) and (
+        table.format is EventFormat.ENVELOPE or table.payload_type is not PayloadType.JSON
+    ):
+        # JsonConverter escapes what StringConverter passes.
+        encoded = envelope.json_text(encoded)
     return len(encoded.encode() if isinstance(encoded, str) else encoded or b"")
 
 

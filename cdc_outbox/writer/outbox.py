@@ -55,10 +55,12 @@ class _Outbox:
                 field="Outbox.contract",
                 hint="A spec has one: parse_spec(text).contract.",
             )
-        if contract is not None and contract.format is not self.table.format:
-            raise ConfigError(
-                f"the table's format is {self.table.format}, the contract's {contract.format}", field="contract.format"
-            )
+        for option in ("format", "payload_type") if contract is not None else ():
+            ours, theirs = getattr(self.table, option), getattr(contract, option)
+            if ours is not theirs:
+                raise ConfigError(
+                    f"the table's {option} is {ours}, the contract's {theirs}", field=f"contract.{option}"
+                )
         self._statements: dict[tuple[Dialect, ParameterStyle], OutboxStatements] = {}
 
     def _statements_for(self, driver: Driver | AsyncDriver) -> OutboxStatements:

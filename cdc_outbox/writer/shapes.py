@@ -43,7 +43,7 @@ class Shape:
 
     def columns_of(self, table: OutboxTable) -> Mapping[str, ColumnFacts]:
         """Return the columns of an outbox of ours, in its order."""
-        types = {**self.types, "payload": self.payloads[table.payload_type]}
+        types = {**self.types, "payload": self.payloads[table.payload_type.stored]}
         defaults = {"source": SOURCE, "created_at": self.now}
         own = {
             column: ColumnFacts(types[role], role in _NOT_NULL, defaults.get(role, ""))

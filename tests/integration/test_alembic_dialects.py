@@ -139,7 +139,7 @@ def test_a_new_header_is_a_new_column_everywhere(make: Callable[[str], Database]
     assert write(database, EVENTS) == [1, 2]
 
 
-@pytest.mark.parametrize("payload_type", PayloadType)
+@pytest.mark.parametrize("payload_type", [PayloadType.JSON, PayloadType.BYTES])
 def test_create_all_makes_what_an_upgrade_makes(make: Callable[[str], Database], payload_type: PayloadType) -> None:
     metadata, outbox, database = MetaData(), OutboxTable(payload_type=payload_type), make("created")
     make_outbox_table(metadata, table=outbox, first_source="orders.1")

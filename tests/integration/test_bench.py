@@ -3,20 +3,30 @@
 import pytest
 
 from benchmarks import cli, writer
-from benchmarks.latency import measure, report
+from benchmarks.latency import DEFAULTS, Plan, config_of, measure, report, spec_of
 from benchmarks.writers import WRITERS
+from cdc_outbox.spec import Latency
 from cdc_outbox.testing import Stack
 
 
-def test_the_latency_benchmark_reports_both_sides(outbox_stack: Stack) -> None:
-    defaults, balanced = measure(outbox_stack, 50, 1, 0.2)
-    for side in (defaults, balanced):
-        assert 0 < side.mean <= side.longest
-        assert side.p50 <= side.p99 <= side.longest
-    table = report(defaults, balanced, 50)
-    assert "Debezium's defaults" in table
-    assert "balanced" in table
-    assert "ratio" in table
+def test_the_latency_benchmark_reports_every_side(outbox_stack: Stack) -> None:
+    brief = {"seconds": 0.2, "idle_seconds": 0.1, "warm_up_seconds": 0, "stable_seconds": 0}
+    sides = measure(outbox_stack, Plan(sides=(Latency.BALANCED, Latency.LOW), rates=(50,), **brief))
+    assert [side.name for side in sides] == ["balanced", "low"]
+    for side in sides:
+        [load] = side.loads.values()
+        assert 0 < load.p50 <= load.p99
+        assert load.mean <= load.p99
+    table = report(sides)
+    assert all(side.row() in table for side in sides)
+    assert sides[1].ratio(sides[0]) in table
+
+
+def test_the_side_of_the_defaults_has_nothing_of_a_profile() -> None:
+    config = config_of(DEFAULTS, spec_of(DEFAULTS))
+    assert not {"poll.interval.ms", "producer.override.linger.ms"} & config.keys()
+    assert config_of("low", spec_of("low"))["producer.override.linger.ms"] == "0"
+    assert set(Plan().sides) == {DEFAULTS, *Latency}
 
 
 @pytest.mark.usefixtures("mariadb")

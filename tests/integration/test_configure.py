@@ -8,6 +8,7 @@ from cdc_outbox.errors import StackError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.configure import ConfigureCheck
+from tests.profiles import PROFILES
 from tests.unit.test_spec import MINIMAL, ORDERS
 
 EVENT_ROUTER = "io.debezium.transforms.outbox.EventRouter"
@@ -20,9 +21,10 @@ def config(**options: str) -> dict[str, str]:
 
 
 def test_what_a_spec_renders_is_taken_by_every_plugin(configure_check: ConfigureCheck) -> None:
-    message = render(parse_spec(f"{MINIMAL}outbox: {{mode: message}}\n"))
-    assert "transforms.decode.type" in message
-    for rendered in (config(), message):
+    modes = [f"mode: message{PROFILES['expanded']}", *(f"mode: keep{profile}" for profile in PROFILES.values())]
+    specs = [render(parse_spec(f"{MINIMAL}outbox: {{{mode}}}\n")) for mode in modes]
+    assert "transforms.decode.type" in specs[0]
+    for rendered in (config(), *specs):
         assert configure_check.refusals(rendered) == []
 
 

@@ -140,7 +140,9 @@ def oracles_check(outbox_stack: Stack) -> Iterator[ConfigureCheck]:
 
 
 @every_kind
-@pytest.mark.parametrize("more", ["", ", format: cloudevents-binary", ", columns: {created_at: null, type: kind}"])
+@pytest.mark.parametrize(
+    "more", ["", ", format: cloudevents-binary, payload_type: bytes", ", columns: {created_at: null, type: kind}"]
+)
 def test_every_transform_predicate_and_converter_takes_its_options(
     configure_check: ConfigureCheck, oracles_check: ConfigureCheck, kind: DatabaseKind, more: str
 ) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from cdc_outbox import ConfigError, OutboxTable
+from cdc_outbox.connect.lint import lint
+from cdc_outbox.connect.lint.specs import rendered
 from cdc_outbox.connect.render import HEARTBEAT_PREFIX, raw_topic, render
 from cdc_outbox.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.spec import parse_spec
@@ -22,9 +24,20 @@ def test_the_demos_configuration_is_the_golden_one() -> None:
     assert rendered == json.loads((GOLDEN / "orders.json").read_text())
 
 
-@pytest.mark.parametrize(("latency", "interval"), [("low", "5"), ("balanced", "10"), ("economy", "500")])
-def test_the_latency_profile_sets_how_often_the_connector_looks(latency: str, interval: str) -> None:
-    assert render(parse_spec(f"{MINIMAL}latency: {latency}\n"))["poll.interval.ms"] == interval
+@pytest.mark.parametrize(
+    ("latency", "interval", "linger"), [("low", "5", "0"), ("balanced", "10", None), ("economy", "500", None)]
+)
+def test_the_latency_profile_sets_how_often_the_connector_looks(
+    latency: str, interval: str, linger: str | None
+) -> None:
+    config = render(parse_spec(f"{MINIMAL}latency: {latency}\n"))
+    assert (config["poll.interval.ms"], config.get("producer.override.linger.ms")) == (interval, linger)
+    assert lint(rendered(parse_spec(f"{MINIMAL}latency: {latency}\n"))) == ()
+
+
+def test_a_producer_may_wait_longer_than_its_profile_says() -> None:
+    text = f"{MINIMAL}latency: low\noverrides: {{producer.override.linger.ms: 20}}\n"
+    assert render(parse_spec(text))["producer.override.linger.ms"] == "20"
 
 
 def test_the_spec_decides_topics_slot_and_publication() -> None:

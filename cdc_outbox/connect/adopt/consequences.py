@@ -206,9 +206,18 @@ _CONSEQUENCES = (
         "Do in the consumers what the transform does.",
     ),
     Consequence(
+        ("value.converter.delegate.",), _STAYS, "is what the spec decides: heartbeats, which are no bytes, pass by it."
+    ),
+    Consequence(
+        ("value.converter.schemas.enable",),
+        _BREAKS,
+        "becomes false: messages come without a schema around them.",
+        "Let consumers read both forms first.",
+    ),
+    Consequence(
         ("key.converter", "value.converter"),
         _CHANGES,
-        "is the worker's own; the spec sets StringConverter, which hands on text as it is.",
+        "is the worker's own; the spec sets the one that its payloads want.",
         "Nothing changes if that is the worker's too: look at its properties.",
         _unset,
     ),

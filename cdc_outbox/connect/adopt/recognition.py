@@ -13,10 +13,11 @@ from cdc_outbox.connect.lint import Config, Kind
 from cdc_outbox.connect.lint.config import Router
 from cdc_outbox.connect.lint.java import literal
 from cdc_outbox.connect.meaning import Meaning, default_of, topic_template
-from cdc_outbox.connect.render import POLL_INTERVAL_MS
+from cdc_outbox.connect.render import BINARY_CONVERTER, LATENCIES
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.document import Path
-from cdc_outbox.modes import FORMAT_HEADERS, EventFormat
+from cdc_outbox.envelope import fields_of
+from cdc_outbox.modes import FORMAT_HEADERS, EventFormat, PayloadType
 from cdc_outbox.table import TRACE_HEADERS, OutboxColumns
 from cdc_outbox.wire import BINARY_NAMES, HeaderNames
 
@@ -75,8 +76,9 @@ class Recognition:
         template = topic_template(self.router)
         if template is not None:
             yield ("topics", "name"), template
-        interval = self._text("poll.interval.ms")
-        yield from ((("latency",), latency) for latency, ms in POLL_INTERVAL_MS.items() if str(ms) == interval)
+        for latency, options in LATENCIES.items():
+            if all(self._text(option) == value for option, value in options.items()):
+                yield ("latency",), str(latency)
 
     @property
     def is_ours(self) -> bool:
@@ -96,10 +98,13 @@ class Recognition:
 
     @cached_property
     def placed(self) -> dict[str, str]:
-        """Column → header, of the first header that each becomes."""
+        """Column → header, of the first header that each becomes; or field of the envelope, where that is used."""
+        return self._placed("header") | (self._placed("envelope") if self.format is EventFormat.ENVELOPE else {})
+
+    def _placed(self, placement: str) -> dict[str, str]:
         found: dict[str, str] = {}
         for column, kind, *alias in (parts for parts in self.router.placements if len(parts) in {2, 3}):
-            if kind.lower() == "header":
+            if kind.lower() == placement:
                 found.setdefault(column, alias[0] if alias else column)
         return found
 
@@ -142,9 +147,14 @@ class Recognition:
 
     @cached_property
     def format(self) -> EventFormat:
-        """The format of whose headers all are there."""
+        """The format of whose headers, or fields, all are there."""
+        fields = fields_of(HeaderNames().placed())
+        needed = {name for role, name in fields.items() if role not in {"sequence", "source"}}
+        if needed <= {*self._placed("envelope").values()}:
+            return EventFormat.ENVELOPE
         binary = EventFormat.CLOUDEVENTS_BINARY
-        all_there = {*BINARY_NAMES.placed().values(), *FORMAT_HEADERS[binary].values()} <= {*self.placed.values()}
+        headers = {*self._placed("header").values()}
+        all_there = {*BINARY_NAMES.placed().values(), *FORMAT_HEADERS[binary].values()} <= headers
         return binary if all_there else EventFormat.PLAIN
 
     @property
@@ -192,6 +202,10 @@ class Recognition:
             yield ("outbox", "mode"), "message"
         if self.format is not EventFormat.PLAIN:
             yield ("outbox", "format"), str(self.format)
+        if self.router.expands:
+            yield ("outbox", "payload_type"), str(PayloadType.EXPANDED)
+        elif self._text("value.converter") == BINARY_CONVERTER:
+            yield ("outbox", "payload_type"), str(PayloadType.BYTES)
         if not self.is_ours and not self.config.reads_messages:
             yield from ((("outbox", "columns", role), column) for role, column in self.columns.items())
         written = self._written_headers()
@@ -200,6 +214,7 @@ class Recognition:
     def _written_headers(self) -> dict[str, str | None]:
         """Return what a spec must say of headers: those that it does not give by itself, and those that it would."""
         own = self._names.placed()
+        own = fields_of(own) if self.format is EventFormat.ENVELOPE else own
         given = {column: own[role] for role, column in self.columns.items() if column is not None and role in own}
         given |= FORMAT_HEADERS[self.format]
         given |= {self.columns[role] or "": header for header, role in ROW_HEADERS[self.format].items()}

@@ -215,8 +215,7 @@ def time_of_a_message(config: Config, router: Router) -> Hits:
 @book.router_rule("CC522", WARNING, Kind.POSTGRESQL)
 def null_of_a_message(config: Config, router: Router) -> Hits:
     for plugin in config.transforms:
-        strict = router.get("table.field.additional.missing", "error").lower() == "error"
-        if plugin.type == DECODER and not plugin.on("fields.null.include") and strict:
+        if plugin.type == DECODER and not plugin.on("fields.null.include"):
             option = f"{plugin.prefix}fields.null.include"
             message = "a null in a message is no field at all, and the task fails on it."
             yield Hit(option, message, "Set it to true.")

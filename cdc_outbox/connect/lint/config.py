@@ -153,12 +153,14 @@ class Config:
         options: Every option as text.
         places: Where each stands.
         version: Debezium's, as far as it matters: major and minor.
+        expands_shapes: Whether writers refuse payloads that the expansion does not carry.
     """
 
     name: str
     options: Mapping[str, str]
     places: Places
     version: Version = NEWEST
+    expands_shapes: bool = False
 
     def get(self, option: str, default: str = "") -> str:
         """Return an option's value without blanks around it."""

@@ -96,7 +96,8 @@ def bytes_that_are_text(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC411", NOTE)
 def bytes_only(config: Config, router: Router) -> Hits:
-    if _is_binary(config) or config.get("value.converter") == _BYTES:
+    delegates = _is_binary(config) and config.has(f"value.converter.{_DELEGATE}")
+    if (_is_binary(config) or config.get("value.converter") == _BYTES) and not delegates:
         message = "this converter takes payloads of bytes only; the first one of text fails the task."
         yield Hit("value.converter", message, "Make sure that the payload's column is binary.")
 
@@ -110,7 +111,8 @@ def arrays_where_buffers_come(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC413", NOTE)
 def null_that_is_a_word(config: Config, router: Router) -> Hits:
-    if config.get("value.converter") == _JSON and not router.on("route.tombstone.on.empty.payload"):
+    tombstones = router.has_envelope or router.on("route.tombstone.on.empty.payload")
+    if config.get("value.converter") == _JSON and not tombstones:
         message = "a null payload arrives as the text null, and is no tombstone."
         yield Hit("value.converter", message, f"Set {router.prefix}route.tombstone.on.empty.payload to true.")
 

@@ -143,6 +143,7 @@ PROMISES = (
 _TUNABLE = {
     "heartbeat.interval.ms": (100, 600_000, "0 would let an idle outbox hold back WAL until the disk is full"),
     "poll.interval.ms": (1, 60_000, "0 would keep a core busy, and more than a minute looks like a standstill"),
+    "producer.override.linger.ms": (0, 60_000, "more than a minute looks like a standstill"),
 }
 """What the spec chooses and a user may choose otherwise: from, to, and why no other value."""
 

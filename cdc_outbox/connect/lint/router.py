@@ -102,7 +102,7 @@ def versions_of_many_shapes(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC321", WARNING)
 def expanded_payload(config: Config, router: Router) -> Hits:
-    if router.expands:
+    if router.expands and not config.expands_shapes:
         message = "expansion drops nulls and empty lists, rounds decimals, and fails the task on a list at the top."
         remedy = "StringConverter without expansion passes JSON as it is."
         yield Hit(f"{router.prefix}{router.table}.expand.json.payload", message, remedy)

@@ -31,8 +31,10 @@ _ORIGINS: tuple[tuple[str, Path], ...] = (
     ("predicates", ("outbox",)),
     ("table.include.list", ("outbox", "table")),
     ("message.prefix", ("outbox", "mode")),
+    ("value.converter", ("outbox", "payload_type")),
     ("topic.creation.", ("topics",)),
     ("poll.interval.ms", ("latency",)),
+    ("producer.override.linger.ms", ("latency",)),
     ("topic.prefix", ("name",)),
     ("name", ("name",)),
 )
@@ -59,7 +61,13 @@ def rendered(spec: Spec, version: Version = NEWEST) -> Config:
     Raises:
         ConfigError: As :func:`cdc_outbox.connect.render.render` does.
     """
-    return Config(name=spec.name, options=render(spec), places=_InSpec(spec), version=version)
+    return Config(
+        name=spec.name,
+        options=render(spec),
+        places=_InSpec(spec),
+        version=version,
+        expands_shapes=spec.database.kind.has_dialect,
+    )
 
 
 def spec_config(document: Document, version: Version = NEWEST) -> tuple[list[Config], list[Finding]]:

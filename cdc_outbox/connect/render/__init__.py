@@ -12,12 +12,14 @@ from cdc_outbox.connect.render.names import exactly, raw_topic
 from cdc_outbox.connect.render.postgresql import HEARTBEAT_PREFIX
 from cdc_outbox.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.modes import EventFormat, PayloadType
 from cdc_outbox.spec import Latency, Spec
 from cdc_outbox.sql import load
 
 __all__ = [
+    "BINARY_CONVERTER",
     "HEARTBEAT_PREFIX",
-    "POLL_INTERVAL_MS",
+    "LATENCIES",
     "REPUBLISHING",
     "raw_topic",
     "refuse_file",
@@ -30,13 +32,17 @@ REPUBLISHING = "initial_only"
 
 _STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 _SIMPLE_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+_JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+BINARY_CONVERTER = "io.debezium.converters.BinaryDataConverter"
 
-POLL_INTERVAL_MS = {
-    # Figures: `infra/bench latency`. The connector looks at its queue this often, busy or idle.
-    Latency.LOW: 5,
-    Latency.BALANCED: 10,
-    Latency.ECONOMY: 500,
+LATENCIES: Mapping[Latency, Mapping[str, str]] = {
+    # Figures: `infra/bench latency`. The connector looks at its queue this often, busy or idle. And Kafka's producer
+    # waits another 5 ms for company; larger batches and queues change nothing here.
+    Latency.LOW: {"poll.interval.ms": "5", "producer.override.linger.ms": "0"},
+    Latency.BALANCED: {"poll.interval.ms": "10"},
+    Latency.ECONOMY: {"poll.interval.ms": "500"},
 }
+"""What each latency profile sets. No producer option where a worker may refuse it to save few milliseconds."""
 
 _HEARTBEAT_INTERVAL_MS = 10_000
 """Short enough that an idle outbox holds back seconds of the log, long enough that nobody notices the messages."""
@@ -101,7 +107,7 @@ def _connector(spec: Spec) -> dict[str, str]:
         "snapshot.mode": "no_data",
         "skipped.operations": "u,d,t",
         "tombstones.on.delete": "false",
-        "poll.interval.ms": str(POLL_INTERVAL_MS[spec.latency]),
+        **LATENCIES[spec.latency],
         # Without these the offset of an idle outbox in a busy database stands still: Debezium confirms only what it
         # has seen. A slot then holds back WAL until the disk is full, and a binlog is gone before it was read.
         "heartbeat.interval.ms": str(_HEARTBEAT_INTERVAL_MS),
@@ -135,7 +141,7 @@ def _pipeline(spec: Spec) -> dict[str, str]:
     decoding = postgresql.decoding(spec, predicate="isOutbox")
     return {
         "key.converter": _STRING_CONVERTER,
-        "value.converter": _STRING_CONVERTER,
+        **_value_converter(spec),
         # A worker may have another, which no consumer expects.
         "header.converter": _SIMPLE_CONVERTER,
         "predicates": "isOutbox",
@@ -148,7 +154,7 @@ def _pipeline(spec: Spec) -> dict[str, str]:
 
 
 def _router(spec: Spec) -> dict[str, str]:
-    options = {"predicate": "isOutbox", **spec.router.options()}
+    options = {"predicate": "isOutbox", **spec.router.options(), **_expansion(spec)}
     if spec.database.kind is DatabaseKind.MONGODB:
         return {"type": MONGO_ROUTER, **mongodb.router(options)}
     return {
@@ -158,6 +164,35 @@ def _router(spec: Spec) -> dict[str, str]:
         # connectors come in the same version.
         "table.fields.additional.error.on.missing": "false",
     }
+
+
+def _value_converter(spec: Spec) -> dict[str, str]:
+    payload_type, has_envelope = spec.outbox.payload_type, spec.outbox.format is EventFormat.ENVELOPE
+    if has_envelope or payload_type is PayloadType.EXPANDED:
+        # A schema in every message would be larger than most payloads.
+        return {"value.converter": _JSON_CONVERTER, "value.converter.schemas.enable": "false"}
+    if payload_type is PayloadType.BYTES:
+        # A heartbeat is no bytes, and would fail the task without it.
+        return {
+            "value.converter": BINARY_CONVERTER,
+            "value.converter.delegate.converter.type": _STRING_CONVERTER,
+        }
+    return {"value.converter": _STRING_CONVERTER}
+
+
+def _expansion(spec: Spec) -> dict[str, str]:
+    """Return what makes an object of a payload, and keeps in it what Debezium would leave out."""
+    if spec.outbox.payload_type is not PayloadType.EXPANDED:
+        return {}
+    options = {
+        "table.expand.json.payload": "true",
+        "table.json.payload.null.behavior": "optional_bytes",
+        # Debezium before 3.7 does not know it, and drops empty lists.
+        "table.json.payload.empty.array.behavior": "optional_string",
+    }
+    # JsonConverter writes the word null for a value that is none; in an envelope there always is one.
+    has_envelope = spec.outbox.format is EventFormat.ENVELOPE
+    return options if has_envelope else options | {"route.tombstone.on.empty.payload": "true"}
 
 
 def _topics(spec: Spec) -> dict[str, str]:

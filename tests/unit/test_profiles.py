@@ -1,0 +1,307 @@
+"""What a payload may be, from the spec to the reader: what is rendered, what is refused, what is read."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from cdc_outbox import (
+    TOMBSTONE,
+    ConfigError,
+    Event,
+    EventError,
+    EventFormat,
+    Outbox,
+    OutboxMode,
+    OutboxTable,
+    PayloadType,
+    SequenceMode,
+    WireContract,
+)
+from cdc_outbox.connect.lint import lint
+from cdc_outbox.connect.lint.specs import rendered
+from cdc_outbox.connect.preflight import check_outbox
+from cdc_outbox.connect.render import render
+from cdc_outbox.connect.rows import outbox_columns
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.errors import MessageError
+from cdc_outbox.message import Message
+from cdc_outbox.spec import Spec, parse_spec
+from cdc_outbox.table import Dialect
+from cdc_outbox.wire import HeaderNames
+from cdc_outbox.writer.draft import draft
+from tests.profiles import FRAMED, PROFILES
+from tests.unit.test_preflight import GOOD
+from tests.unit.test_spec import MINIMAL, MONGODB
+
+CONNECTED = [kind for kind in DatabaseKind if kind is not DatabaseKind.SQLITE]
+NOT_OF_DOCUMENTS = {"envelope", "expanded", "expanded-envelope"}
+POSSIBLE = [
+    (profile, kind)
+    for profile in PROFILES
+    for kind in CONNECTED
+    if kind is not DatabaseKind.MONGODB or profile not in NOT_OF_DOCUMENTS
+]
+CONVERTERS = "org.apache.kafka.connect"
+JSON = {"value.converter": f"{CONVERTERS}.json.JsonConverter", "value.converter.schemas.enable": "false"}
+BYTES = {
+    "value.converter": "io.debezium.converters.BinaryDataConverter",
+    "value.converter.delegate.converter.type": f"{CONVERTERS}.storage.StringConverter",
+}
+EXPANSION = {
+    "transforms.outbox.table.expand.json.payload": "true",
+    "transforms.outbox.table.json.payload.null.behavior": "optional_bytes",
+    "transforms.outbox.table.json.payload.empty.array.behavior": "optional_string",
+}
+TOMBSTONES = {"transforms.outbox.route.tombstone.on.empty.payload": "true"}
+RENDERED: Mapping[str, Mapping[str, str]] = {
+    "json": {},
+    "bytes": BYTES,
+    "envelope": JSON,
+    "expanded": JSON | EXPANSION | TOMBSTONES,
+    "expanded-envelope": JSON | EXPANSION,
+    "cloudevents-binary": {},
+    "cloudevents-bytes": BYTES,
+    "cloudevents-structured": {},
+}
+"""What differs from the profile json, but for what is placed."""
+PLACED = "transforms.outbox.table.fields.additional.placement"
+
+ORDER = Event(
+    aggregate_type="order",
+    aggregate_id="4😀",
+    type='Order"Placed\x01',
+    payload='{ "as":  1.10, "is": "\\u00e9😀" }',
+    id="019a9e2c-1c80-7abc-8def-0123456789ab",
+    sequence=2**60,
+    source="orders.1",
+    headers={"traceparent": "00-1-2-01"},
+)
+AGGREGATES = {"order": SequenceMode.GAPLESS}
+ENVELOPES = WireContract(aggregates=AGGREGATES, format=EventFormat.ENVELOPE)
+PLAIN = WireContract(aggregates=AGGREGATES)
+
+
+def spec_of(profile: str, kind: str = "postgresql") -> Spec:
+    text = MONGODB if kind == "mongodb" else MINIMAL.replace("postgresql", kind)
+    return parse_spec(f"{text}outbox: {{schema: APP{PROFILES[profile]}}}\n")
+
+
+@pytest.mark.parametrize("profile", sorted(NOT_OF_DOCUMENTS))
+def test_what_a_document_cannot_be_is_refused(profile: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        spec_of(profile, "mongodb")
+    [finding] = caught.value.findings
+    assert "of mongodb" in finding.message
+    assert finding.place.path in {"outbox.format", "outbox.payload_type"}
+
+
+@pytest.mark.parametrize(("profile", "kind"), POSSIBLE)
+def test_a_profile_is_these_options_on_every_database(profile: str, kind: str) -> None:
+    config, plain = render(spec_of(profile, kind)), render(spec_of("json", kind))
+    differs = {option: value for option, value in config.items() if plain.get(option) != value}
+    placed = PLACED.replace("table", "collection") if kind == "mongodb" else PLACED
+    assert {option: value for option, value in differs.items() if option != placed} == RENDERED[profile]
+    assert config.keys() >= plain.keys()
+
+
+def test_an_envelope_holds_the_attributes_and_headers_the_rest() -> None:
+    assert render(spec_of("envelope"))[PLACED] == (
+        "id:envelope:id,type:envelope:eventType,aggregatetype:envelope:aggregateType,"
+        "aggregateid:envelope:aggregateId,sequence:envelope:sequence,source:envelope:source,"
+        "traceparent:header:traceparent,tracestate:header:tracestate"
+    )
+
+
+@pytest.mark.parametrize(("profile", "kind"), POSSIBLE)
+def test_a_profile_lints_clean(profile: str, kind: DatabaseKind) -> None:
+    found = {finding.code for finding in lint(rendered(spec_of(profile, kind)))}
+    # Where no writer of ours refuses what expansion loses, somebody has to be told; Oracle's CC331 is of its columns.
+    foreign = {"CC321"} if "expanded" in profile and not kind.has_dialect else set()
+    assert found - {"CC331"} == foreign
+
+
+def test_a_configuration_whose_writers_are_unknown_is_warned_of_expansion() -> None:
+    config = replace(rendered(spec_of("expanded")), expands_shapes=False)
+    assert [finding.code for finding in lint(config)] == ["CC321"]
+
+
+@pytest.mark.parametrize(
+    ("outbox", "message"),
+    [
+        ("payload: bytes", "outbox.payload: error SP101: unknown key 'payload'. Did you mean 'payload_type'?"),
+        ("payload_type: envelope", "Write `format: envelope`."),
+        ("payload_type: cloudevents", "Write `format: cloudevents-binary` or `format: cloudevents-structured`."),
+        ("format: bytes", "Write `payload_type: bytes`."),
+        ("format: cloudevents", "Write cloudevents-binary or cloudevents-structured."),
+        ("format: xml", "outbox.format must be plain or envelope or"),
+        ("format: [xml]", "outbox.format must be plain or envelope or"),
+        ("payload_type: bytes, format: envelope", "an envelope is JSON, never bytes"),
+        ("payload_type: bytes, format: cloudevents-structured", "an envelope is JSON, never bytes"),
+        ("payload_type: expanded, format: cloudevents-binary", "expansion would change it"),
+        ("payload_type: bytes, mode: message", "never as bytes"),
+        ("format: envelope, mode: message", "fails on the second type in an envelope"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(outbox: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_spec(f"{MINIMAL}outbox:\n  {{{outbox}}}\n")
+    [finding] = caught.value.findings
+    assert message in str(finding)
+    assert finding.place.line == 12
+
+
+def test_the_column_of_bytes_is_asked_for() -> None:
+    assert {column.name: column.sql_type for column in outbox_columns(spec_of("bytes").outbox)}["payload"] == "bytea"
+    text = f"{MINIMAL}outbox: {{payload_type: bytes}}\n"
+    found = GOOD
+    assert found.table is not None
+    [finding] = check_outbox(parse_spec(text), found)
+    assert (finding.code, finding.place.path, finding.remedy) == ("DB304", "public.outbox.payload", "It must be bytea.")
+    mended = replace(found, table=replace(found.table, columns={**found.table.columns, "payload": "bytea"}))
+    assert check_outbox(parse_spec(text), mended) == ()
+
+
+def test_an_envelope_is_read_by_whoever_expects_headers_and_the_other_way_round() -> None:
+    message = ENVELOPES.message_of(ORDER)
+    assert [name for name, _ in message.headers] == ["id", "traceparent", "tracestate"]
+    assert json.loads(message.value or b"") == {
+        "payload": ORDER.payload,
+        "id": ORDER.id,
+        "eventType": ORDER.type,
+        "aggregateType": "order",
+        "aggregateId": ORDER.aggregate_id,
+        "sequence": 2**60,
+        "source": "orders.1",
+    }
+    expected = replace(ORDER, payload={"as": 1.1, "is": "é😀"})
+    for contract in (ENVELOPES, PLAIN):
+        assert contract.event_of(message) == expected
+        assert contract.event_of(PLAIN.message_of(ORDER)) == expected
+
+
+@pytest.mark.parametrize("name", ["payload", "aggregateId"])
+def test_two_fields_of_an_envelope_have_two_names(name: str) -> None:
+    with pytest.raises(ConfigError, match="two fields of the envelope"):
+        replace(ENVELOPES, headers=HeaderNames(type=name))
+
+
+def test_what_looks_like_an_envelope_and_has_headers_is_a_payload() -> None:
+    content = {"payload": "1", "eventType": "x", "sequence": 3}
+    assert ENVELOPES.event_of(PLAIN.message_of(replace(ORDER, payload=content))).payload == content
+
+
+@pytest.mark.parametrize("payload", [{"a": 1}, None, [1]])
+def test_a_payload_in_an_envelope_may_be_expanded_or_missing(payload: object) -> None:
+    fields = {"eventType": "Placed", "aggregateType": "order", "sequence": 1, "source": "orders.1", "payload": payload}
+    message = Message(topic="t", key=b"1", value=json.dumps(fields).encode(), headers=(("id", b"x"),))
+    event = PLAIN.event_of(message)
+    assert (event.payload, event.sequence, event.type) == (payload, 1, "Placed")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"payload": "{"}, "the payload is not JSON"),
+        ({"eventType": None}, "the header 'aggregateType' is missing"),
+        ({"eventType": 1, "source": {}}, "the header 'aggregateType' is missing"),
+        ({"sequence": None}, "its sequence or its source is missing"),
+        ({"sequence": 1.5}, "the header 'aggregateType' is missing"),
+        ({"sequence": True}, "is not a positive number"),
+    ],
+)
+def test_an_envelope_that_breaks_the_contract_is_told(changes: dict[str, object], message: str) -> None:
+    fields = {"eventType": "Placed", "aggregateType": "order", "sequence": 1, "source": "orders.1", "payload": "1"}
+    value = json.dumps(fields | changes).encode()
+    with pytest.raises(MessageError, match=message):
+        PLAIN.event_of(Message(topic="t", key=b"1", value=value, headers=(("id", b"x"),)))
+
+
+@pytest.mark.parametrize("content", [FRAMED, b"", b"{}"])
+def test_bytes_are_read_as_they_are(content: bytes) -> None:
+    contract = replace(PLAIN, payload_type=PayloadType.BYTES)
+    event = replace(ORDER, payload=content)
+    assert contract.event_of(contract.message_of(event)) == event
+    assert contract.event_of(contract.message_of(replace(event, payload=TOMBSTONE))).payload is None
+
+
+def test_bytes_of_a_cloudevent_are_known_by_their_content_type() -> None:
+    contract = replace(PLAIN, format=EventFormat.CLOUDEVENTS_BINARY, payload_type=PayloadType.BYTES)
+    event = replace(ORDER, payload=FRAMED)
+    assert PLAIN.event_of(contract.message_of(event)) == event
+
+
+def test_an_outbox_and_its_contract_agree_on_the_payload() -> None:
+    with pytest.raises(ConfigError, match="payload_type is bytes, the contract's json"):
+        Outbox(table=OutboxTable(payload_type=PayloadType.BYTES), contract=PLAIN)
+
+
+@pytest.mark.parametrize("payload_type", [PayloadType.JSON, PayloadType.EXPANDED])
+def test_an_envelope_has_no_tombstone(payload_type: PayloadType) -> None:
+    table = OutboxTable(format=EventFormat.ENVELOPE, payload_type=payload_type)
+    with pytest.raises(EventError, match="a tombstone has no value, and an envelope is one"):
+        draft(replace(ORDER, payload=TOMBSTONE), table, Dialect.POSTGRESQL)
+
+
+def test_an_envelope_counts_what_it_escapes() -> None:
+    quotes = json.dumps(['"'] * 1_000)
+    event, table = replace(ORDER, payload=quotes), OutboxTable(format=EventFormat.ENVELOPE)
+    draft(event, OutboxTable(), Dialect.POSTGRESQL, max_message_bytes=len(quotes) + 100)
+    with pytest.raises(EventError, match="the limit is"):
+        draft(event, table, Dialect.POSTGRESQL, max_message_bytes=len(quotes) + 100)
+
+
+EXPANDED = OutboxTable(payload_type=PayloadType.EXPANDED)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {},
+        {"a": None, "b": [], "c": [None], "d": [[1], [2]], "e": 2**63 - 1, "f": 0.1},
+        {"lines": [{"a": 1, "b": None}, {"b": ["x"], "a": None}]},
+        ' \n{ "a": 1.10, "b": 1e2 } ',
+        TOMBSTONE,
+    ],
+)
+def test_what_debezium_can_expand_is_written(payload: object) -> None:
+    draft(replace(ORDER, payload=payload), EXPANDED, Dialect.POSTGRESQL)
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ([1, 2], "is no object"),
+        ('"text"', "is no object"),
+        ("null", "is no object"),
+        ({"": 1}, "has a key without a name"),
+        ({"a": [{"": 1}]}, "has a key without a name"),
+        ({"a": [1, "x"]}, "has values of different types"),
+        ({"a": [1, 2.5]}, "has values of different types"),
+        ({"a": [1, 2**31]}, "has values of different types"),
+        ({"a": [[], [1]]}, "has values of different types"),
+        ({"a": [{"b": 1}, None]}, "has values of different types"),
+        ({"a": [{"b": 1}, {"b": "x"}]}, "has values of different types"),
+        ({"a": [{"b": {"c": 1}}, {"b": {"c": None}}]}, "has values of different types"),
+        ({"a": [{"b": 1}, {"c": 1}]}, "has objects with different keys"),
+        ({"a": 2**63}, "has an integer of more than 64 bits"),
+        ('{"a": 1e400}', "has a number that a double does not hold"),
+        ('{"a": 123456789.123456789012}', "has a number that a double does not hold"),
+        (f'{{"a": 0.{"0" * 2_000}}}', "has a number that a double does not hold"),
+        (b"{}", "only JSON is expanded"),
+    ],
+)
+def test_what_debezium_would_lose_or_fail_on_is_refused(payload: object, reason: str) -> None:
+    with pytest.raises(EventError, match=reason):
+        draft(replace(ORDER, payload=payload), EXPANDED, Dialect.POSTGRESQL)
+
+
+def test_expanded_payloads_are_stored_as_json() -> None:
+    for dialect in Dialect:
+        assert EXPANDED.names(dialect)["payload_type"] == OutboxTable().names(dialect)["payload_type"]
+
+
+def test_what_is_expanded_may_be_a_logical_message() -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {{mode: {OutboxMode.MESSAGE}, payload_type: expanded}}\n")
+    assert render(spec)["transforms.outbox.table.expand.json.payload"] == "true"
