@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from cdc_outbox.errors import StackError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Postgres, Stack
 from tests.places import run_here
@@ -19,6 +20,15 @@ KEPT = "max_slot_wal_keep_size"
 @pytest.fixture(scope="module")
 def postgres_15(outbox_stack: Stack) -> Postgres:
     return outbox_stack.add_postgres(15)
+
+
+def test_a_version_that_is_not_installed_is_named(outbox_stack: Stack, postgres_15: Postgres) -> None:
+    with pytest.raises(StackError, match="no PostgreSQL 9 server is installed") as caught:
+        outbox_stack.add_postgres(9)
+    assert "postgresql-9" in caught.value.hint
+    with pytest.raises(StackError, match="has a PostgreSQL 15"):
+        outbox_stack.add_postgres(15)
+    assert postgres_15 in outbox_stack.parts
 
 
 @pytest.fixture
