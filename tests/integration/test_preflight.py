@@ -57,6 +57,7 @@ def clear(connection: Connection) -> None:
     connection.execute(f"drop publication if exists {SLOT}, others")
     connection.execute("drop schema public cascade")
     connection.execute("create schema public")
+    connection.execute("drop role if exists rds_replication")
     if one(connection, "select count(*) from pg_roles where rolname = %s", ROLE):
         connection.execute(f"drop owned by {ROLE}")
         connection.execute(f"drop role {ROLE}")
@@ -197,6 +198,7 @@ def test_each_state_is_found_with_its_place(
         "create extension citext; alter table outbox alter column type type citext",
         "create domain short as varchar; create domain kind as short; alter table outbox alter column type type kind",
         "alter table outbox enable row level security; alter table outbox owner to {role}",
+        "alter role {role} noreplication; create role rds_replication; grant rds_replication to {role}",
         "create unique index on outbox (id); alter table outbox drop constraint outbox_pkey",
         "alter table outbox alter column sequence set not null",
     ],
@@ -243,6 +245,21 @@ def test_another_database_and_another_encoding_are_found(outbox_stack: Stack, ds
         connection.execute("create database preflight_ascii template template0 encoding 'SQL_ASCII'")
     codes = [code for code, _ in found(spec, outbox_stack.postgres.dsn("preflight_ascii"))]
     assert codes[:2] == ["DB101", "DB109"]
+
+
+@pytest.mark.parametrize("mode", ["delete", "message"])
+def test_events_that_left_no_row_are_known_by_their_numbers(
+    fresh: Connection, dsn: str, tmp_path: Path, mode: str
+) -> None:
+    del fresh
+    spec = write_spec(tmp_path, f"outbox: {{mode: {mode}}}\n")
+    assert found(spec, dsn) == []
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("insert into outbox_heads (aggregatetype, aggregateid, last) values ('order', '1', 2)")
+        assert found(spec, dsn) == [("DB511", SLOT)]
+        connection.execute(MAKE_SLOT.encode())
+        [told] = [item for item in findings(spec, dsn) if item["code"] == "DB511"]
+        assert (told["severity"], "younger than 2 events" in told["message"]) == ("warning", True)
 
 
 def test_a_temporary_slot_is_found(fresh: Connection, dsn: str, spec: Path) -> None:
@@ -362,3 +379,27 @@ def stop(pipeline: Pipeline) -> None:
     with pipeline.connect() as connection:
         query = "select active from pg_replication_slots where slot_name = %s"
         eventually(lambda: not one(connection, query, pipeline.spec.database.slot), "the slot to be free")
+
+
+def test_types_that_pass_are_published_by_the_real_connector(pipeline: Pipeline) -> None:
+    """Domains, of domains too, citext, and texts that are as long as they have to be."""
+    with pipeline.connect() as connection:
+        for statement in (
+            "create extension citext",
+            "create domain short as varchar(50)",
+            "create domain kind as short",
+            "create domain document as json",
+            (
+                "alter table outbox alter column id type varchar(36), alter column aggregatetype type citext,"
+                " alter column aggregateid type varchar(50), alter column type type kind,"
+                " alter column payload type document, alter column sequence type integer"
+            ),
+        ):
+            connection.execute(statement.encode())
+    pipeline.deploy(stable_seconds=0)
+    written = pipeline.write(2)
+    eventually(lambda: len(pipeline.messages()) == 2, "two messages")
+    contract = pipeline.spec.contract
+    for message, event in zip(pipeline.messages(), written, strict=True):
+        wanted = contract.message_of(event)
+        assert (message.key, message.value, dict(message.headers)) == (wanted.key, wanted.value, dict(wanted.headers))

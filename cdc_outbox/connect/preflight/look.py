@@ -74,9 +74,9 @@ def look_at_postgresql(
     facts, unread = _read(spec, database)
     connected = ask_connect(spec.name, client)
     yield from check_database(spec, facts)
-    for finding in check_republish(spec, facts) if facts.table else ():
+    if facts.table is not None and spec.outbox.mode.keeps_rows:
         # Only who publishes again needs it.
-        yield replace(finding, severity=Severity.WARNING)
+        yield from (replace(finding, severity=Severity.WARNING) for finding in check_republish(spec, facts))
     yield from check_health(spec, facts)
     yield from _check_reader(spec, facts.slot, connected)
     facts, unseen = _look_into_slot(spec, database, facts, connected)

@@ -35,9 +35,17 @@ limit 10
 select cast(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as text)
 
 -- name: role
+-- On Amazon's RDS nobody has the attribute, and members of these roles may replicate all the same.
 select
     role.rolcanlogin,
-    role.rolreplication or role.rolsuper,
+    role.rolreplication
+    or role.rolsuper
+    or exists (
+        select
+        from pg_roles as granted
+        where granted.rolname in ('rds_replication', 'rds_superuser')
+            and pg_has_role(role.oid, granted.oid, 'usage')
+    ),
     coalesce(
         has_schema_privilege(role.oid, relation.relnamespace, 'usage')
         and has_table_privilege(role.oid, relation.oid, 'select'),
