@@ -212,7 +212,7 @@ GENERATED = replace(COLUMNS["created_at"], is_generated=True)
         (column("aggregateid", not_null=False), "warning", "DB315", "public.outbox.aggregateid"),
         (replace(GOOD, table=replace(TABLE, keys=(("type", "id"),))), "warning", "DB316", "public.outbox"),
         (replace(GOOD, table=replace(TABLE, partition_of="p.all")), "warning", "DB318", "public.outbox"),
-        (replace(GOOD, table=replace(TABLE, has_children=True)), "warning", "DB319", "public.outbox"),
+        (replace(GOOD, table=replace(TABLE, children=["a", "b"])), "warning", "DB319", "public.outbox"),
         (column("payload", type="jsonb"), "note", "DB320", "public.outbox.payload"),
         (column("type", type="kind", is_enum=True), "error", "DB304", "public.outbox.type"),
         (column("aggregatetype", type="character"), "error", "DB304", "public.outbox.aggregatetype"),
@@ -347,3 +347,29 @@ def test_what_is_not_certain_is_a_warning() -> None:
         [finding] = check_hole(SPEC, state, is_certain=certain)
         assert (finding.code, finding.severity) == ("DB511", severity)
         assert "cdc-outbox deploy-connector" in finding.remedy
+
+
+def test_of_messages_the_heads_are_looked_at() -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {{mode: message}}\n")
+    empty = replace(PUBLICATION, covers_table=False, publishes_inserts=False)
+    heads = replace(GOOD, table=TableFacts("r", "p", {}), publication=empty)
+    assert check_database(spec, heads) == ()
+    for broken, code in ((None, "DB321"), (TableFacts("r", "u", {}), "DB323")):
+        assert [finding.code for finding in check_database(spec, replace(heads, table=broken))] == [code]
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (server(open_for_long=LONG[:1]), "process 7 has been open since 2026-01-02"),
+        (server(open_for_long=LONG[1:]), "the prepared transaction it's has been prepared since"),
+        (server(open_for_long=LONG[1:]), "rollback prepared 'it''s'"),
+        (replace(GOOD, role=RoleFacts(can_login=False, can_replicate=True)), "has no LOGIN"),
+        (replace(GOOD, role=RoleFacts(can_login=True, can_replicate=False)), "has no REPLICATION"),
+        (column("type", type="kind", is_enum=True), "the writer's texts are none of its values"),
+        (column("type", type="bytea"), "cast(convert_from(\"type\", 'UTF8') as text)"),
+        (replace(GOOD, slot=replace(SLOT, plugin="")), "it is a physical slot"),
+    ],
+)
+def test_a_finding_says_what_it_is(facts: DatabaseFacts, said: str) -> None:
+    assert any(said in str(finding) for finding in check_database(SPEC, facts))

@@ -114,13 +114,13 @@ class Database:
         table = self._ask("table", table=name)
         if not table:
             return None
-        kind, persistence, partition_of, has_children, refuses_deletes = table[0]
+        kind, persistence, partition_of, children, refuses_deletes = table[0]
         return TableFacts(
             kind=kind,
             persistence=persistence,
             columns={column: ColumnFacts(*facts) for column, *facts in self._ask("columns", table=name)},
             partition_of=partition_of,
-            has_children=has_children,
+            children=children,
             refuses_deletes=refuses_deletes,
             keys=[key for (key,) in self._ask("keys", table=name)],
         )

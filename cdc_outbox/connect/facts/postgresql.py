@@ -101,7 +101,7 @@ class TableFacts:
         kind: ``r`` for a table, ``p`` for a partitioned one (``pg_class.relkind``).
         persistence: ``p`` for permanent; nothing else reaches the log (``pg_class.relpersistence``).
         partition_of: The table that it is a partition of, empty for none.
-        has_children: Whether other tables inherit from it.
+        children: Tables that inherit from it.
         refuses_deletes: Whether a publication sends deletes, and the table has nothing that tells which row is meant.
         keys: The columns of each unique index that is valid and leaves out no row.
     """
@@ -110,7 +110,7 @@ class TableFacts:
     persistence: str
     columns: Mapping[str, ColumnFacts]
     partition_of: str = ""
-    has_children: bool = False
+    children: Sequence[str] = ()
     refuses_deletes: bool = False
     keys: Sequence[Sequence[str]] = ()
 

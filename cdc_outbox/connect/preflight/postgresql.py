@@ -45,7 +45,9 @@ def _check_reading(spec: Spec, role: RoleFacts | None) -> Iterator[Finding]:
         return
     if not role.can_select:
         message = f"the role {user!r} may not read {table}, so its rows cannot be published again."
-        yield error("DB203", user, message, f"grant select on {table.quoted} to {quote(user)}")
+        schema = quote(table.schema or "public")
+        remedy = f"grant usage on schema {schema} to {quote(user)}; grant select on {table.quoted} to {quote(user)}"
+        yield error("DB203", user, message, remedy)
     if not role.sees_all_rows:
         message = f"row level security hides rows of {table} from {user!r}: those would not be published again."
         yield error("DB206", user, message, f"alter role {quote(user)} bypassrls")

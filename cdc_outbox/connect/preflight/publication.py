@@ -22,9 +22,10 @@ def check_publication(spec: Spec, table: TableFacts | None, publication: Publica
     if spec.outbox.mode is OutboxMode.MESSAGE:  # messages pass any publication, also an empty one
         return
     alter = f"alter publication {quote(name)}"
-    if not publication.covers_table:
+    # What is no table is told already, and no publication can have it.
+    if not publication.covers_table and table is not None and table.has_log:
         # Without that setting a partitioned table's rows are published as those of its partitions.
-        partitioned = table is not None and table.kind == _PARTITIONED
+        partitioned = table.kind == _PARTITIONED
         yield error(
             "DB402",
             name,

@@ -29,6 +29,7 @@ _REASONS = {
 }
 _ENUM = "the writer's texts are none of its values to PostgreSQL, and every event fails"
 
+_PARTITIONED = "p"
 _UUID_LENGTH = 36
 
 
@@ -75,13 +76,15 @@ def check_habits(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             yield warning("DB315", f"{name}.{column}", message, remedy)
     if (columns.id,) not in {tuple(key) for key in table.keys}:
         message = f"nothing keeps an event's id from being there twice: {columns.id} alone is no unique key."
-        yield warning("DB316", name, message, f"create unique index concurrently on {quoted} ({quote(columns.id)})")
+        way = "" if table.kind == _PARTITIONED else " concurrently"
+        yield warning("DB316", name, message, f"create unique index{way} on {quoted} ({quote(columns.id)})")
     if table.partition_of:
         message = f"it is a partition of {table.partition_of}, and what lies in the others is not published."
         yield warning("DB318", name, message, "Name the partitioned table in the spec: outbox.table.")
-    if table.has_children:
-        message = "other tables inherit from it, and their rows are not published as its own."
-        yield warning("DB319", name, message, f"alter table … no inherit {quoted}")
+    if table.children:
+        message = f"{', '.join(table.children)} inherit from it, and their rows are not published as its own."
+        remedy = "; ".join(f"alter table {child} no inherit {quoted}" for child in table.children)
+        yield warning("DB319", name, message, remedy)
     payload = table.columns.get(columns.payload)
     if payload is not None and payload.type == "jsonb":
         message = "jsonb keeps values and not the text: white space, the order of keys and keys that repeat are lost."

@@ -100,7 +100,11 @@ select
         ),
         ''
     ),
-    relation.relkind = 'r' and exists (select from pg_inherits where inhparent = relation.oid),
+    case
+        when relation.relkind = 'r' then
+            array(select cast(cast(inhrelid as regclass) as text) from pg_inherits where inhparent = relation.oid order by 1)
+        else cast(array[] as text[])
+    end,
     relation.relkind = 'r'
     and case relation.relreplident
         when 'n' then true
