@@ -343,7 +343,9 @@ def _missing_without_slot(stored: StoredOffset | None, written: WrittenFacts) ->
 
 
 def _kept(written: WrittenFacts) -> str:
-    return f"The table still holds {_count(written.rows)}." if written.keeps_rows else "No rows are kept."
+    if not written.keeps_rows:
+        return "No rows are kept."
+    return f"The table still holds {_count(written.rows)}." if written.rows else "No row of the table is known."
 
 
 def _state(name: str, step: SlotStep) -> str:

@@ -15,7 +15,7 @@ from cdc_outbox.connect.preflight.slot import check_health, check_hole, slot_in_
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConnectorNotFoundError, DatabaseAccessError, DatabaseError
-from cdc_outbox.finding import Finding, Severity
+from cdc_outbox.finding import Finding, Severity, errors_in
 from cdc_outbox.spec import Spec
 
 _NOT_LOOKED_AT = {
@@ -81,7 +81,8 @@ def look_at_postgresql(
     yield from _check_reader(spec, facts.slot, connected)
     facts, unseen = _look_into_slot(spec, database, facts, connected)
     yield from unseen
-    if not (unread or errors_of(unseen)):
+    # Where the rows are not known, an offset may still tell.
+    if not errors_in(tuple(unseen)) and (not unread or (connected is not None and connected.offsets)):
         yield from _check_hole(spec, database, facts, connected)
     yield from unread
     yield from what_connect_hides(spec.name, connected)
@@ -102,11 +103,6 @@ def look_at_binlog(
     yield from check_binlog_database(spec, facts)
     yield from check_stored(spec, facts, connected.offsets if connected else ())
     yield from what_connect_hides(spec.name, connected)
-
-
-def errors_of(findings: list[Finding]) -> bool:
-    """Tell whether one of them is an error."""
-    return any(finding.severity is Severity.ERROR for finding in findings)
 
 
 def _read(spec: Spec, database: Database) -> tuple[DatabaseFacts, list[Finding]]:
