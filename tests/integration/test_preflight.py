@@ -128,6 +128,11 @@ ONLY = f"alter publication {SLOT} set table outbox"
         ("alter table outbox alter column aggregateid drop not null", "DB315", f"{OUTBOX}.aggregateid"),
         ("alter table outbox drop constraint outbox_pkey", "DB316", OUTBOX),
         (
+            "alter table outbox drop constraint outbox_pkey; create unique index on outbox (id) where sequence > 0",
+            "DB316",
+            OUTBOX,
+        ),
+        (
             (
                 "alter table outbox rename to old; create table every (like old including all) partition by range (id);"
                 f"create table outbox partition of every default; grant select on outbox to {ROLE}; {ONLY}"
@@ -176,6 +181,14 @@ ONLY = f"alter publication {SLOT} set table outbox"
         ),
         (f"alter role {ROLE} valid until '2020-01-01'", "DB205", ROLE),
         ("alter table outbox enable row level security", "DB206", ROLE),
+        (
+            (
+                "alter table outbox enable row level security, force row level security;"
+                f"alter table outbox owner to {ROLE}"
+            ),
+            "DB206",
+            ROLE,
+        ),
         (MAKE_SLOT.replace("pgoutput", "test_decoding"), "DB501", SLOT),
         (f"select pg_create_physical_replication_slot('{SLOT}')", "DB501 DB502", SLOT),
         (MAKE_SLOT.replace("'pgoutput'", "'pgoutput', false, true"), "DB509", SLOT),
@@ -205,6 +218,8 @@ def test_each_state_is_found_with_its_place(
         "create extension citext; alter table outbox alter column type type citext",
         "create domain short as varchar; create domain kind as short; alter table outbox alter column type type kind",
         "alter table outbox enable row level security; alter table outbox owner to {role}",
+        "alter table outbox enable row level security; alter role {role} bypassrls",
+        "create table kin (id uuid not null); alter table outbox inherit kin",
         "alter role {role} noreplication; create role rds_replication; grant rds_replication to {role}",
         "create unique index on outbox (id); alter table outbox drop constraint outbox_pkey",
         "alter table outbox alter column sequence set not null",

@@ -100,6 +100,7 @@ def test_a_setting_is_found(place: Place, setting: str, value: str, severity: st
         ("alter table outbox modify id varchar(35)", "error", "DB314", "outbox.id"),
         ("alter table outbox modify aggregateid varchar(100)", "warning", "DB315", "outbox.aggregateid"),
         ("alter table outbox drop primary key", "warning", "DB316", "outbox"),
+        ("alter table outbox drop primary key, add index (id)", "warning", "DB316", "outbox"),
         ("alter table outbox engine = Aria", "error", "DB361", "outbox"),
         ("alter table outbox engine = MyISAM", "error", "DB361", "outbox"),
         (
