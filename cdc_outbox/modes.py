@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+from cdc_outbox.errors import ConfigError
+
 
 class PayloadType(StrEnum):
     """What the payload column holds, and with it what arrives as the message's value."""
@@ -62,6 +64,18 @@ class OutboxMode(StrEnum):
     def keeps_rows(self) -> bool:
         """Whether the table can tell afterwards what was written."""
         return self is OutboxMode.KEEP
+
+    def refuse_elsewhere(self, database: str) -> None:
+        """Refuse a database that has no such mode.
+
+        Args:
+            database: A dialect, or whose database it is.
+
+        Raises:
+            ConfigError: It is not PostgreSQL, and there is no table.
+        """
+        if self is OutboxMode.MESSAGE and database != "postgresql":
+            raise ConfigError(f"{database} has no logical messages", field="mode")
 
 
 class Partitions(StrEnum):

@@ -6,7 +6,13 @@ _SECRET = re.compile(
     r"password|passphrase|secret|token(?!\.endpoint)|credential|jaas|(private|keystore)\.key", re.IGNORECASE
 )
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
+_IN_URL = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
 _ASSIGNED = re.compile(r"(password|secret|token)\w*\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
+
+
+def shows_password(url: str) -> bool:
+    """Tell whether a URL, or a connection string, has a password in it that is no reference."""
+    return bool(_IN_URL.search(_REFERENCE.sub("", url)))
 
 
 def shows_secret(option: str, value: str) -> bool:

@@ -18,8 +18,8 @@ _HEADER = """\
 # {name}: its outbox, the connector that publishes it, and its topics.
 #
 # A line that begins with # and a key is that key's default, or an example where it says so. Every key with its type,
-# default and reason: `cdc-outbox spec-schema --page`, or docs/spec.md. Next: `cdc-outbox lint`, `cdc-outbox init`,
-# {last}.
+# default and reason: `cdc-outbox spec-schema --page`, or docs/spec.md. Next:
+# {next}.
 #
 # Editors complete and check by the next line once `cdc-outbox spec-schema > spec.schema.json` has run beside it.
 # yaml-language-server: $schema=spec.schema.json
@@ -35,8 +35,7 @@ def skeleton(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMod
     values = {("version",): "1", ("name",): _word(name), **_database(name, kind)}
     # YAML takes a key with nothing but comments below it for null.
     values = {**_first_defaults(), **values}
-    last = "and `cdc-outbox deploy-connector`" if kind is not DatabaseKind.SQLITE else "and then the writers"
-    parts = [_HEADER.format(name=name, last=last)]
+    parts = [_HEADER.format(name=name, next=_next(kind))]
     for key in keys():
         match key.path:
             case ("aggregates",):
@@ -51,20 +50,33 @@ def skeleton(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMod
     return "".join(parts)
 
 
+def _next(kind: DatabaseKind) -> str:
+    """Return what comes after the spec."""
+    if not kind.has_dialect:
+        return "`cdc-outbox lint`, and `cdc-outbox render` for what Connect takes"
+    last = "the writers" if kind is DatabaseKind.SQLITE else "`cdc-outbox deploy-connector`"
+    return f"`cdc-outbox lint`, `cdc-outbox init`, and then {last}"
+
+
 def _database(name: str, kind: DatabaseKind) -> dict[tuple[str, ...], str]:
     if kind is DatabaseKind.SQLITE:
         return {("database", "kind"): str(kind)}
     server = "POSTGRES" if kind is DatabaseKind.POSTGRESQL else kind.upper()
     database = re.sub(r"[^a-z0-9_]", "_", name.lower())[:40]
+    reached = {"host": f"${{env:{server}_HOST}}", "port": f"${{env:{server}_PORT}}"}
+    if kind is DatabaseKind.MONGODB:
+        reached = {"connection_string": f"${{env:{server}_CONNECTION_STRING}}"}
     answers = {
         "kind": str(kind),
-        "host": f"${{env:{server}_HOST}}",
-        "port": f"${{env:{server}_PORT}}",
+        **reached,
         "name": _word(database),
         "user": f"{database}_connector",
         "password": f"${{env:{database.upper()}_CONNECTOR_PASSWORD}}",
     }
-    return {("database", key): value for key, value in answers.items()}
+    table = {"schema": _word(database.upper()), "table": "OUTBOX"} if kind is DatabaseKind.ORACLE else {}
+    return {
+        (part, key): each for part, said in (("database", answers), ("outbox", table)) for key, each in said.items()
+    }
 
 
 def _first_defaults() -> dict[tuple[str, ...], str]:

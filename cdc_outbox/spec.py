@@ -22,8 +22,8 @@ from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import EventFormat, OutboxMode, Partitions
 from cdc_outbox.router import EventRouter, Placement
-from cdc_outbox.secret import shows_secret
-from cdc_outbox.table import TRACE_HEADERS, Dialect, OutboxColumns, OutboxTable
+from cdc_outbox.secret import shows_password, shows_secret
+from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
 from cdc_outbox.wire import WireContract
 from cdc_outbox.yaml_text import read_yaml
 
@@ -165,7 +165,7 @@ def _build(document: Document) -> Spec:
 
 
 def _history(content: Mapping[str, Any], kind: DatabaseKind) -> HistorySpec:
-    if kind.dialect is not Dialect.MYSQL:
+    if not kind.keeps_history:
         if "history" in content:
             raise ConfigError(f"{kind} needs no history of its schema", field="history", hint="Leave out history.")
         return HistorySpec()
@@ -186,17 +186,29 @@ def _secrets(document: Document) -> Iterator[Finding]:
         if shows_secret(option, value):
             message = f"{option} is a secret and must be a reference that the worker resolves, such as ${{env:NAME}}."
             yield document.error("SP105", ("overrides", option), message)
+    if shows_password(document.content["database"].get("connection_string", "")):
+        message = "database.connection_string shows a password, which must be a reference that the worker resolves."
+        remedy = "Write database.user and database.password, or all of it as a reference such as ${env:NAME}."
+        yield document.error("SP105", ("database", "connection_string"), message, remedy)
 
 
 def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> OutboxTable:
-    adopted, partitions = "columns" in outbox, outbox.get("partitions")
+    mode, partitions = OutboxMode(outbox.get("mode", "keep")), outbox.get("partitions")
+    adopted = "columns" in outbox or not kind.has_dialect
+    name, columns = "outbox", OutboxColumns().names()
+    if kind is DatabaseKind.ORACLE:
+        # What nobody put in quotation marks has capital letters there.
+        name, columns = name.upper(), {role: column.upper() for role, column in columns.items()}
+    if kind is DatabaseKind.MONGODB:
+        columns = {**columns, "id": "_id"}  # which every document has
     try:
+        mode.refuse_elsewhere(kind)
         table = OutboxTable(
             schema=outbox.get("schema"),
-            name=outbox.get("table", "outbox"),
-            columns=OutboxColumns(**outbox.get("columns", {})),
+            name=outbox.get("table", name),
+            columns=OutboxColumns(**{**columns, **outbox.get("columns", {})}),
             headers={**({} if adopted else TRACE_HEADERS), **outbox.get("headers", {})},
-            mode=OutboxMode(outbox.get("mode", "keep")),
+            mode=mode,
             format=EventFormat(outbox.get("format", "plain")),
             partitions=None if partitions is None else Partitions(partitions),
             adopted=adopted,
@@ -204,6 +216,9 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> OutboxTable:
         table.refuse_elsewhere(kind)
         if kind is DatabaseKind.SQLITE and table.schema not in {None, "main"}:
             raise ConfigError("a file's tables have no schema but main", field="schema", hint="Leave it out.")
+        if kind is DatabaseKind.ORACLE and table.schema is None:
+            hint = "Write the owner as outbox.schema, usually in capital letters."
+            raise ConfigError("a table of oracle is its owner's, and has no other schema", hint=hint)
     except ConfigError as error:
         place = error.field.replace("OutboxColumns", "columns")
         raise ConfigError(str(error), field=f"outbox.{place}".rstrip("."), hint=error.hint) from error

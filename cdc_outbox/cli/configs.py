@@ -50,7 +50,8 @@ def read_config(path: Path, settings: Mapping[str, str]) -> ConnectorConfig:
             outbox=spec.outbox,
         )
     options = {**_flat(path), **settings}
-    first = options.get("table.include.list", "public.outbox").split(",")[0]
+    captured = options.get("table.include.list") or options.get("collection.include.list", "public.outbox")
+    first = captured.split(",")[0]
     table = _table(first.replace("\\", "").strip())
     return ConnectorConfig(options=options, table=table, source=str(table))
 

@@ -15,7 +15,7 @@ from cdc_outbox.cli.configs import ConnectorConfig, read_config
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.connect.columns import ColumnModes
-from cdc_outbox.connect.rows import Row, outbox_columns, parse_row, read_rows
+from cdc_outbox.connect.rows import Row, outbox_columns, parse_document, parse_row, read_rows
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import RoutingError, StackError
 from cdc_outbox.jvm import Outcome
@@ -120,6 +120,9 @@ def simulate(
         time_ms=time.time_ns() // 1_000_000,
         debezium=debezium,
     )
+    of_mongo = simulation.routing.router.java_class == MONGO_EVENT_ROUTER
+    if of_mongo and from_table:
+        raise click.UsageError("--from-table reads PostgreSQL; give a document of MongoDB with --row.")
     modes = ColumnModes(given.options)
     found: list[Row | str]
     if from_table:
@@ -128,7 +131,7 @@ def simulate(
             asked = read_rows(connection, driver, given.named(table), id_column, event_id, limit=limit, modes=modes)
             found = list(asked)
     else:
-        found = _rows_as_given(given, simulation, rows, types)
+        found = list(map(parse_document, rows)) if of_mongo else _rows_as_given(given, rows, types)
     for note in simulation.notes:
         click.echo(f"{'note':<10} {note}", err=True)
     outcomes = simulation.run_real(found, _cache()) if engine == "real" else simulation.imitate(found)
@@ -137,11 +140,7 @@ def simulate(
     return ExitCode.FAILED if any("error" in one for one in shown) else ExitCode.DONE
 
 
-def _rows_as_given(
-    given: ConnectorConfig, simulation: Simulation, rows: Sequence[str], types: Mapping[str, str]
-) -> list[Row | str]:
-    if simulation.routing.router.java_class == MONGO_EVENT_ROUTER:
-        return list(rows)
+def _rows_as_given(given: ConnectorConfig, rows: Sequence[str], types: Mapping[str, str]) -> list[Row | str]:
     columns = () if given.outbox is None else outbox_columns(given.outbox)
     return [parse_row(row, columns, types, ColumnModes(given.options)) for row in rows]
 

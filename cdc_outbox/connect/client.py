@@ -105,6 +105,8 @@ class ConnectClient:
                 message=" ".join(message.split()),
             )
             for option in answer["configs"]
+            # What a connector declares and then does not look at has none.
+            if option["value"] is not None
             for message in option["value"]["errors"]
         )
 

@@ -86,17 +86,32 @@ def parse_row(text: str, columns: tuple[Column, ...], types: Mapping[str, str], 
     Raises:
         ConfigError: It is no JSON object, or a value is none of its column's type.
     """
+    values = _object(text)
+    known = {column.name: column for column in columns}
+    for name in [*values, *types]:
+        sql_type = types.get(name) or (known[name].sql_type if name in known else _guess(values.get(name)))
+        known[name] = Column(name=name, sql_type=sql_type)
+    return {name: column_value(column, _text(values.get(name)), modes) for name, column in known.items()}
+
+
+def parse_document(text: str) -> str:
+    """Return a document of MongoDB's, in Extended JSON, as it is written.
+
+    Raises:
+        ConfigError: It is no JSON object.
+    """
+    _object(text)
+    return text
+
+
+def _object(text: str) -> dict[str, object]:
     try:
         values = json.loads(text, parse_int=_Number, parse_float=_Number)
     except ValueError as error:
         raise ConfigError(f"the row is no JSON: {error}", field="--row") from error
     if not isinstance(values, dict):
         raise ConfigError("the row is no JSON object", field="--row", hint='For example {"id": "…", "payload": {}}.')
-    known = {column.name: column for column in columns}
-    for name in [*values, *types]:
-        sql_type = types.get(name) or (known[name].sql_type if name in known else _guess(values.get(name)))
-        known[name] = Column(name=name, sql_type=sql_type)
-    return {name: column_value(column, _text(values.get(name)), modes) for name, column in known.items()}
+    return values
 
 
 def _guess(value: object) -> str:

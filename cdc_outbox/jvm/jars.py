@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,15 @@ from cdc_outbox.errors import StackError
 
 POM = Path(__file__).parent / "pom.xml"
 """What the local stack is made of, pinned."""
-_MARIADB_POM = Path(__file__).parent / "mariadb-connector.xml"
+
+NEWEST_PLUGINS: Mapping[str, str] = {
+    "mariadb": "3.5.0.Final",
+    "mysql": "3.6.1.Final",
+    "sqlserver": "3.6.1.Final",
+    "oracle": "3.6.1.Final",
+    "mongodb": "3.6.1.Final",
+}
+"""Debezium's connectors beside the one for PostgreSQL, each in the newest release that Maven has."""
 
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 _OLDEST_JAVA = 17
@@ -32,7 +40,7 @@ class Jvm:
     Args:
         java: The program.
         home: The folder with ``libs`` (Kafka and Connect) and ``plugins`` (Debezium for PostgreSQL).
-        further: Folders whose ``plugins`` a worker loads beside those.
+        further: The folders of connectors that a worker loads beside those.
     """
 
     java: str
@@ -42,7 +50,7 @@ class Jvm:
     @property
     def plugins(self) -> list[Path]:
         """The folders of connectors that a worker loads, one a connector."""
-        return [plugin for home in (self.home, *self.further) for plugin in sorted((home / "plugins").iterdir())]
+        return [*sorted((self.home / "plugins").iterdir()), *self.further]
 
     def command(self, main_class: str, *arguments: str, heap: str) -> list[str]:
         """Return the command line of a program; ``heap`` as ``-Xmx`` takes it, for example ``512m``."""
@@ -59,19 +67,20 @@ class Jvm:
         ]
 
 
-def find_jvm(cache: Path, *, mariadb_connector: bool = False) -> Jvm:
+def find_jvm(cache: Path, *, connectors: Sequence[str] = ()) -> Jvm:
     """Return Java and the jars, which Maven fetches if this user does not have this version of them yet.
 
     Args:
         cache: The user's cache folder for this package. Several processes may fetch at once; one does.
-        mariadb_connector: Whether a worker can run Debezium's connector for MariaDB too: another 29 MB.
+        connectors: Those that a worker can run beside the one for PostgreSQL, of :data:`NEWEST_PLUGINS`: another 25
+            to 71 MB each.
 
     Raises:
         StackError: Java is missing or too old, or the jars have to be fetched and Maven is missing or fails.
     """
     java = _find_java()
     home = _fetch(cache, POM, "libs/kafka-server-*.jar", _ANY_PLUGIN)
-    return Jvm(java, home, (_fetch(cache, _MARIADB_POM, _ANY_PLUGIN),) if mariadb_connector else ())
+    return Jvm(java, home, tuple(fetch_plugin(cache, name, NEWEST_PLUGINS[name]) for name in connectors))
 
 
 def fetch_plugin(cache: Path, connector: str, version: str) -> Path:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cdc_outbox.errors import ConfigError, RoutingError
-from cdc_outbox.jvm import Outcome, RealRouter, fetch_plugin, find_jvm
+from cdc_outbox.jvm import NEWEST_PLUGINS, Outcome, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.message import Message
 from cdc_outbox.router import Change, ConnectRecord, ConnectValue, Routing, RoutingConfig, java_partition
 from cdc_outbox.router.java_regex import compile_java
 from cdc_outbox.router.options import NEWEST_VERSION
 
 _CONNECTOR = re.compile(r"io\.debezium\.connector\.(\w+)\.\w+")
-_OWN_PLUGINS = {"oracle": ("oracle", "3.6.1.Final"), "mongodb": ("mongodb", "3.6.1.Final")}
-"""Connectors whose plugin has an EventRouter of its own, or changes the usual one; the newest that Maven has."""
+_OWN_ROUTERS = {"oracle", "mongodb"}
+"""Connectors whose plugin has an EventRouter of its own, or changes the usual one."""
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 _NO_TIMESTAMP = -1
 """What Connect's worker takes for no timestamp."""
@@ -99,8 +99,8 @@ class Simulation:
             StackError: Java, its compiler or Maven is missing, or there is no such release.
         """
         jvm, plugin = find_jvm(cache), None
-        artifact, newest = _OWN_PLUGINS.get(self.connector, ("postgres", None))
-        release = self.debezium or newest
+        artifact = self.connector if self.connector in _OWN_ROUTERS else "postgres"
+        release = self.debezium or NEWEST_PLUGINS.get(artifact)
         if release is not None:
             plugin = fetch_plugin(cache, artifact, release)
         with RealRouter.open(jvm, plugin) as real:

@@ -12,7 +12,7 @@ from typing import Self
 import platformdirs
 
 from cdc_outbox.errors import ConfigError, StackError
-from cdc_outbox.jvm import Jvm, find_jvm
+from cdc_outbox.jvm import NEWEST_PLUGINS, Jvm, find_jvm
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import HOST, StackFolder
 from cdc_outbox.testing.mariadb import MariaDb, make_mariadb
@@ -36,7 +36,8 @@ class StackConfig:
             unquoted.
         system_postgres: Take the PostgreSQL that is installed instead of the embedded one.
         mariadb: Whether there is a MariaDB server too; one can also be added later, by :meth:`Stack.add_mariadb`.
-        mariadb_connector: Whether workers can run Debezium's connector for MariaDB beside the one for PostgreSQL.
+        connectors: Debezium's connectors that workers can run beside the one for PostgreSQL: ``mariadb``, ``mysql``,
+            ``sqlserver``, ``oracle``, ``mongodb``.
         environment: What connectors may refer to as ``${env:NAME}``.
         cache: Where jars are kept, by default the user's cache folder.
         root: Where the stack's folder is made, by default the system's temporary folder.
@@ -48,7 +49,7 @@ class StackConfig:
     databases: Sequence[str] = ()
     system_postgres: bool = False
     mariadb: bool = False
-    mariadb_connector: bool = False
+    connectors: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     cache: Path | None = None
     root: Path | None = None
@@ -61,6 +62,10 @@ class StackConfig:
                     field="databases",
                     hint=f"Use small letters, digits and underscores, and none of {', '.join(sorted(_TAKEN))}.",
                 )
+        for name in self.connectors:
+            if name not in NEWEST_PLUGINS:
+                hint = f"Known are {', '.join(NEWEST_PLUGINS)}."
+                raise ConfigError(f"there is no connector {name!r} to add", field="connectors", hint=hint)
 
 
 class Stack:
@@ -115,7 +120,7 @@ class Stack:
     def jvm(self) -> Jvm:
         """Java and the jars that broker and workers run on."""
         cache = self.config.cache or Path(platformdirs.user_cache_dir("cdc-outbox"))
-        return find_jvm(cache, mariadb_connector=self.config.mariadb_connector)
+        return find_jvm(cache, connectors=self.config.connectors)
 
     @property
     def parts(self) -> list[Server]:

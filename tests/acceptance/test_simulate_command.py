@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.rig import Pipeline, run_command
+from tests.unit.test_spec import MONGODB
 
 SPEC = str(Path(__file__).parents[2] / "connectors" / "orders.yaml")
 ID = "da8d6de6-3b77-45ff-8f44-57db55a7a06c"
@@ -186,10 +187,47 @@ def test_mongodbs_router_is_run_and_not_imitated(tmp_path: Path) -> None:
     }
     path.write_text(json.dumps(options | router))
     document = '{"_id": {"$numberLong": "7"}, "aggregateid": "42", "aggregatetype": "order", "payload": {"a": 1}}'
-    assert run_command("simulate", str(path), "--row", document).returncode == 2
+    refused = run_command("simulate", str(path), "--row", document)
+    assert (refused.returncode, "--engine real" in refused.stderr) == (2, True)
     [shown] = simulated(str(path), "--row", document, "--engine", "real")
     assert (shown["topic"], shown["key"], shown["headers"]) == ("outbox.event.order", "42", [["id", "7"]])
     assert json.loads(json.loads(shown["value"])) == {"a": {"$numberInt": "1"}}
+
+
+def test_a_document_is_shown_as_the_message_that_its_spec_makes_of_it(tmp_path: Path) -> None:
+    spec = tmp_path / "orders.yaml"
+    spec.write_text(MONGODB)
+    document = {"_id": {"$oid": "507f1f77bcf86cd799439011"}, "aggregatetype": "customer", "aggregateid": "42"}
+    document |= {"type": "OrderPlaced", "payload": '{"total_cents": 1999}', "sequence": {"$numberLong": "1"}}
+    document |= {"source": "orders.1", "created_at": {"$numberLong": "1795255200123"}}
+    dated = document | {"created_at": {"$date": "2026-11-21T10:00:00Z"}}
+    arguments = ["--engine", "real", "--row", json.dumps(document), "--row", json.dumps(dated)]
+    shown, failed = simulated(str(spec), *arguments)
+    assert (shown["topic"], shown["key"], shown["value"]) == ("outbox.event.customer", "42", '{"total_cents": 1999}')
+    assert dict(shown["headers"]) == {
+        "id": "507f1f77bcf86cd799439011",
+        "eventType": "OrderPlaced",
+        "aggregateType": "customer",
+        "sequence": "1",
+        "source": "orders.1",
+    }
+    assert shown["timestamp_ms"] == 1795255200123
+    assert failed["error"]["exception"] == "DataException"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--row", "{}"], "--engine real"),
+        (["--row", "{", "--engine", "real"], "no JSON"),
+        (["--from-table", "--dsn", "mongodb://nowhere.invalid"], "--from-table reads PostgreSQL"),
+    ],
+)
+def test_what_cannot_be_simulated_of_mongodb_exits_2(arguments: list[str], message: str, tmp_path: Path) -> None:
+    spec = tmp_path / "orders.yaml"
+    spec.write_text(MONGODB)
+    done = run_command("simulate", str(spec), *arguments)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
 def test_rows_are_taken_from_the_table_with_the_types_that_they_have_there(pipeline: Pipeline, tmp_path: Path) -> None:

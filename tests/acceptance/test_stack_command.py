@@ -15,7 +15,7 @@ import pytest
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ProcessRecord
-from tests.rig import eventually, run_command
+from tests.rig import eventually, open_to_all, run_command
 
 COMMAND = f"{sys.prefix}/bin/cdc-outbox"
 DATABASES = ["--database", "orders", "--database=shipping_2", "--database", "orders"]
@@ -24,10 +24,7 @@ DATABASES = ["--database", "orders", "--database=shipping_2", "--database", "ord
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
     """An environment with a temporary folder of its own, in which PostgreSQL's own user may look around."""
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.name.startswith(("pytest-", tmp_path.name)):
-            folder.chmod(0o755)
-    return {**os.environ, "TMPDIR": str(tmp_path)}
+    return {**os.environ, "TMPDIR": str(open_to_all(tmp_path))}
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import psycopg
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents, SlotStep
 from cdc_outbox.connect.render import HEARTBEAT_PREFIX, render, render_republishing
 from cdc_outbox.connect.wait import Condition, condition_of
@@ -309,17 +308,9 @@ def test_the_client_names_what_is_not_there(outbox_stack: Stack) -> None:
         client.find_status("no bo dy?")
 
 
-def test_somebody_who_writes_while_the_slot_is_made_stops_the_deployment(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("late_writer")
+def test_somebody_who_writes_while_the_slot_is_made_stops_the_deployment(pipeline: Pipeline) -> None:
     """Between the look at the table and the slot there is a moment; what commits in it would be left out."""
-    create_slot = Database.create_slot
-
-    def write_first(database: Database, *, timeout_seconds: float) -> object:
-        pipeline.write(1)
-        return create_slot(database, timeout_seconds=timeout_seconds)
-
-    monkeypatch.setattr(Database, "create_slot", write_first)
     with pytest.raises(UnpublishedEventsError, match="is younger than 1 event in the table"):
         pipeline.deploy()
     assert not slot_exists(pipeline)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +17,6 @@ from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.table import OutboxTable, TableName
 from tests.pruning import ARCHIVE, WEEK, Pruner, add
 from tests.rig import Connection, Pipeline, eventually, run_command
-
-
-@pytest.fixture
-def pruner(pipeline: Pipeline) -> Pruner:
-    return Pruner(pipeline)
-
-
-@pytest.fixture
-def writer(pipeline: Pipeline) -> Iterator[Connection]:
-    with psycopg.connect(pipeline.dsn) as connection:
-        yield connection
 
 
 def test_what_was_delivered_goes_and_the_pipeline_goes_on(pruner: Pruner, pipeline: Pipeline) -> None:

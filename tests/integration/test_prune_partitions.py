@@ -1,9 +1,7 @@
 """Partitions that are over and delivered go as a whole."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-import psycopg
 import pytest
 
 from cdc_outbox.drivers.psycopg import Psycopg
@@ -25,17 +23,6 @@ create table outbox_ahead partition of outbox
     for values from ('03000000-0000-7000-8000-000000000000') to ('03100000-0000-7000-8000-000000000000');
 alter table outbox attach partition outbox_default default;
 """
-
-
-@pytest.fixture
-def pruner(pipeline: Pipeline) -> Pruner:
-    return Pruner(pipeline)
-
-
-@pytest.fixture
-def writer(pipeline: Pipeline) -> Iterator[Connection]:
-    with psycopg.connect(pipeline.dsn) as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents, stored_offset
 from cdc_outbox.connect.reader import Reader
 from cdc_outbox.connect.undo import Undo
@@ -113,16 +112,8 @@ def test_who_may_not_read_the_table_cannot_publish_it_again(pipeline: Pipeline) 
     assert pipeline.client.find_config(pipeline.name) is None
 
 
-def test_what_is_written_while_the_slot_is_made_is_republished_where_that_is_wanted(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create_slot = Database.create_slot
-
-    def write_first(database: Database, *, timeout_seconds: float) -> object:
-        pipeline.write(1)
-        return create_slot(database, timeout_seconds=timeout_seconds)
-
-    monkeypatch.setattr(Database, "create_slot", write_first)
+@pytest.mark.usefixtures("late_writer")
+def test_what_is_written_while_the_slot_is_made_is_republished_where_that_is_wanted(pipeline: Pipeline) -> None:
     plan = pipeline.deploy(earlier=EarlierEvents.REPUBLISH)
     assert plan.slot
     assert plan.slot.republishes

@@ -16,17 +16,9 @@ from cdc_outbox.errors import StackError
 from cdc_outbox.jvm import find_jvm
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.process import ServerCommand, run_to_end
-from tests.rig import one
+from tests.rig import one, open_to_all
 
 ROOT = Path(__file__).parents[2]
-
-
-def open_to_all(folder: Path) -> Path:
-    """Let PostgreSQL's own user look into a folder of pytest's, where the tests run as root."""
-    for parent in (folder, *folder.parents):
-        if parent.name.startswith("pytest-") or parent == folder:
-            parent.chmod(0o755)
-    return folder
 
 
 def test_the_database_is_postgresql_18_in_utf_8_with_logical_decoding(outbox_stack: Stack) -> None:

@@ -38,7 +38,7 @@ def connect_that_answers(*posts: Answer, config: Answer = NOBODY) -> Iterator[tu
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - the server's names
+        do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 - the server's names
 
         def log_message(self, *_arguments: object) -> None:
             pass
@@ -53,6 +53,14 @@ def connect_that_answers(*posts: Answer, config: Answer = NOBODY) -> Iterator[tu
             client.close()
             server.shutdown()
             thread.join()
+
+
+def test_an_option_that_the_connector_did_not_look_at_is_no_finding() -> None:
+    looked_at = {"definition": {}, "value": {"name": "database.hostname", "errors": ["refused"]}}
+    answer: Answer = (200, {"configs": [{"definition": {}, "value": None}, looked_at]})
+    with connect_that_answers(config=answer) as (client, _):
+        found = client.validate({"connector.class": "x", "name": "orders"})
+    assert [(finding.place.path, finding.message) for finding in found] == [("database.hostname", "refused")]
 
 
 @pytest.fixture(autouse=True)

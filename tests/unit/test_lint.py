@@ -179,6 +179,15 @@ def test_connectors_of_binlogs_may_share_neither_id_nor_history() -> None:
     assert {finding.code for finding in found} == {"CC903", "CC905"}
 
 
+@pytest.mark.parametrize(("kind", "database"), [(Kind.SQLSERVER, "database.names"), (Kind.ORACLE, "database.pdb.name")])
+def test_tables_of_two_databases_of_one_server_are_not_one(kind: Kind, database: str) -> None:
+    name, history = {"name": "b", "topic.prefix": "b"}, {"schema.history.internal.kafka.topic": "b"}
+    second = {**CLEAN[kind], **name, **history, "predicates.isOutbox.pattern": ".*"}
+    assert "CC907" in {finding.code for finding in lint_all([config_of(CLEAN[kind]), config_of(second)])}
+    second[database] = "b"
+    assert "CC907" not in {finding.code for finding in lint_all([config_of(CLEAN[kind]), config_of(second)])}
+
+
 @pytest.mark.parametrize(
     "changes",
     [

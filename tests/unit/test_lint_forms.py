@@ -161,6 +161,24 @@ def test_what_is_rendered_for_a_binlog_is_clean(kind: str, outbox: str, latency:
     assert lint_text(text, "x.yaml") == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "more", "codes"),
+    [
+        ("sqlserver", "", []),
+        ("sqlserver", ", format: cloudevents-binary", []),
+        ("sqlserver", ", table: 'a+b$', columns: {payload: Body}", []),
+        ("sqlserver", ", columns: {created_at: null}", ["CC335"]),
+        ("oracle", "", []),
+        ("oracle", ", table: 'A+B$', columns: {payload: BODY}", []),
+        ("oracle", ", columns: {payload: body}", ["CC331"]),
+        ("oracle", ", columns: {created_at: null}", ["CC335"]),
+    ],
+)
+def test_what_is_rendered_for_a_table_that_others_make_is_clean(kind: str, more: str, codes: list[str]) -> None:
+    found = lint_text(f"{MINIMAL}outbox: {{schema: APP{more}}}\n".replace("postgresql", kind), "x.yaml")
+    assert [finding.code for finding in found] == codes
+
+
 def test_two_pipelines_of_a_binlog_share_nothing_unless_they_say_so() -> None:
     def found(more: str) -> list[tuple[str, int | None]]:
         texts = [MINIMAL.replace("postgresql", f"mariadb{more}").replace("orders", name) for name in ("a", "b")]

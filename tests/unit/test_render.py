@@ -9,7 +9,7 @@ from cdc_outbox import ConfigError, OutboxTable
 from cdc_outbox.connect.render import HEARTBEAT_PREFIX, raw_topic, render
 from cdc_outbox.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.spec import parse_spec
-from tests.unit.test_spec import MINIMAL, ORDERS
+from tests.unit.test_spec import MINIMAL, MONGODB, ORDERS
 
 MARIADB = ORDERS.with_name("orders-mariadb.yaml")
 BINLOG = MINIMAL.replace("kind: postgresql", "kind: mariadb")
@@ -77,6 +77,7 @@ def test_an_override_is_taken() -> None:
         "schema.exclude.list",
         "column.exclude.list",
         "column.mask.with.8.chars",
+        "event.converting.failure.handling.mode",
         "header.converter",
         "value.converter.converter.encoding",
         "time.precision.mode",
@@ -167,6 +168,104 @@ def test_no_connector_is_rendered_for_a_file() -> None:
     with pytest.raises(ConfigError, match="no connector reads sqlite") as caught:
         render(other)
     assert caught.value.field == "database.kind"
+
+
+@pytest.mark.parametrize("kind", ["sqlserver", "oracle"])
+def test_the_configuration_of_a_database_whose_table_others_make_is_the_golden_one(kind: str) -> None:
+    """Regenerate by writing this text to a file and rendering it."""
+    outbox = "outbox: {schema: APP}\n" if kind == "oracle" else ""
+    rendered = render(parse_spec(MINIMAL.replace("postgresql", kind) + outbox))
+    assert rendered == json.loads((GOLDEN / f"orders-{kind}.json").read_text())
+
+
+def test_mongodbs_configuration_is_the_golden_one() -> None:
+    """Regenerate by writing this text to a file and rendering it."""
+    assert render(parse_spec(MONGODB)) == json.loads((GOLDEN / "orders-mongodb.json").read_text())
+
+
+@pytest.mark.parametrize("table", ["outbox", "out.box", "out,box", "Größe (neu)", "a+b$", "x|y"])
+def test_patterns_match_this_collection_and_nothing_else(table: str) -> None:
+    spec = parse_spec(f"{MONGODB}outbox: {{schema: shop, table: {json.dumps(table)}}}\n")
+    config = render(spec)
+    assert re.fullmatch(config["predicates.isOutbox.pattern"], raw_topic(spec))
+    [included] = re.split(r"(?<!\\),", config["collection.include.list"])
+    assert re.fullmatch(included, f"shop.{table}")
+    assert not re.fullmatch(included, f"shop.{table}x")
+    assert (config["capture.scope"], config["capture.target"]) == ("database", "shop")
+
+
+def test_a_login_that_the_connection_string_has_is_not_said_twice() -> None:
+    text = MONGODB.replace("  user: orders_connector\n  password: ${env:PASSWORD}\n", "")
+    assert not {option for option in render(parse_spec(text)) if option.startswith("mongodb.")} - {
+        "mongodb.connection.string"
+    }
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "capture.mode",
+        "capture.start.op.time",
+        "collection.exclude.list",
+        "cursor.oversize.handling.mode",
+        "cursor.pipeline",
+        "database.include.list",
+        "field.exclude.list",
+        "field.renames",
+        "filters.match.mode",
+        "mongodb.connection.string",
+        "transforms.outbox.collection.expand.json.payload",
+    ],
+)
+def test_an_override_that_breaks_a_promise_about_documents_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"{option} cannot be overridden"):
+        render(parse_spec(f"{MONGODB}overrides: {{{option}: x}}\n"))
+
+
+@pytest.mark.parametrize("option", ["mongodb.authsource", "mongodb.ssl.enabled", "cursor.max.await.time.ms"])
+def test_what_only_tunes_mongodbs_reader_is_taken(option: str) -> None:
+    assert render(parse_spec(f"{MONGODB}overrides: {{{option}: x}}\n"))[option] == "x"
+
+
+def test_oracles_pluggable_database_is_named_where_there_is_one() -> None:
+    text = MINIMAL.replace("postgresql", "oracle") + "outbox: {schema: APP}\n"
+    assert "database.pdb.name" not in render(parse_spec(text))
+    assert render(parse_spec(text.replace("  host", "  pdb: SHOP\n  host")))["database.pdb.name"] == "SHOP"
+
+
+@pytest.mark.parametrize(
+    ("kind", "outbox", "table", "topic"),
+    [
+        ("sqlserver", "{}", r"dbo\.outbox", "orders.orders.dbo.outbox"),
+        ("sqlserver", "{schema: app, table: Events}", r"app\.Events", "orders.orders.app.Events"),
+        ("oracle", "{schema: APP}", r"APP\.OUTBOX", "orders.APP.OUTBOX"),
+        ("oracle", "{schema: APP, table: Events}", r"APP\.Events", "orders.APP.Events"),
+    ],
+)
+def test_a_table_is_called_as_its_connector_calls_it(kind: str, outbox: str, table: str, topic: str) -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {outbox}\n".replace("postgresql", kind))
+    config = render(spec)
+    assert (config["table.include.list"], raw_topic(spec)) == (table, topic)
+    assert re.fullmatch(config["predicates.isOutbox.pattern"], topic)
+
+
+def test_columns_of_oracle_have_capital_letters_unless_others_are_written() -> None:
+    text = f"{MINIMAL}outbox: {{schema: APP, columns: {{payload: body}}, headers: {{TENANT: tenant}}}}\n"
+    config = render(parse_spec(text.replace("postgresql", "oracle")))
+    assert config["transforms.outbox.table.field.event.payload"] == "body"
+    assert config["transforms.outbox.table.field.event.id"] == "ID"
+    placed = config["transforms.outbox.table.fields.additional.placement"]
+    assert (
+        placed == "TYPE:header:eventType,AGGREGATETYPE:header:aggregateType,SEQUENCE:header:sequence,"
+        "SOURCE:header:source,TENANT:header:tenant"
+    )
+
+
+@pytest.mark.parametrize("option", ["lob.enabled", "log.mining.transaction.retention.ms", "database.dbname"])
+def test_an_override_that_would_lose_events_of_oracle_is_refused(option: str) -> None:
+    text = MINIMAL.replace("postgresql", "oracle") + f"outbox: {{schema: APP}}\noverrides: {{{option}: x}}\n"
+    with pytest.raises(ConfigError, match=f"{option} cannot be overridden"):
+        render(parse_spec(text))
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from cdc_outbox.errors import StackError
+from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.testing import Broker, Postgres, Stack, StackConfig, Worker
 from cdc_outbox.testing.process import ServerCommand
 
@@ -53,6 +53,12 @@ def stack(parts: Parts, tmp_path: Path) -> Iterator[Stack]:
 
 def states(stack: Stack) -> dict[str, str]:
     return {part.name: part.state() for part in stack.parts}
+
+
+def test_a_connector_that_there_is_none_of_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no connector 'postgresql' to add") as caught:
+        StackConfig(connectors=["mariadb", "postgresql"])
+    assert (caught.value.field, "mongodb" in caught.value.hint) == ("connectors", True)
 
 
 def test_a_stack_that_comes_up_again_has_new_parts_and_no_others(stack: Stack) -> None:

@@ -129,9 +129,10 @@ def pattern_taken_literally(config: Config) -> Hits:
 
 @book.router_rule("CC808", NOTE, Kind.MONGODB)
 def payload_that_is_a_document(config: Config, router: Router) -> Hits:
-    if router.of_mongo and not router.expands:
+    option = "collection.expand.json.payload"
+    if router.of_mongo and option not in router.options:
         message = "a payload that is a document becomes Extended JSON, with $numberInt and its like."
-        yield Hit(f"{router.prefix}collection.expand.json.payload", message, "Store the payload as text.")
+        yield Hit(router.prefix + option, message, "Store the payload as text, and set it to false.")
 
 
 @book.rule("CC809", WARNING, Kind.MONGODB)

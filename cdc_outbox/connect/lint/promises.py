@@ -40,8 +40,13 @@ _ANOTHER_KEY = "another key puts an aggregate into another partition, and its or
 
 PROMISES = (
     Promise("binary.handling.mode", "the columns would reach the router as another type"),
+    Promise("capture.", "the spec decides which changes are read"),
+    Promise("collection.", "the outbox could be left out"),
     Promise("column.", "the router would miss a column, or find another value in it"),
+    Promise("cursor.pipeline", "changes could be left out, or become others"),
+    Promise("cursor.oversize.", "a change that is too large would be skipped without a word"),
     Promise("database.exclude.list", "the outbox could be left out"),
+    Promise("database.include.list", "the outbox could be left out"),
     Promise(
         "errors.tolerance",
         "what cannot be converted would be skipped without a word",
@@ -66,6 +71,8 @@ PROMISES = (
         "CC202",
         kept_by=_FAIL,
     ),
+    Promise("event.converting.failure.handling.mode", "a value that cannot be read would become null"),
+    Promise("field.exclude.list", "the router would miss a field"),
     Promise("field.name.adjustment.mode", "the router would not find the columns"),
     Promise(
         "flush.lsn.source",
@@ -73,9 +80,12 @@ PROMISES = (
         "CC609",
         kept_by=frozenset({"true", ""}),
     ),
+    Promise("field.renames", "the router would miss a field"),
+    Promise("filters.match.mode", "the outbox could be left out"),
     Promise("gtid.source.", "transactions that came from some servers would be left out without a word"),
     Promise("header.converter", "consumers could not read the headers"),
     Promise("key.converter", _ANOTHER_KEY),
+    Promise("log.mining.transaction.retention.ms", "a transaction that lasts longer would be given up, and its events"),
     Promise("lsn.flush.", "the slot would hold back WAL until the disk is full, or give it up too early"),
     Promise("message.prefix", "the spec decides which messages are events"),
     Promise("post.processors", "the spec decides what becomes of a row"),

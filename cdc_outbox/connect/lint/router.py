@@ -126,7 +126,8 @@ def refinement_of_nothing(config: Config, router: Router) -> Hits:
 @book.router_rule("CC324", ERROR)
 def missing_columns_by_an_old_name(config: Config, router: Router) -> Hits:
     option = f"{router.table}.fields.additional.error.on.missing"
-    if option in router.options and config.version >= (3, 6) and not router.on(option):
+    told = router.get(f"{router.table}.field.additional.missing").lower() == "ignore"
+    if option in router.options and config.version >= (3, 6) and not router.on(option) and not told:
         message = f"{option} is not read since Debezium 3.6: a missing column fails the task."
         yield Hit(router.prefix + option, message, f"Write {router.table}.field.additional.missing=ignore.")
 
@@ -135,9 +136,15 @@ def missing_columns_by_an_old_name(config: Config, router: Router) -> Hits:
 def option_of_a_later_version(config: Config, router: Router) -> Hits:
     for name, since in _LATER.items():
         option = f"{router.table}.{name}"
-        if option in router.options and config.version < since:
+        if option in router.options and config.version < since and not _is_told_earlier(router, name):
             message = f"{option} does nothing before Debezium {'.'.join(map(str, since))}."
             yield Hit(router.prefix + option, message, "Upgrade, or leave it out.")
+
+
+def _is_told_earlier(router: Router, name: str) -> bool:
+    """Tell whether an option's older name, which MongoDB's router never had, says the same."""
+    ignored = name == "field.additional.missing" and router.get(f"table.{name}").lower() == "ignore"
+    return ignored and router.get("table.fields.additional.error.on.missing").lower() == "false"
 
 
 @book.router_rule("CC326", ERROR, Kind.MONGODB)

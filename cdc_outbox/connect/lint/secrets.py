@@ -4,11 +4,10 @@ import re
 
 from cdc_outbox.connect.lint.config import Config
 from cdc_outbox.connect.lint.rule import WARNING, Hit, Hits, Rulebook
-from cdc_outbox.secret import shows_secret
+from cdc_outbox.secret import shows_password, shows_secret
 
 book = Rulebook()
 
-_USER_IN_URL = re.compile(r"://[^/@\s:]*:(?!\$\{)[^/@\s]+@")
 _USER_INFO = re.compile(r"(basic\.auth\.)?user\.info$")
 
 
@@ -16,7 +15,7 @@ _USER_INFO = re.compile(r"(basic\.auth\.)?user\.info$")
 def secret_in_clear_text(config: Config) -> Hits:
     for option in config.options:
         value = config.get(option)
-        shown = value and (shows_secret(option, value) or _USER_IN_URL.search(value))
+        shown = value and (shows_secret(option, value) or shows_password(value))
         if shown or (_USER_INFO.search(option) and ":" in value and "${" not in value):
             message = f"{option} is a secret; whoever may read the connector's configuration or its topic has it."
             yield Hit(option, message, "Make it a reference that the worker resolves, such as ${env:NAME}.")

@@ -114,7 +114,8 @@ def _tables_twice(configs: Sequence[Config]) -> Iterator[Finding]:
         if not config.routers or config.kind is None:
             continue
         option = config.kind.include_list
-        shared = (config.kind, _server(config), config.get("database.dbname"))
+        databases = (config.get(f"database.{option}") for option in ("dbname", "pdb.name", "names"))
+        shared = (config.kind, _server(config), *databases)
         firsts = [(table, known.setdefault((*shared, table), config)) for table in config.tables]
         twice = next(((table, first) for table, first in firsts if first is not config), None)
         if twice is not None:

@@ -5,12 +5,12 @@ What every connector has stands here; what only one database's has, in a module 
 
 from collections.abc import Callable, Mapping
 
-from cdc_outbox.connect.lint.config import Kind
+from cdc_outbox.connect.lint.config import MONGO_ROUTER, ROUTER, Kind
 from cdc_outbox.connect.lint.promises import reason_against
-from cdc_outbox.connect.render import binlog, postgresql
+from cdc_outbox.connect.render import binlog, mongodb, oracle, postgresql, sqlserver
 from cdc_outbox.connect.render.names import exactly, raw_topic
 from cdc_outbox.connect.render.postgresql import HEARTBEAT_PREFIX
-from cdc_outbox.database import DatabaseKind
+from cdc_outbox.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.spec import Latency, Spec
 from cdc_outbox.sql import load
@@ -21,6 +21,7 @@ REPUBLISHING = "initial_only"
 """The snapshot mode of a connector that publishes the rows of the table, and nothing behind them."""
 
 _STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
+_SIMPLE_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 _POLL_INTERVAL_MS = {
     # Figures: `infra/bench latency`. The connector looks at its queue this often, busy or idle.
@@ -36,6 +37,9 @@ _CAPTURES: Mapping[DatabaseKind, Callable[[Spec], dict[str, str]]] = {
     DatabaseKind.POSTGRESQL: postgresql.capture,
     DatabaseKind.MARIADB: binlog.capture,
     DatabaseKind.MYSQL: binlog.capture,
+    DatabaseKind.SQLSERVER: sqlserver.capture,
+    DatabaseKind.ORACLE: oracle.capture,
+    DatabaseKind.MONGODB: mongodb.capture,
 }
 """What a database's own connector is told."""
 
@@ -84,10 +88,7 @@ def _connector(spec: Spec) -> dict[str, str]:
         "connector.class": Kind[database.kind.name].value,
         "tasks.max": "1",
         "topic.prefix": spec.name,
-        "database.hostname": database.host,
-        "database.port": database.port,
-        "database.user": database.user,
-        "database.password": database.password,
+        **_login(database),
         **_CAPTURES[database.kind](spec),
         "snapshot.mode": "no_data",
         "skipped.operations": "u,d,t",
@@ -97,23 +98,57 @@ def _connector(spec: Spec) -> dict[str, str]:
         # has seen. A slot then holds back WAL until the disk is full, and a binlog is gone before it was read.
         "heartbeat.interval.ms": str(_HEARTBEAT_INTERVAL_MS),
         "extended.headers.enabled": "false",
+        **_strictness(database),
+        # A retry writes no event twice; and a worker whose own setting lets events get lost with one broker (acks)
+        # fails the task at its start.
+        "producer.override.enable.idempotence": "true",
     }
 
 
+def _login(database: DatabaseSpec) -> dict[str, str]:
+    if database.kind is DatabaseKind.MONGODB:
+        return mongodb.login(database)
+    return {
+        "database.hostname": database.host,
+        "database.port": database.port,
+        "database.user": database.user,
+        "database.password": database.password,
+    }
+
+
+def _strictness(database: DatabaseSpec) -> dict[str, str]:
+    if database.kind is DatabaseKind.MONGODB:
+        return {}  # a document's values have no columns that they could fail to fit
+    # A value that cannot be read would become null, and a payload with it a tombstone.
+    return {"event.converting.failure.handling.mode": "fail"}
+
+
 def _pipeline(spec: Spec) -> dict[str, str]:
-    options = spec.router.options()
     decoding = postgresql.decoding(spec, predicate="isOutbox")
     return {
         "key.converter": _STRING_CONVERTER,
         "value.converter": _STRING_CONVERTER,
+        # A worker may have another, which no consumer expects.
+        "header.converter": _SIMPLE_CONVERTER,
         "predicates": "isOutbox",
         "predicates.isOutbox.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
         "predicates.isOutbox.pattern": exactly(raw_topic(spec)),
         "transforms": ",".join(["decode"] * bool(decoding) + ["outbox"]),
         **{f"transforms.decode.{option}": value for option, value in decoding.items()},
-        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
-        "transforms.outbox.predicate": "isOutbox",
-        **{f"transforms.outbox.{option}": value for option, value in options.items()},
+        **{f"transforms.outbox.{option}": value for option, value in _router(spec).items()},
+    }
+
+
+def _router(spec: Spec) -> dict[str, str]:
+    options = {"predicate": "isOutbox", **spec.router.options()}
+    if spec.database.kind is DatabaseKind.MONGODB:
+        return {"type": MONGO_ROUTER, **mongodb.router(options)}
+    return {
+        "type": ROUTER,
+        **options,
+        # The older name of table.field.additional.missing, which Debezium 3.5 reads and later ones pass over: not all
+        # connectors come in the same version.
+        "table.fields.additional.error.on.missing": "false",
     }
 
 

@@ -2,21 +2,27 @@
 
 import re
 
+from cdc_outbox.database import DatabaseKind
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import Spec
 
+_SCHEMAS = {DatabaseKind.POSTGRESQL: "public", DatabaseKind.SQLSERVER: "dbo"}
+"""Where a table is that nobody gave a schema."""
+
 
 def captured_table(spec: Spec) -> tuple[str, str]:
-    """Return what stands before the table's name, the schema or on MariaDB and MySQL the database, and the name."""
-    table = spec.outbox.table_in(spec.database.kind.dialect)
-    return table.schema or spec.database.name, table.name
+    """Return what stands before the table's name, its schema or its database, and the name."""
+    default = _SCHEMAS.get(spec.database.kind, spec.database.name)
+    return spec.outbox.schema or default, spec.outbox.name
 
 
 def raw_topic(spec: Spec) -> str:
     """Return the topic that an event is for before it is routed; Debezium replaces what Kafka refuses."""
     if spec.outbox.mode is OutboxMode.MESSAGE:
         return f"{spec.name}.message"
-    return re.sub(r"[^A-Za-z0-9._-]", "_", ".".join((spec.name, *captured_table(spec))))
+    # One connector may read several databases of SQL Server.
+    database = [spec.database.name] if spec.database.kind is DatabaseKind.SQLSERVER else []
+    return re.sub(r"[^A-Za-z0-9._-]", "_", ".".join((spec.name, *database, *captured_table(spec))))
 
 
 def exactly(name: str) -> str:

@@ -7,6 +7,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.ServiceConfigurationError;
 import java.util.Set;
 import java.util.TreeMap;
 
@@ -142,7 +143,7 @@ public class ConfigureCheck {
                 Thread.currentThread().setContextClassLoader(connector.getClass().getClassLoader());
             }
             attempt.run();
-        } catch (Exception | LinkageError error) {
+        } catch (Exception | LinkageError | ServiceConfigurationError error) {
             refuse(option, error.getClass().getName(), String.valueOf(error.getMessage()));
         } finally {
             Thread.currentThread().setContextClassLoader(before);

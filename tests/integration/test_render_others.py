@@ -1,7 +1,6 @@
 """A MariaDB outbox from the spec to the effects: what is rendered runs, and loses or changes nothing on the way."""
 
 import json
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -19,14 +18,11 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.consumer import Consumer, inbox_component
-from cdc_outbox.database import DatabaseKind
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.table import InboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from cdc_outbox.testing.configure import ConfigureCheck
 from tests.places import run_here
-from tests.rig import CONNECTOR_PASSWORD, QUICK, eventually, run_upgrade
-from tests.unit.test_spec import MINIMAL
+from tests.rig import CONNECTOR_PASSWORD, QUICK, eventually, run_to_its_end, run_upgrade
 
 PAYLOADS: list[Any] = [
     {"plain": 1},
@@ -132,13 +128,7 @@ overrides:
             if len(seen) == count:
                 consumer.stop()
 
-        watchdog = threading.Timer(60, consumer.stop)
-        watchdog.start()
-        try:
-            consumer.run()
-        finally:
-            watchdog.cancel()
-            watchdog.join()
+        run_to_its_end(consumer)
         return seen
 
 
@@ -222,14 +212,3 @@ def preflight(orders: Orders) -> list[str]:
     way = ("--dsn", dsn, "--connect-url", orders.stack.connect_url)
     done = run_here("preflight", str(orders.file), *way, "--output", "json")
     return [finding["code"] for finding in json.loads(done.stdout)["findings"]]
-
-
-@pytest.mark.parametrize("kind", [DatabaseKind.MARIADB, DatabaseKind.MYSQL])
-@pytest.mark.parametrize("outbox", ["{}", "{format: cloudevents-binary}", "{columns: {created_at: null, type: kind}}"])
-def test_what_is_rendered_for_a_binlog_is_taken_by_every_plugin(
-    configure_check: ConfigureCheck, kind: DatabaseKind, outbox: str
-) -> None:
-    spec = parse_spec(f"{MINIMAL}outbox: {outbox}\n".replace("postgresql", kind))
-    refused = {refusal.option for refusal in configure_check.refusals(render(spec))}
-    # The worker has no connector for MySQL; transforms, predicates and converters are the same as everywhere.
-    assert refused == ({"connector.class"} if kind is DatabaseKind.MYSQL else set())

@@ -1,0 +1,33 @@
+"""What several of these tests begin with."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from cdc_outbox.connect.facts import Database
+from tests.pruning import Pruner
+from tests.rig import Connection, Pipeline
+
+
+@pytest.fixture
+def pruner(pipeline: Pipeline) -> Pruner:
+    return Pruner(pipeline)
+
+
+@pytest.fixture
+def writer(pipeline: Pipeline) -> Iterator[Connection]:
+    with psycopg.connect(pipeline.dsn) as connection:
+        yield connection
+
+
+@pytest.fixture
+def late_writer(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who writes between a deployment's look at the table and the slot that it makes."""
+    create_slot = Database.create_slot
+
+    def write_first(database: Database, *, timeout_seconds: float) -> object:
+        pipeline.write(1)
+        return create_slot(database, timeout_seconds=timeout_seconds)
+
+    monkeypatch.setattr(Database, "create_slot", write_first)
