@@ -7,8 +7,11 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
+import click
+
+from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.explanations import explanations
-from cdc_outbox.finding import Finding, Severity
+from cdc_outbox.finding import Finding, Severity, errors_in
 
 API_VERSION = "cdc-outbox/v1"
 """Of the JSON output: keys are added to it, never taken away or given another meaning."""
@@ -69,6 +72,25 @@ FORMATS: Mapping[str, Callable[[Sequence[Finding]], str]] = {
     "sarif": as_sarif,
     "ci": as_annotations,
 }
+
+
+output_option = click.option(
+    "--output", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="What to print findings as."
+)
+strict_option = click.option("--strict", is_flag=True, help="Exit 3 where there are warnings, though no errors.")
+
+
+def tell(findings: Sequence[Finding], *, output: str, strict: bool) -> ExitCode:
+    """Print findings, say on stderr how many there are, and return what the command exits with."""
+    text = FORMATS[output](findings)
+    if text:
+        click.echo(text)
+    counts = {severity: sum(found.severity is severity for found in findings) for severity in Severity}
+    parts = [f"{count} {severity}{'s' * (count != 1)}" for severity, count in counts.items() if count]
+    click.echo(", ".join(parts) or "nothing found", err=True)
+    if errors_in(tuple(findings)):
+        return ExitCode.FAILED
+    return ExitCode.DIFFERENCES if strict and counts[Severity.WARNING] else ExitCode.DONE
 
 
 def visible(text: str) -> str:

@@ -4,14 +4,13 @@ from pathlib import Path
 
 import click
 
-from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.files import STDIN, read_text_of
-from cdc_outbox.cli.findings import FORMATS, visible
+from cdc_outbox.cli.findings import output_option, strict_option, tell, visible
 from cdc_outbox.connect.lint import NEWEST, Config, Version, find_in_text, lint_all
 from cdc_outbox.connect.lint.fixes import fix
 from cdc_outbox.document import Document
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.finding import Finding, Severity, errors_in
+from cdc_outbox.finding import Finding
 
 
 def _version(_context: click.Context, _option: click.Parameter, value: str) -> Version:
@@ -33,11 +32,9 @@ debezium_option = click.option(
 
 @click.command(short_help="Find what is wrong with specs and connector configurations.")
 @click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--output", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="What to print findings as."
-)
+@output_option
 @click.option("--fix", "mends", is_flag=True, help="First rewrite what has one right answer, in the files themselves.")
-@click.option("--strict", is_flag=True, help="Exit 3 where there are warnings, though no errors.")
+@strict_option
 @debezium_option
 def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, version: Version) -> int:
     """Find what is wrong with FILES, without a database and without Kafka Connect; - reads standard input.
@@ -71,14 +68,7 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
         configs += found
         findings += refused
     findings += lint_all(configs)
-    text = FORMATS[output](findings)
-    if text:
-        click.echo(text)
-    _summarise(findings)
-    if errors_in(tuple(findings)):
-        return ExitCode.FAILED
-    warned = any(finding.severity is Severity.WARNING for finding in findings)
-    return ExitCode.DIFFERENCES if strict and warned else ExitCode.DONE
+    return tell(findings, output=output, strict=strict)
 
 
 def _read(name: str, version: Version) -> tuple[list[Config], list[Finding]]:
@@ -101,9 +91,3 @@ def _mend(name: str, version: Version) -> None:
             raise ConfigError(f"{name!r} cannot be written: {error.strerror}") from error
     for fixed in done:
         click.echo(visible(str(fixed)), err=True)
-
-
-def _summarise(findings: list[Finding]) -> None:
-    counts = {severity: sum(found.severity is severity for found in findings) for severity in Severity}
-    parts = [f"{count} {severity}{'s' * (count != 1)}" for severity, count in counts.items() if count]
-    click.echo(", ".join(parts) or "nothing found", err=True)

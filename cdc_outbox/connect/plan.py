@@ -252,47 +252,83 @@ def plan_slot(name: str, state: SlotState, earlier: EarlierEvents | None) -> Slo
     Raises:
         UnpublishedEventsError: Events would be left out, and nobody decided that they may.
     """
-    step = SlotStep.KEEP if state.slot is not None else SlotStep.CREATE
-    if state.slot is not None and state.slot.wal_status == "lost":
-        step = SlotStep.RECREATE
-    hole = _hole(step, state)
-    if not hole:
+    step, hole = _step(state), find_hole(name, state)
+    if hole is None:
         return SlotPlan(step)
     if earlier is None:
-        raise UnpublishedEventsError(
-            f"{_state(name, step)} {hole}", hint=_REPUBLISH_OR_SKIP if state.written.keeps_rows else _SKIP
-        )
+        raise UnpublishedEventsError(hole.text, hint=hole.hint)
     # A connector that republishes stores an offset when it is stopped, if it has none yet.
     resets = state.stored is not None or state.republishing
     return SlotPlan(step, resets_offsets=resets, republishes=earlier is EarlierEvents.REPUBLISH)
 
 
-def _hole(step: SlotStep, state: SlotState) -> str:
-    """Say which events a connector that starts now would leave out, empty if none."""
+def _step(state: SlotState) -> SlotStep:
+    if state.slot is None:
+        return SlotStep.CREATE
+    return SlotStep.RECREATE if state.slot.wal_status == "lost" else SlotStep.KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Events that a connector which starts now would leave out.
+
+    Args:
+        code: Of the finding that it is.
+        text: Which events, and why.
+        hint: What may be done.
+    """
+
+    code: str
+    text: str
+    hint: str
+
+
+def find_hole(name: str, state: SlotState) -> Hole | None:
+    """Return which events a connector that starts now would leave out, ``None`` if none.
+
+    Args:
+        name: The slot's, for the text.
+    """
+    step = _step(state)
+    code, text = _missing(step, state)
+    hint = _REPUBLISH_OR_SKIP if state.written.keeps_rows else _SKIP
+    return Hole(code, f"{_state(name, step)} {text}", hint) if text else None
+
+
+def _missing(step: SlotStep, state: SlotState) -> tuple[str, str]:
     slot, stored, written = state.slot, state.stored, state.written
     if slot is None or step is not SlotStep.KEEP:
-        return _hole_without_slot(stored, written)
+        return ("DB511" if stored is None else "DB512"), _missing_without_slot(stored, written)
     if state.republishing or (stored is not None and stored.in_snapshot):
-        return "is there, but the rows of the table were being published, and what was left of them would not be."
+        return (
+            "DB515",
+            "is there, but the rows of the table were being published, and what was left of them would not be.",
+        )
     if stored is not None and state.wal_end is not None and stored.lsn > state.wal_end:
         return (
-            f"is on a server whose log ends at {state.wal_end}, before Connect's offset {stored.lsn}: it is another "
-            "server, or a restored one, and what is written until then would be lost."
+            "DB514",
+            (
+                f"is on a server whose log ends at {state.wal_end}, before Connect's offset {stored.lsn}: it is "
+                "another server, or a restored one, and what is written until then would be lost."
+            ),
         )
     if stored is not None and slot.confirmed is not None and slot.confirmed > stored.lsn:
         return (
-            f"is at {slot.confirmed}, ahead of Connect's offset {stored.lsn}: it was made again or moved by hand, "
-            "and what was committed between the two would be lost."
+            "DB513",
+            (
+                f"is at {slot.confirmed}, ahead of Connect's offset {stored.lsn}: it was made again or moved by hand, "
+                "and what was committed between the two would be lost."
+            ),
         )
     # A connector that reads the slot was deployed on it, and what lies before was decided then; its first offset is
     # stored only seconds later.
     if stored is None and not slot.active and written.rows_outside_slot:
         place = " in the table" if written.keeps_rows else ""
-        return f"is younger than {_count(written.rows_outside_slot)}{place}, which would not be published."
-    return ""
+        return "DB511", f"is younger than {_count(written.rows_outside_slot)}{place}, which would not be published."
+    return "", ""
 
 
-def _hole_without_slot(stored: StoredOffset | None, written: WrittenFacts) -> str:
+def _missing_without_slot(stored: StoredOffset | None, written: WrittenFacts) -> str:
     if stored is not None:
         return (
             f"while Connect's offset stands at {stored.lsn}: what was committed since then is lost with the slot, "
@@ -307,7 +343,9 @@ def _hole_without_slot(stored: StoredOffset | None, written: WrittenFacts) -> st
 
 
 def _kept(written: WrittenFacts) -> str:
-    return f"The table still holds {_count(written.rows)}." if written.keeps_rows else "No rows are kept."
+    if not written.keeps_rows:
+        return "No rows are kept."
+    return f"The table still holds {_count(written.rows)}." if written.rows else "No row of the table is known."
 
 
 def _state(name: str, step: SlotStep) -> str:

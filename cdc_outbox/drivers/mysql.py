@@ -32,7 +32,7 @@ from cdc_outbox.table import Dialect
 _NUMBERS: tuple[tuple[type[DatabaseError], frozenset[int]], ...] = (
     # 0 is PyMySQL's own for a connection that it has closed.
     (DatabaseUnavailableError, frozenset({0, 1040, 1053, 1203, 1927, 2002, 2003, 2005, 2006, 2013, 2055})),
-    (DatabaseAccessError, frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1698})),
+    (DatabaseAccessError, frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1698})),
     (TableNotFoundError, frozenset({1054, 1146})),
     # Changed since it was read, waited too long for a lock, deadlock.
     (TransactionConflictError, frozenset({1020, 1205, 1213})),

@@ -36,7 +36,9 @@ def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:  # noqa: ANN40
     """
     _refuse_misread(dsn)
     with translated():
-        return psycopg.connect(dsn, autocommit=True, **({"connect_timeout": 10} | options))
+        # Said, because a database of SQL_ASCII has an encoding in which psycopg returns bytes for every text.
+        chosen: dict[str, Any] = {"connect_timeout": 10, "client_encoding": "UTF8"} | options
+        return psycopg.connect(dsn, autocommit=True, **chosen)
 
 
 def _refuse_misread(dsn: str) -> None:

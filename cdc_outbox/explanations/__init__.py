@@ -65,10 +65,10 @@ def page() -> str:
 
 
 _INTRODUCTION = """\
-What the codes mean that `cdc-outbox lint`, `init --check` and `deploy-connector` print; `cdc-outbox explain CODE`
-shows one of them. *Error*: a promise of the pipeline breaks, and deploy refuses. *Warning*: it works, and will hurt.
-*Note*: worth knowing. Where something was observed, [exec] means that it was run, [code] that it stands in the
-source, [docs] in the documentation, [issue] that somebody reported it, [inference] that it follows.
+What the codes mean that `cdc-outbox lint`, `preflight`, `init --check` and `deploy-connector` print; `cdc-outbox
+explain CODE` shows one of them. *Error*: a promise of the pipeline breaks, and deploy refuses. *Warning*: it works, and
+will hurt. *Note*: worth knowing. Where something was observed, [exec] means that it was run, [code] that it stands in
+the source, [docs] in the documentation, [issue] that somebody reported it, [inference] that it follows.
 
 This page is made by `cdc-outbox explain --all > docs/findings.md`.
 """

@@ -7,12 +7,11 @@ mean nothing on another server.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
+from cdc_outbox.connect.facts.binlog import BinlogPosition, Log
 from cdc_outbox.errors import UnprovenDeliveryError
 
-_FILE = re.compile(r".+\.([0-9]{6,})")
 _NO_OFFSET_HINT = (
     "Does the connector of the spec's name run, and read this outbox? It stores an offset about once a minute, and "
     "none for an idle outbox unless it has a heartbeat.interval.ms."
@@ -21,51 +20,6 @@ _ANOTHER_LOG_HINT = (
     "Does the DSN lead to the server that the connector reads? If its binlog was reset or purged, begin the connector "
     "anew and let it publish the table's rows again."
 )
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class BinlogPosition:
-    """A place in a server's binlog, in log order.
-
-    Args:
-        number: The file's; numbers are given in order.
-        offset: Bytes from the file's beginning.
-        file: Its whole name.
-    """
-
-    number: int
-    offset: int
-    file: str = field(compare=False)
-
-    @classmethod
-    def of(cls, file: str, offset: int) -> Self | None:
-        """Return the place in a file, ``None`` if a binlog's file is never called so."""
-        name = _FILE.fullmatch(file)
-        return cls(int(name[1]), offset, file) if name else None
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.offset}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    """A server's binlog, as far as it can prove anything.
-
-    Args:
-        on: Whether it is written at all.
-        format: What is written: ``ROW`` is what a connector understands.
-        end: Where it ends.
-        sizes: Every file that is still there, with its length.
-        only: The databases whose changes alone are written; empty for all.
-        without: The databases whose changes are left out.
-    """
-
-    on: bool
-    format: str
-    end: BinlogPosition | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    only: Sequence[str] = ()
-    without: Sequence[str] = ()
 
 
 def log_end(log: Log, *, database: str) -> BinlogPosition:
@@ -79,7 +33,7 @@ def log_end(log: Log, *, database: str) -> BinlogPosition:
         defect = "is off"
     elif log.format != "ROW":
         defect = f"has the format {log.format}, in which a connector finds no rows"
-    elif (log.only and database not in log.only) or database in log.without:
+    elif log.leaves_out(database):
         defect = f"leaves out the database {database!r}"
     if defect or log.end is None:
         raise UnprovenDeliveryError(

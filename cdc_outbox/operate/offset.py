@@ -1,14 +1,14 @@
 """What a connector's stored offset proves, and the snapshot whose rows it has to pass: pruning on MariaDB and MySQL."""
 
-import re
 from collections.abc import Iterator
 from datetime import UTC
 from typing import Any
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
+from cdc_outbox.connect.facts.binlog import BinlogPosition, Log, names_in, status_statement
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConnectorNotFoundError, UnprovenDeliveryError
-from cdc_outbox.operate.binlog import BinlogPosition, Log, captures, log_end, stored_position
+from cdc_outbox.operate.binlog import captures, log_end, stored_position
 from cdc_outbox.operate.marks import Delivery, Mark
 from cdc_outbox.operate.prune import Counts, PruneOptions, Pruning, Report, refuse_nonsense
 from cdc_outbox.operate.session import Session
@@ -105,8 +105,8 @@ class OffsetWitness:
             format=written,
             end=BinlogPosition.of(file, int(offset)),
             sizes={name: int(size) for name, size, *_ in self._session.ask("files")},
-            only=_names(only),
-            without=_names(without),
+            only=names_in(only),
+            without=names_in(without),
         )
 
     def _find_reader(self) -> str:
@@ -166,14 +166,3 @@ def state_of(status: ConnectorStatus) -> str:
     if not status.tasks and status.state in _READING:
         return "UNASSIGNED"
     return next((state for state in states if state not in _READING), "PAUSED" if "PAUSED" in states else "RUNNING")
-
-
-def status_statement(version: str) -> str:
-    """Return the statement that this server calls the position by; MySQL 8.4 has dropped the old one."""
-    numbers = re.match(r"([0-9]+)\.([0-9]+)", version)
-    is_new = "mariadb" not in version.lower() and numbers and (int(numbers[1]), int(numbers[2])) >= (8, 2)
-    return "log_status" if is_new else "master_status"
-
-
-def _names(listed: str) -> list[str]:
-    return [name for name in listed.split(",") if name]

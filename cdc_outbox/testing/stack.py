@@ -16,7 +16,7 @@ from cdc_outbox.jvm import NEWEST_PLUGINS, Jvm, find_jvm
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import HOST, StackFolder
 from cdc_outbox.testing.mariadb import MariaDb, make_mariadb
-from cdc_outbox.testing.postgres import Postgres, make_postgres
+from cdc_outbox.testing.postgres import Postgres, find_installed, make_postgres
 from cdc_outbox.testing.process import Server
 from cdc_outbox.testing.worker import Worker, make_worker, worker_environment
 
@@ -86,6 +86,7 @@ class Stack:
         self._postgres: Postgres | None = None
         self._broker: Broker | None = None
         self._mariadb: MariaDb | None = None
+        self._added: list[Postgres] = []
 
     @property
     def postgres(self) -> Postgres:
@@ -124,7 +125,11 @@ class Stack:
     @property
     def parts(self) -> list[Server]:
         """Every part, each of which can be started, killed, paused and restarted."""
-        return [part for part in (self._postgres, self._mariadb, self._broker, *self.workers) if part is not None]
+        return [
+            part
+            for part in (self._postgres, *self._added, self._mariadb, self._broker, *self.workers)
+            if part is not None
+        ]
 
     def up(self) -> Self:
         """Clear away what crashed stacks left, start every part, and return when all are ready.
@@ -147,6 +152,7 @@ class Stack:
         for part in self.parts:
             part.reap()
         self.workers.clear()
+        self._added.clear()
         self._postgres = self._broker = None
 
     def add_worker(self) -> Worker:
@@ -175,6 +181,20 @@ class Stack:
         self._mariadb = make_mariadb(self.folder.path / "mariadb", self.folder.reserve_port())
         self._mariadb.start()
         return self._mariadb
+
+    def add_postgres(self, version: int) -> Postgres:
+        """Start one more PostgreSQL server beside the first, of a version that is installed, and return it.
+
+        Raises:
+            StackError: That version is not installed, the stack has it already, or it did not start.
+        """
+        installed, folder = find_installed(version), self.folder.path / f"postgres-{version}"
+        if any(server.folder == folder for server in self._added):
+            raise StackError(f"the stack has a PostgreSQL {version}")
+        server = make_postgres(folder, self.folder.reserve_port(), installed=installed)
+        self._added.append(server)
+        server.start()
+        return server
 
     def environment(self) -> dict[str, str]:
         """Return the variables by which the ``cdc-outbox`` command, and services of your own, find this stack.
@@ -212,7 +232,9 @@ class Stack:
             self.add_worker()
 
     def _start_postgres(self, port: int) -> None:
-        self._postgres = make_postgres(self.folder.path / "postgres", port, system=self.config.system_postgres)
+        self._postgres = make_postgres(
+            self.folder.path / "postgres", port, installed=find_installed() if self.config.system_postgres else None
+        )
         self._postgres.start()
         for name in dict.fromkeys(self.config.databases):
             self._postgres.create_database(name)

@@ -48,6 +48,7 @@ def test_who_is_not_root_is_told_in_one_sentence(
 ) -> None:
     stub(machine, "id", "echo 1000")
     stub(machine, "mariadbd", "")
+    stub(machine, "postgres", 'echo "postgres (PostgreSQL) 15.1"')
     done = setup(machine, *purpose)
     assert done.returncode == 1
     [sentence] = done.stderr.splitlines()
@@ -60,6 +61,7 @@ def test_who_is_not_root_is_told_in_one_sentence(
 def test_for_root_it_is_installed(purpose: tuple[str, ...], packages: str, machine: Path) -> None:
     stub(machine, "id", "echo 0")
     stub(machine, "mariadbd", "")
+    stub(machine, "postgres", 'echo "postgres (PostgreSQL) 15.1"')
     # Nothing after it is wanted here.
     stub(machine, "apt-get", 'echo "apt-get $*" >&2; [ "$2" != install ]')
     done = setup(machine, *purpose)
@@ -76,6 +78,14 @@ def test_the_header_files_of_the_very_python_are_asked_for(machine: Path) -> Non
     stub(machine, "python3", 'case "$2" in *Python.h*) echo python3.42-dev ;; esac')
     assert " python3.42-dev (" in setup(machine, "tests").stderr
     assert "python3.42-dev" not in setup(machine).stderr
+
+
+def test_another_postgresql_than_the_one_that_is_tested_is_not_enough(machine: Path) -> None:
+    stub(machine, "id", "echo 1000")
+    stub(machine, "postgres", 'echo "postgres (PostgreSQL) 17.15"')
+    # One that is installed where Debian's package puts it comes first.
+    installed = Path("/usr/lib/postgresql/15/bin/postgres").exists()
+    assert (" postgresql-15 " in setup(machine, "tests").stderr) is not installed
 
 
 def test_another_purpose_is_refused(machine: Path) -> None:

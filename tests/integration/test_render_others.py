@@ -11,6 +11,7 @@ from uuid import uuid4
 import psycopg
 import pymysql
 import pytest
+import requests
 
 from cdc_outbox import Event, Outbox, OutboxMode
 from cdc_outbox.connect.client import ConnectClient
@@ -193,3 +194,21 @@ def test_what_is_written_on_mariadb_has_its_effects_once_in_order_and_unchanged(
             assert (message.key, message.value, message.timestamp_ms) == (wanted.key, wanted.value, wanted.timestamp_ms)
             assert dict(message.headers) == dict(wanted.headers)
         assert len(orders.stack.broker.ends(topic)) == 3
+
+    # A preflight has nothing to say while it runs, and says when the place that it has to read on at is gone.
+    assert preflight(orders) == []
+    client.stop(spec.name)
+    eventually(lambda: client.find_status(spec.name).state == "STOPPED", "the connector to stop")
+    [stored] = client.find_offsets(spec.name)
+    for change, code in ({"file": "binlog.000000"}, "DB521"), ({"pos": 2**40}, "DB522"):
+        moved = {"offsets": [{**stored, "offset": {**stored["offset"], **change}}]}
+        answer = requests.patch(f"{client.url}/connectors/{spec.name}/offsets", json=moved, timeout=30)
+        assert answer.ok, answer.text
+        assert preflight(orders) == [code]
+
+
+def preflight(orders: Orders) -> list[str]:
+    dsn = orders.dsn.url("mysql").partition("?")[0]
+    way = ("--dsn", dsn, "--connect-url", orders.stack.connect_url)
+    done = run_here("preflight", str(orders.file), *way, "--output", "json")
+    return [finding["code"] for finding in json.loads(done.stdout)["findings"]]

@@ -19,6 +19,7 @@ from cdc_outbox import (
     SequenceMode,
     WireContract,
 )
+from cdc_outbox.connect.facts import ColumnFacts
 from cdc_outbox.connect.lint import lint
 from cdc_outbox.connect.lint.specs import rendered
 from cdc_outbox.connect.preflight import check_outbox
@@ -158,9 +159,10 @@ def test_the_column_of_bytes_is_asked_for() -> None:
     found = GOOD
     assert found.table is not None
     [finding] = check_outbox(parse_spec(text), found)
-    assert (finding.code, finding.place.path, finding.remedy) == ("DB304", "public.outbox.payload", "It must be bytea.")
-    mended = replace(found, table=replace(found.table, columns={**found.table.columns, "payload": "bytea"}))
-    assert check_outbox(parse_spec(text), mended) == ()
+    assert (finding.code, finding.place.path) == ("DB304", "public.outbox.payload")
+    assert 'alter column "payload" type bytea' in finding.remedy
+    columns = {**found.table.columns, "payload": ColumnFacts("bytea")}
+    assert check_outbox(parse_spec(text), replace(found, table=replace(found.table, columns=columns))) == ()
 
 
 def test_an_envelope_is_read_by_whoever_expects_headers_and_the_other_way_round() -> None:

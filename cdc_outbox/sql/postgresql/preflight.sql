@@ -4,40 +4,175 @@ select
     current_setting('wal_level'),
     current_database()
 
+-- name: server_state
+-- What a version does not know is null.
+select
+    pg_is_in_recovery(),
+    cast(current_setting('max_wal_senders') as integer) - (select count(*) from pg_stat_replication),
+    (select pg_encoding_to_char(encoding) from pg_database where datname = current_database()),
+    -- Not told to everybody.
+    case when pg_has_role('pg_read_all_settings', 'usage') then current_setting('output_plugin_libraries', true) end,
+    cast(extract(epoch from cast(current_setting('idle_replication_slot_timeout', true) as interval)) as float),
+    cast(extract(epoch from cast(current_setting('wal_sender_timeout') as interval)) as float),
+    pg_size_bytes(current_setting('max_wal_size')),
+    nullif(pg_size_bytes(current_setting('max_slot_wal_keep_size')), -1),
+    coalesce(current_setting('synchronized_standby_slots', true), '') <> ''
+
+-- name: open_for_long
+-- Transactions that wrote, of any database of the server. Of others' sessions only who may read all statistics is told.
+select name, since, is_prepared
+from (
+    select 'process ' || pid as name, xact_start as since, false as is_prepared
+    from pg_stat_activity
+    where backend_xid is not null and xact_start < clock_timestamp() - make_interval(secs => :seconds)
+    union all
+    select gid, prepared, true from pg_prepared_xacts
+) as open_transactions
+order by since
+limit 10
+
 -- name: wal_end
 select cast(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as text)
 
 -- name: role
+-- On Amazon's RDS nobody has the attribute, and members of these roles may replicate all the same.
 select
     role.rolcanlogin,
-    role.rolreplication or role.rolsuper,
+    role.rolreplication
+    or role.rolsuper
+    or exists (
+        select
+        from pg_roles as granted
+        where granted.rolname in ('rds_replication', 'rds_superuser')
+            and pg_has_role(role.oid, granted.oid, 'usage')
+    ),
     coalesce(
         has_schema_privilege(role.oid, relation.relnamespace, 'usage')
         and has_table_privilege(role.oid, relation.oid, 'select'),
         false
-    )
+    ),
+    has_database_privilege(role.oid, current_database(), 'connect'),
+    coalesce(
+        not relation.relrowsecurity
+        or role.rolsuper
+        or role.rolbypassrls
+        or (pg_has_role(role.oid, relation.relowner, 'usage') and not relation.relforcerowsecurity),
+        true
+    ),
+    coalesce(role.rolvaliduntil < now(), false)
 from pg_roles as role
 left join pg_class as relation on relation.oid = to_regclass(:table)
 where role.rolname = :role
 
 -- name: columns
-select attribute.attname, format_type(attribute.atttypid, null)
+-- A domain is what lies below it, be that a domain again.
+with recursive typed (attnum, type) as (
+    select attnum, atttypid
+    from pg_attribute
+    where attrelid = to_regclass(:table) and attnum > 0 and not attisdropped
+    union all
+    select typed.attnum, domain.typbasetype
+    from typed
+    join pg_type as domain on domain.oid = typed.type and domain.typtype = 'd'
+)
+select
+    attribute.attname,
+    format_type(base.oid, null),
+    case when attribute.atttypid = cast('varchar' as regtype) and attribute.atttypmod > 4 then attribute.atttypmod - 4 end,
+    attribute.attnotnull,
+    attribute.attgenerated <> '',
+    base.typtype = 'e'
 from pg_attribute as attribute
-where attribute.attrelid = to_regclass(:table) and attribute.attnum > 0 and not attribute.attisdropped
+join typed on typed.attnum = attribute.attnum
+join pg_type as base on base.oid = typed.type and base.typtype <> 'd'
+where attribute.attrelid = to_regclass(:table)
 order by attribute.attnum
 
 -- name: table
-select relation.relkind, relation.relpersistence
+select
+    relation.relkind,
+    relation.relpersistence,
+    coalesce(
+        (
+            select cast(cast(link.inhparent as regclass) as text)
+            from pg_inherits as link
+            where link.inhrelid = relation.oid and relation.relispartition
+        ),
+        ''
+    ),
+    case
+        when relation.relkind = 'r' then
+            array(select cast(cast(inhrelid as regclass) as text) from pg_inherits where inhparent = relation.oid order by 1)
+        else cast(array[] as text[])
+    end,
+    relation.relkind = 'r'
+    and case relation.relreplident
+        when 'n' then true
+        when 'd' then not exists (select from pg_index where indrelid = relation.oid and indisprimary)
+        when 'i' then not exists (select from pg_index where indrelid = relation.oid and indisreplident)
+        else false
+    end
+    and exists (
+        select
+        from pg_publication_tables as member
+        join pg_publication as publication on publication.pubname = member.pubname
+        join pg_namespace as namespace on namespace.nspname = member.schemaname
+        where publication.pubdelete
+            and namespace.oid = relation.relnamespace
+            and member.tablename = relation.relname
+    )
 from pg_class as relation
 where relation.oid = to_regclass(:table)
 
+-- name: keys
+select array(
+    select cast(attribute.attname as text)
+    from unnest(index.indkey) with ordinality as key (number, position)
+    join pg_attribute as attribute on attribute.attrelid = index.indrelid and attribute.attnum = key.number
+    where key.position <= index.indnkeyatts
+    order by key.position
+)
+from pg_index as index
+where index.indrelid = to_regclass(:table)
+    and index.indisunique
+    and index.indisvalid
+    and index.indpred is null
+    and index.indexprs is null
+
 -- name: publication
--- Row filters and column lists came with PostgreSQL 15; as JSON the view can be asked for them in any version.
+-- Row filters and column lists came with PostgreSQL 15, as did publications of a schema; as JSON the view can be asked for
+-- them in any version. Before 18 the view may list columns that the server computes, which are never sent.
 select
     publication.pubinsert,
     member.pubname is not null,
     coalesce(to_jsonb(member) ->> 'rowfilter', ''),
-    to_jsonb(member) -> 'attnames'
+    (
+        select jsonb_agg(listed.name order by listed.position)
+        from jsonb_array_elements_text(to_jsonb(member) -> 'attnames') with ordinality as listed (name, position)
+        where cast(current_setting('server_version_num') as integer) >= 180000
+            or not exists (
+                select
+                from pg_attribute as attribute
+                where attribute.attrelid = to_regclass(:outbox)
+                    and attribute.attname = listed.name
+                    and attribute.attgenerated <> ''
+            )
+    ),
+    case
+        when publication.puballtables then 'all tables'
+        when member.pubname is not null
+            and not exists (select from pg_publication_rel where prpubid = publication.oid)
+            then 'all tables of a schema'
+        else ''
+    end,
+    array_remove(
+        array[
+            case when publication.pubupdate then 'updates' end,
+            case when publication.pubdelete then 'deletes' end,
+            case when publication.pubtruncate then 'truncates' end
+        ],
+        null
+    )
 from pg_publication as publication
 left join pg_publication_tables as member
     on member.pubname = publication.pubname
@@ -46,9 +181,26 @@ left join pg_publication_tables as member
 where publication.pubname = :publication
 
 -- name: slot
-select plugin, database, coalesce(active_pid, 0), coalesce(wal_status, ''), cast(confirmed_flush_lsn as text)
-from pg_replication_slots
-where slot_name = :slot
+-- As JSON it can be asked for what came with PostgreSQL 16, 17 and 18.
+select
+    slot.plugin,
+    slot.database,
+    coalesce(slot.active_pid, 0),
+    coalesce(slot.wal_status, ''),
+    cast(slot.confirmed_flush_lsn as text),
+    cast(slot.restart_lsn as text),
+    coalesce(
+        to_jsonb(slot) ->> 'invalidation_reason',
+        case when to_jsonb(slot) ->> 'conflicting' = 'true' then 'conflict' end,
+        ''
+    ),
+    slot.safe_wal_size,
+    slot.temporary,
+    coalesce(cast(to_jsonb(slot) ->> 'two_phase' as boolean), false),
+    cast(to_jsonb(slot) ->> 'failover' as boolean),
+    coalesce(cast(to_jsonb(slot) ->> 'synced' as boolean), false)
+from pg_replication_slots as slot
+where slot.slot_name = :slot
 
 -- name: free_slots
 select cast(current_setting('max_replication_slots') as integer) - count(*) from pg_replication_slots
@@ -96,6 +248,9 @@ select exists (select from {heads})
 
 -- name: snapshot
 select * from {outbox} {in_order}
+
+-- name: read_only
+set session characteristics as transaction read only
 
 -- name: limit_time
 select set_config('statement_timeout', :milliseconds, false)

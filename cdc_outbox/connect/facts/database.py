@@ -1,10 +1,22 @@
-"""What the database says about a pipeline, read once and kept as values."""
+"""PostgreSQL as a deployment and a preflight ask it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from cdc_outbox.connect.facts.postgresql import (
+    COUNTED_ROWS,
+    ColumnFacts,
+    DatabaseFacts,
+    OpenTransaction,
+    PublicationFacts,
+    RoleFacts,
+    ServerFacts,
+    SlotFacts,
+    TableFacts,
+    WrittenFacts,
+)
 from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.lsn import Lsn
@@ -16,10 +28,10 @@ from cdc_outbox.table import quote
 
 PEEKED_CHANGES = 1_000_000
 """Changes of a slot that are looked at: some hundred megabytes of WAL, a few seconds, and of memory for the ids."""
-COUNTED_ROWS = 100_000
-"""Rows are counted up to here; beyond it "at least" says enough, and an outbox may hold billions."""
-
-
+LONG_OPEN_SECONDS = 60.0
+"""A transaction of this age is longer than a deployment waits by itself; a prepared one has no session that ends it."""
+_PATIENCE_SECONDS = 30.0
+"""What a preflight gives a statement: it also looks into the slot, which may hold the log of days."""
 UNDEFINED_OBJECT = "42704"
 """The SQLSTATE of a slot's decoding that looks for the publication at a time when it was not there yet."""
 
@@ -32,110 +44,6 @@ _HINTS = {
 """What to do about errors of the server that a deployment may meet, by SQLSTATE."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoleFacts:
-    """The connector's role; ``can_select`` is about the outbox, whose rows only publishing them again reads."""
-
-    can_login: bool
-    can_replicate: bool
-    can_select: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class TableFacts:
-    """The outbox table as it is; of events that are messages, the head table.
-
-    Args:
-        kind: ``r`` for a table, ``p`` for a partitioned one (``pg_class.relkind``).
-        persistence: ``p`` for permanent; nothing else reaches the log (``pg_class.relpersistence``).
-        columns: Column → type as PostgreSQL spells it.
-    """
-
-    kind: str
-    persistence: str
-    columns: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class PublicationFacts:
-    """The publication.
-
-    Args:
-        row_filter: The condition that rows must meet to be published, empty if there is none.
-        columns: Those of the outbox that are published, in the order in which they come; ``None`` for all.
-    """
-
-    publishes_inserts: bool
-    covers_table: bool
-    row_filter: str = ""
-    columns: Sequence[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SlotFacts:
-    """The replication slot.
-
-    Args:
-        reader: The server's process that reads it for somebody, 0 if nobody does.
-        wal_status: ``lost`` when the WAL it needs is gone.
-        confirmed: What lies before it was confirmed and is never sent again.
-    """
-
-    plugin: str
-    database: str
-    reader: int
-    wal_status: str
-    confirmed: Lsn | None
-
-    @property
-    def active(self) -> bool:
-        """Whether somebody reads it now."""
-        return self.reader != 0
-
-    @property
-    def is_unread(self) -> bool:
-        """Whether nobody reads it now, and it could be read."""
-        return not self.active and self.wal_status != "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFacts:
-    """What the outbox holds.
-
-    Args:
-        rows: Rows in the table; the count ends at :data:`COUNTED_ROWS`.
-        has_heads: Whether a sequence was ever given out, also if its row was pruned since.
-        rows_outside_slot: Events that a slot which nobody has read yet does not hold, because they were committed
-            before it; 0 while nobody has looked.
-        keeps_rows: Whether what was written can be published again.
-    """
-
-    rows: int = 0
-    has_heads: bool = False
-    rows_outside_slot: int = 0
-    keeps_rows: bool = True
-
-    @property
-    def has_events(self) -> bool:
-        """Whether there is anything to look for in a slot."""
-        return bool(self.rows or (self.has_heads and not self.keeps_rows))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseFacts:
-    """Everything that preflight and plan look at; ``None`` for what does not exist."""
-
-    version: int
-    wal_level: str
-    database: str
-    free_slots: int
-    role: RoleFacts | None
-    table: TableFacts | None
-    publication: PublicationFacts | None
-    slot: SlotFacts | None
-    written: WrittenFacts
-
-
 class Database:
     """The pipeline's database, through a connection in autocommit mode whose role may create slots."""
 
@@ -145,28 +53,76 @@ class Database:
         self._spec = spec
         self._statements = load(driver.dialect, "preflight")
 
+    def refuse_changes(self) -> None:
+        """Let nothing that is asked from now on change anything, nor take long; for all of the connection's life."""
+        self._ask("read_only")
+        self._ask("limit_time", milliseconds=str(int(_PATIENCE_SECONDS * 1000)))
+
     def read_facts(self) -> DatabaseFacts:
         """Read the facts, each by a statement of its own: they are looked at again before anything depends on one."""
+        facts = self.read_surroundings()
+        return replace(facts, written=self.read_written()) if facts.table and facts.table.has_log else facts
+
+    def read_surroundings(self) -> DatabaseFacts:
+        """Read all but what the outbox holds, which not everybody may."""
         spec, outbox = self._spec, self._spec.outbox
         [(version, wal_level, database)] = self._ask("server")
         [(free_slots,)] = self._ask("free_slots")
         role = self._ask("role", role=spec.database.user, table=outbox.table.quoted)
         publication = self._ask(
-            "publication", publication=spec.database.publication, schema=outbox.table.schema, table=outbox.name
+            "publication",
+            publication=spec.database.publication,
+            outbox=outbox.table.quoted,
+            schema=outbox.table.schema,
+            table=outbox.name,
         )
-        looked_at = outbox.heads if outbox.mode is OutboxMode.MESSAGE else outbox.table
-        table = self._ask("table", table=looked_at.quoted)
-        columns: dict[str, str] = dict(self._ask("columns", table=looked_at.quoted))
         return DatabaseFacts(
             version=version,
             wal_level=wal_level,
             database=database,
             free_slots=free_slots,
             role=RoleFacts(*role[0]) if role else None,
-            table=TableFacts(table[0][0], table[0][1], columns) if table else None,
+            table=self._read_table(),
             publication=PublicationFacts(*publication[0]) if publication else None,
             slot=self.find_slot(),
-            written=self.read_written() if table else WrittenFacts(),
+            written=WrittenFacts(keeps_rows=outbox.mode.keeps_rows),
+            server=self._read_server(),
+        )
+
+    def _read_server(self) -> ServerFacts:
+        [(standby, senders, encoding, plugins, idle, timeout, wal, slot_wal, awaits)] = self._ask("server_state")
+        return ServerFacts(
+            is_standby=standby,
+            free_senders=senders,
+            encoding=encoding,
+            slot_plugins=None if plugins is None else [name.strip() for name in plugins.split(",")],
+            idle_slot_seconds=idle or 0,
+            sender_timeout_seconds=timeout,
+            max_wal_bytes=wal,
+            max_slot_wal_bytes=slot_wal,
+            awaits_standbys=awaits,
+            wal_end=self.find_wal_end(),
+            open_for_long=[
+                OpenTransaction(name=name, since=since, is_prepared=prepared)
+                for name, since, prepared in self._ask("open_for_long", seconds=LONG_OPEN_SECONDS)
+            ],
+        )
+
+    def _read_table(self) -> TableFacts | None:
+        outbox = self._spec.outbox
+        name = (outbox.heads if outbox.mode is OutboxMode.MESSAGE else outbox.table).quoted
+        table = self._ask("table", table=name)
+        if not table:
+            return None
+        kind, persistence, partition_of, children, refuses_deletes = table[0]
+        return TableFacts(
+            kind=kind,
+            persistence=persistence,
+            columns={column: ColumnFacts(*facts) for column, *facts in self._ask("columns", table=name)},
+            partition_of=partition_of,
+            children=children,
+            refuses_deletes=refuses_deletes,
+            keys=[key for (key,) in self._ask("keys", table=name)],
         )
 
     def find_slot(self) -> SlotFacts | None:
@@ -174,8 +130,9 @@ class Database:
         rows = self._ask("slot", slot=self._spec.database.slot)
         if not rows:
             return None
-        plugin, database, reader, wal_status, confirmed = rows[0]
-        return SlotFacts(plugin, database, reader, wal_status, Lsn.parse(confirmed) if confirmed else None)
+        plugin, database, reader, wal_status, confirmed, restart, *rest = rows[0]
+        confirmed, restart = (Lsn.parse(text) if text else None for text in (confirmed, restart))
+        return SlotFacts(plugin, database, reader, wal_status, confirmed, restart, *rest)
 
     def find_wal_end(self) -> Lsn:
         """Return where the server's log ends now; on a standby, where it has come to."""

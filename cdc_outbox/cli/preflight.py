@@ -1,0 +1,58 @@
+"""``cdc-outbox preflight``."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.findings import output_option, strict_option, tell
+from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.preflight.look import LOOKS
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.finding import Finding
+
+
+@click.command(short_help="Find what is wrong with a pipeline's database.")
+@click.argument("specs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="SPEC...")
+@dsn_option
+@connect_url_option(required=False, note="; without it nothing is said about stored offsets")
+@output_option
+@strict_option
+def preflight(specs: tuple[Path, ...], *, dsn: str, connect_url: str | None, output: str, strict: bool) -> int:
+    """Find what would keep the connectors of SPECs from publishing every event, and change nothing.
+
+    Server, role, table, publication, slot and log are asked, and Connect for the offsets that it has stored. What could
+    not be asked is told as a note. The transactions of the connection are read-only; a slot is looked into without
+    moving it, and while that lasts, half a minute at most, nobody else can read it.
+
+    DSN is the outbox's database as this machine reaches it, for a role that may read outbox, heads and statistics and
+    look into slots: on PostgreSQL a superuser, or REPLICATION and pg_read_all_stats; on MariaDB and MySQL one that may
+    also read the database mysql.
+
+    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec or DSN, 75 try again later; with
+    --strict also 3, warnings and no errors. Notes never change it.
+
+    \b
+    Examples:
+      cdc-outbox preflight connectors/orders.yaml
+      cdc-outbox preflight connectors/*.yaml --output sarif > findings.sarif
+    """
+    client = ConnectClient(connect_url) if connect_url else None
+    findings = [finding for path in dict.fromkeys(specs) for finding in _look(path, dsn, client)]
+    return tell(findings, output=output, strict=strict)
+
+
+def _look(path: Path, dsn: str, client: ConnectClient | None) -> Iterator[Finding]:
+    """Yield what is found about one spec; at its file, so that several are told apart and annotations have a place."""
+    spec = read_spec(path)
+    look = LOOKS.get(spec.database.kind)
+    if look is None:
+        raise ConfigError(
+            f"a preflight looks at {', '.join(LOOKS)}, not at {spec.database.kind}", field="database.kind"
+        )
+    with connected(dsn, spec.database.kind) as (connection, driver):
+        for finding in look(spec, connection, driver, client):
+            yield replace(finding, place=replace(finding.place, document=str(path)))

@@ -1,0 +1,277 @@
+"""What MariaDB or MySQL says about a pipeline, read once and kept as values."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from cdc_outbox.connect.facts.postgresql import COUNTED_ROWS
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
+from cdc_outbox.errors import DatabaseAccessError
+from cdc_outbox.spec import Spec
+from cdc_outbox.sql import load
+
+_FILE = re.compile(r".+\.([0-9]{6,})")
+_DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BinlogPosition:
+    """A place in a server's binlog, in log order.
+
+    Args:
+        number: The file's; numbers are given in order.
+        offset: Bytes from the file's beginning.
+        file: Its whole name.
+    """
+
+    number: int
+    offset: int
+    file: str = field(compare=False)
+
+    @classmethod
+    def of(cls, file: str, offset: int) -> Self | None:
+        """Return the place in a file, ``None`` if a binlog's file is never called so."""
+        name = _FILE.fullmatch(file)
+        return cls(int(name[1]), offset, file) if name else None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A server's binlog, as far as it can prove anything.
+
+    Args:
+        on: Whether it is written at all.
+        format: What is written: ``ROW`` is what a connector understands.
+        end: Where it ends.
+        sizes: Every file that is still there, with its length.
+        only: The databases whose changes alone are written; empty for all.
+        without: The databases whose changes are left out.
+    """
+
+    on: bool
+    format: str
+    end: BinlogPosition | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    only: Sequence[str] = ()
+    without: Sequence[str] = ()
+
+    def leaves_out(self, database: str) -> bool:
+        """Tell whether changes of a database are not written."""
+        return bool(self.only and database not in self.only) or database in self.without
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountFacts:
+    """One of the accounts that the connector's user may log in by.
+
+    Args:
+        host: From where.
+        may: What it was granted, in small letters: ``select`` on the outbox, ``replication slave``, ``replication
+            client``.
+        has_roles: Whether it was granted roles, into which nobody looked.
+    """
+
+    host: str
+    is_locked: bool = False
+    may: frozenset[str] = frozenset()
+    has_roles: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinlogColumn:
+    """One column.
+
+    Args:
+        type: Without a length, in small letters; MariaDB's ``json`` is ``longtext``.
+        length: In characters, where it has one.
+        charset: Empty where it holds no text.
+    """
+
+    type: str
+    length: int | None = None
+    not_null: bool = True
+    charset: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinlogTable:
+    """The outbox as it is.
+
+    Args:
+        kind: ``BASE TABLE`` for a table.
+        keys: The columns of each unique index.
+    """
+
+    kind: str
+    engine: str
+    is_transactional: bool
+    columns: Mapping[str, BinlogColumn]
+    keys: Sequence[Sequence[str]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinlogFacts:
+    """Everything that a preflight looks at; ``None`` for what does not exist, and what this role may not see.
+
+    Args:
+        has_gtids: Whether positions have a meaning on other servers too, in an order that is kept.
+        keep_seconds: How long a binlog is kept, 0 for ever.
+        replicas: The server ids of those who read the binlog and said so.
+        rows: In the outbox; the count ends at :data:`COUNTED_ROWS`.
+        unseen: What this role may not see, each with what it takes.
+    """
+
+    is_mariadb: bool
+    database: str
+    server_id: str
+    log: Log
+    row_image: str
+    is_compressed: bool
+    has_gtids: bool
+    keep_seconds: float
+    replicas: Sequence[str] | None
+    accounts: Sequence[AccountFacts] | None
+    table: BinlogTable | None
+    rows: int = 0
+    unseen: Mapping[str, str] = field(default_factory=dict)
+
+
+def status_statement(version: str) -> str:
+    """Return the statement that this server calls the position by; MySQL 8.4 has dropped the old one."""
+    return "log_status" if _has_new_names(version) else "master_status"
+
+
+def names_in(listed: str) -> list[str]:
+    """Return the databases of a filter."""
+    return [name for name in listed.split(",") if name]
+
+
+class BinlogDatabase:
+    """The pipeline's database on MariaDB or MySQL, through a connection in autocommit mode."""
+
+    def __init__(self, connection: Any, driver: TransactionDriver, spec: Spec) -> None:  # noqa: ANN401 - any driver's connection
+        self._connection = connection
+        self._driver = driver
+        self._spec = spec
+        self._statements = load(driver.dialect, "preflight")
+        self._place = {"schema": spec.outbox.schema or spec.database.name, "table": spec.outbox.name}
+        self._unseen: dict[str, str] = {}
+
+    def refuse_changes(self) -> None:
+        """Let nothing that is asked from now on change anything, for all of the connection's life."""
+        self._ask("read_only")
+
+    def read_facts(self) -> BinlogFacts:
+        """Read the facts, each by a statement of its own."""
+        [(version, database)] = self._ask("server")
+        if self._place["schema"].startswith("${"):  # only the worker knows it
+            self._place["schema"] = database
+        settings = {name.lower(): value for name, value, *_ in self._ask("settings")}
+        is_mariadb, is_on = "mariadb" in version.lower(), settings.get("log_bin") == "ON"
+        gtids = settings.get("gtid_strict_mode" if is_mariadb else "gtid_mode", "OFF")
+        table = self._read_table()
+        return BinlogFacts(
+            is_mariadb=is_mariadb,
+            database=database,
+            server_id=settings.get("server_id", ""),
+            log=self._read_log(version, settings) if is_on else Log(on=False, format=""),
+            row_image=settings.get("binlog_row_image", "FULL"),
+            is_compressed=settings.get("log_bin_compress", "OFF") == "ON",
+            has_gtids=gtids == "ON",
+            keep_seconds=_kept_seconds(settings),
+            replicas=self._read_replicas(version) if is_on else (),
+            accounts=self._read_accounts(is_mariadb=is_mariadb),
+            table=table,
+            rows=self._count() if table is not None else 0,
+            unseen=dict(self._unseen),
+        )
+
+    def _read_log(self, version: str, settings: Mapping[str, str]) -> Log:
+        written = settings.get("binlog_format", "ROW")
+        status = self._try(status_statement(version), "the binlog's filters and its end", "REPLICATION CLIENT")
+        files = self._try("files", "which binlogs are there", "REPLICATION CLIENT")
+        if not status:
+            return Log(on=True, format=written)
+        file, offset, only, without, *_ = status[0]
+        return Log(
+            on=True,
+            format=written,
+            end=BinlogPosition.of(file, int(offset)),
+            sizes={name: int(size) for name, size, *_ in files or ()},
+            only=names_in(only),
+            without=names_in(without),
+        )
+
+    def _read_replicas(self, version: str) -> list[str] | None:
+        statement = "replicas" if _has_new_names(version) else "slave_hosts"
+        right = "REPLICATION MASTER ADMIN" if "mariadb" in version.lower() else "REPLICATION SLAVE"
+        found = self._try(statement, "the server ids of replicas", right)
+        return None if found is None else [str(number) for number, *_ in found]
+
+    def _read_accounts(self, *, is_mariadb: bool) -> list[AccountFacts] | None:
+        kind, user = DatabaseKind.MARIADB if is_mariadb else DatabaseKind.MYSQL, self._spec.database.user
+        found = self._try(f"{kind}_accounts", "what the connector's user may", "SELECT on mysql.*", user=user)
+        if found is None:
+            return None
+        return [
+            AccountFacts(
+                host=host,
+                is_locked=bool(locked),
+                has_roles=bool(has_roles),
+                may=frozenset(right for (right,) in self._ask("privileges", user=user, host=host, **self._place)),
+            )
+            for host, locked, has_roles in found
+        ]
+
+    def _read_table(self) -> BinlogTable | None:
+        found = self._ask("table", **self._place)
+        if not found:
+            return None
+        [(kind, engine, is_transactional)] = found
+        keys: dict[str, list[str]] = {}
+        for index, column in self._ask("keys", **self._place):
+            keys.setdefault(index, []).append(column)
+        return BinlogTable(
+            kind=kind,
+            engine=engine,
+            is_transactional=bool(is_transactional),
+            columns={
+                name: BinlogColumn(type=kind, length=length, not_null=bool(not_null), charset=charset)
+                for name, kind, length, not_null, charset in self._ask("columns", **self._place)
+            },
+            keys=list(keys.values()),
+        )
+
+    def _count(self) -> int:
+        found = self._try("written", "how many events the outbox holds", "SELECT on it", limit=COUNTED_ROWS)
+        return int(found[0][0]) if found else 0
+
+    def _try(self, statement: str, what: str, right: str, **parameters: Any) -> list[Row] | None:  # noqa: ANN401 - SQL's own variety
+        """Ask what not everybody may, ``None`` where this role may not."""
+        try:
+            return self._ask(statement, **parameters)
+        except DatabaseAccessError:
+            self._unseen[what] = right
+            return None
+
+    def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
+        names = {"outbox": ".".join(map(self._driver.dialect.quote, self._place.values()))}
+        sql = self._statements[statement].render(names, self._driver.style)
+        with translated_for_operator():
+            return self._driver.fetch(self._connection, sql, parameters)
+
+
+def _has_new_names(version: str) -> bool:
+    numbers = re.match(r"([0-9]+)\.([0-9]+)", version)
+    return "mariadb" not in version.lower() and bool(numbers and (int(numbers[1]), int(numbers[2])) >= (8, 2))
+
+
+def _kept_seconds(settings: Mapping[str, str]) -> float:
+    """Return how long a binlog is kept; old servers count days, some have both and keep them alike."""
+    seconds = float(settings.get("binlog_expire_logs_seconds") or 0)
+    return seconds or float(settings.get("expire_logs_days") or 0) * _DAY_SECONDS

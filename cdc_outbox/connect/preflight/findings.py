@@ -1,0 +1,25 @@
+"""A preflight's findings, each at a place in the database."""
+
+from cdc_outbox.finding import Finding, Place, Severity
+
+MAKE_TABLE = "Run `cdc-outbox init`, or correct the spec."
+
+
+def error(code: str, path: str, message: str, remedy: str) -> Finding:
+    """Return what keeps events from arriving, or loses some."""
+    return _finding(Severity.ERROR, code, path, message, remedy)
+
+
+def warning(code: str, path: str, message: str, remedy: str) -> Finding:
+    """Return what works, and will hurt."""
+    return _finding(Severity.WARNING, code, path, message, remedy)
+
+
+def note(code: str, path: str, message: str, remedy: str) -> Finding:
+    """Return what is worth knowing, such as what was not looked at."""
+    return _finding(Severity.NOTE, code, path, message, remedy)
+
+
+def _finding(severity: Severity, code: str, path: str, message: str, remedy: str) -> Finding:
+    place = Place(document="database", path=path)
+    return Finding(code=code, severity=severity, place=place, message=message, remedy=remedy)

@@ -1,0 +1,365 @@
+"""`cdc-outbox preflight` against a real PostgreSQL in every state that it shall find; nothing is changed by looking."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from cdc_outbox.connect.facts import Database
+from cdc_outbox.testing import Stack
+from tests.places import run_here
+from tests.rig import Connection, Pipeline, eventually, one
+
+NAME = "preflight"
+ROLE = "preflight_connector"
+SLOT = f"{NAME}_outbox"
+INSERT = (
+    "insert into outbox (id, aggregatetype, aggregateid, type, payload)"
+    " values (gen_random_uuid(), 'order', '1', 'x', '{}')"
+)
+MAKE_SLOT = f"select pg_create_logical_replication_slot('{SLOT}', 'pgoutput')"
+
+
+@pytest.fixture(scope="module")
+def dsn(outbox_stack: Stack) -> str:
+    return outbox_stack.postgres.create_database(NAME)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    return write_spec(tmp_path)
+
+
+def write_spec(folder: Path, extra: str = "") -> Path:
+    path = folder / f"{NAME}.yaml"
+    path.write_text(Pipeline.text(NAME, extra).replace("user: connector", f"user: {ROLE}"))
+    return path
+
+
+@pytest.fixture
+def fresh(dsn: str, spec: Path) -> Iterator[Connection]:
+    """Everything as `init` makes it, and a superuser to change it."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        clear(connection)
+        assert run_here("init", str(spec), "--dsn", dsn).returncode == 0
+        connection.execute(run_here("init", str(spec), "--grants").stdout.encode())
+        yield connection
+        clear(connection)
+
+
+def clear(connection: Connection) -> None:
+    drop = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s"
+    connection.execute(drop, (SLOT,))
+    connection.execute(f"drop publication if exists {SLOT}, others")
+    connection.execute("drop schema public cascade")
+    connection.execute("create schema public")
+    connection.execute("drop role if exists rds_replication")
+    if one(connection, "select count(*) from pg_roles where rolname = %s", ROLE):
+        connection.execute(f"drop owned by {ROLE}")
+        connection.execute(f"drop role {ROLE}")
+
+
+def findings(spec: Path, dsn: str, *options: str) -> list[dict[str, Any]]:
+    """Return what is found, and hold that the exit code says the same."""
+    done = run_here("preflight", str(spec), "--dsn", dsn, "--output", "json", *options)
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)["findings"]
+    assert done.returncode == any(finding["severity"] == "error" for finding in found), done.stderr
+    assert all(finding["remedy"] and finding["document"] == str(spec) for finding in found)
+    return list(found)
+
+
+def found(spec: Path, dsn: str, *options: str) -> list[tuple[str, str]]:
+    """Return code and place of each finding, but for the note that Connect was not asked."""
+    return [(item["code"], item["path"]) for item in findings(spec, dsn, *options) if item["code"] != "DB601"]
+
+
+def test_what_init_made_is_in_order_and_what_was_not_asked_is_said(fresh: Connection, dsn: str, spec: Path) -> None:
+    for change in ("select", MAKE_SLOT, "create table others as select 1 as a"):
+        fresh.execute(change.encode())
+        assert [(item["code"], item["severity"]) for item in findings(spec, dsn)] == [("DB601", "note")]
+
+
+OUTBOX = "public.outbox"
+ONLY = f"alter publication {SLOT} set table outbox"
+
+
+@pytest.mark.parametrize(
+    ("change", "codes", "place"),
+    [
+        ("drop table outbox", "DB301", OUTBOX),
+        (f"drop publication {SLOT}; alter table outbox set unlogged", "DB302 DB401", OUTBOX),
+        ("alter table outbox drop column sequence", "DB303", f"{OUTBOX}.sequence"),
+        ("alter table outbox alter column created_at type timestamptz", "DB304", f"{OUTBOX}.created_at"),
+        (
+            "alter table outbox alter column payload type bytea using convert_to(cast(payload as text), 'UTF8')",
+            "DB304",
+            f"{OUTBOX}.payload",
+        ),
+        ("alter table outbox alter column aggregatetype type char(10)", "DB304", f"{OUTBOX}.aggregatetype"),
+        (
+            "create type kind as enum ('x'); alter table outbox alter column type type kind using cast(type as kind)",
+            "DB304",
+            f"{OUTBOX}.type",
+        ),
+        ("alter table outbox rename to old; create view outbox as select * from old", "DB305 DB203", OUTBOX),
+        (
+            (
+                "drop table outbox; create foreign data wrapper w; create server s foreign data wrapper w;"
+                "create foreign table outbox (id uuid) server s"
+            ),
+            "DB305 DB203",
+            OUTBOX,
+        ),
+        (
+            (
+                "alter table outbox drop column traceparent;"
+                "alter table outbox add column traceparent text generated always as (type) stored"
+            ),
+            "DB313",
+            f"{OUTBOX}.traceparent",
+        ),
+        ("alter table outbox alter column id type varchar(20)", "DB314", f"{OUTBOX}.id"),
+        ("alter table outbox alter column aggregateid drop not null", "DB315", f"{OUTBOX}.aggregateid"),
+        ("alter table outbox drop constraint outbox_pkey", "DB316", OUTBOX),
+        (
+            "alter table outbox drop constraint outbox_pkey; create unique index on outbox (id) where sequence > 0",
+            "DB316",
+            OUTBOX,
+        ),
+        (
+            (
+                "alter table outbox rename to old; create table every (like old including all) partition by range (id);"
+                f"create table outbox partition of every default; grant select on outbox to {ROLE}; {ONLY}"
+            ),
+            "DB318",
+            OUTBOX,
+        ),
+        ("create table child () inherits (outbox)", "DB319", OUTBOX),
+        ("alter table outbox alter column payload type jsonb", "DB320", f"{OUTBOX}.payload"),
+        (f"drop publication {SLOT}", "DB401", SLOT),
+        (f"alter publication {SLOT} drop table outbox", "DB402", SLOT),
+        (
+            (
+                "alter table outbox rename to old; create table outbox (like old) partition by range (id);"
+                f"create table rest partition of outbox default; grant select on outbox to {ROLE}; {ONLY}"
+            ),
+            "DB402 DB316",
+            SLOT,
+        ),
+        (f"alter publication {SLOT} set (publish = 'update')", "DB403 DB406", SLOT),
+        (f"{ONLY} where (sequence > 1)", "DB404", SLOT),
+        (f"{ONLY} (id, payload)", "DB405", SLOT),
+        (f"alter publication {SLOT} set (publish = 'insert, truncate')", "DB406", SLOT),
+        (
+            f"drop publication {SLOT}; create publication {SLOT} for all tables with (publish = 'insert')",
+            "DB407",
+            SLOT,
+        ),
+        (
+            (
+                f"drop publication {SLOT};"
+                f"create publication {SLOT} for tables in schema public with (publish = 'insert')"
+            ),
+            "DB407",
+            SLOT,
+        ),
+        (f"drop owned by {ROLE}; drop role {ROLE}", "DB201", ROLE),
+        (f"alter role {ROLE} nologin", "DB202", ROLE),
+        (f"alter role {ROLE} noreplication", "DB202", ROLE),
+        (f"revoke all on outbox from {ROLE}", "DB203", ROLE),
+        (f"revoke usage on schema public from {ROLE}", "DB203", ROLE),
+        (
+            f"revoke connect on database {NAME} from public, {ROLE}",
+            "DB204",
+            ROLE,
+        ),
+        (f"alter role {ROLE} valid until '2020-01-01'", "DB205", ROLE),
+        ("alter table outbox enable row level security", "DB206", ROLE),
+        (
+            (
+                "alter table outbox enable row level security, force row level security;"
+                f"alter table outbox owner to {ROLE}"
+            ),
+            "DB206",
+            ROLE,
+        ),
+        (MAKE_SLOT.replace("pgoutput", "test_decoding"), "DB501", SLOT),
+        (f"select pg_create_physical_replication_slot('{SLOT}')", "DB501 DB502", SLOT),
+        (MAKE_SLOT.replace("'pgoutput'", "'pgoutput', false, true"), "DB509", SLOT),
+        (INSERT, "DB511", SLOT),
+        (f"{INSERT}; {MAKE_SLOT}", "DB511", SLOT),
+    ],
+)
+def test_each_state_is_found_with_its_place(
+    fresh: Connection, dsn: str, spec: Path, change: str, codes: str, place: str
+) -> None:
+    for statement in change.split(";"):
+        fresh.execute(statement.encode())
+    listed = [item for item in findings(spec, dsn) if item["code"] != "DB601"]
+    assert [item["code"] for item in listed] == codes.split()
+    assert place in {item["path"] for item in listed}
+    # A remedy that is a statement helps.
+    pasted = [item for item in listed if re.match("(alter|begin|create|grant|select) ", item["remedy"])]
+    for item in pasted:
+        for statement in item["remedy"].removesuffix(", and deploy again.").split("; "):
+            fresh.execute(statement.encode())
+    assert {item["code"] for item in pasted}.isdisjoint(code for code, _ in found(spec, dsn))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "create extension citext; alter table outbox alter column type type citext",
+        "create domain short as varchar; create domain kind as short; alter table outbox alter column type type kind",
+        "alter table outbox enable row level security; alter table outbox owner to {role}",
+        "alter table outbox enable row level security; alter role {role} bypassrls",
+        "create table kin (id uuid not null); alter table outbox inherit kin",
+        "alter role {role} noreplication; create role rds_replication; grant rds_replication to {role}",
+        "create unique index on outbox (id); alter table outbox drop constraint outbox_pkey",
+        "alter table outbox alter column sequence set not null",
+    ],
+)
+def test_what_works_is_not_found(fresh: Connection, dsn: str, spec: Path, change: str) -> None:
+    for statement in change.format(role=ROLE).split(";"):
+        fresh.execute(statement.encode())
+    assert found(spec, dsn) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "code"),
+    [("wal_sender_timeout=0", "DB108"), ("output_plugin_libraries=test_decoding", "DB110")],
+)
+def test_a_servers_setting_is_found(fresh: Connection, dsn: str, spec: Path, setting: str, code: str) -> None:
+    del fresh
+    assert found(spec, make_conninfo(dsn, options=f"-c {setting}")) == [(code, setting.partition("=")[0])]
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "place"),
+    [
+        ("idle_replication_slot_timeout = '2d'", "DB111", "idle_replication_slot_timeout"),
+        ("synchronized_standby_slots = 'of_a_standby'", "DB510", SLOT),
+    ],
+)
+def test_a_setting_that_the_whole_server_has_is_found(
+    fresh: Connection, dsn: str, spec: Path, setting: str, code: str, place: str
+) -> None:
+    name = setting.partition(" ")[0]
+    fresh.execute(MAKE_SLOT.encode())
+    try:
+        fresh.execute(f"alter system set {setting}".encode())
+        fresh.execute("select pg_reload_conf()")
+        eventually(lambda: found(spec, dsn) == [(code, place)], code)
+    finally:
+        fresh.execute(f"alter system reset {name}".encode())
+        fresh.execute("select pg_reload_conf()")
+    eventually(lambda: found(spec, dsn) == [], "the setting to be reset")
+
+
+def test_another_database_and_another_encoding_are_found(outbox_stack: Stack, dsn: str, spec: Path) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create database preflight_ascii template template0 encoding 'SQL_ASCII'")
+    codes = [code for code, _ in found(spec, outbox_stack.postgres.dsn("preflight_ascii"))]
+    assert codes[:2] == ["DB101", "DB109"]
+
+
+@pytest.mark.parametrize("mode", ["delete", "message"])
+def test_events_that_left_no_row_are_known_by_their_numbers(
+    fresh: Connection, dsn: str, tmp_path: Path, mode: str
+) -> None:
+    del fresh
+    spec = write_spec(tmp_path, f"outbox: {{mode: {mode}}}\n")
+    assert found(spec, dsn) == []
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("insert into outbox_heads (aggregatetype, aggregateid, last) values ('order', '1', 2)")
+        assert found(spec, dsn) == [("DB511", SLOT)]
+        connection.execute(MAKE_SLOT.encode())
+        [told] = [item for item in findings(spec, dsn) if item["code"] == "DB511"]
+        assert (told["severity"], "younger than 2 events" in told["message"]) == ("warning", True)
+
+
+def test_a_temporary_slot_is_found(fresh: Connection, dsn: str, spec: Path) -> None:
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute(f"select pg_create_logical_replication_slot('{SLOT}', 'pgoutput', true)".encode())
+        assert found(spec, dsn) == [("DB508", SLOT)]
+    eventually(lambda: not one(fresh, "select count(*) from pg_replication_slots where temporary"), "the slot to go")
+
+
+def test_a_transaction_that_holds_back_the_slot_is_named(
+    fresh: Connection, dsn: str, spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(dsn) as session:
+        session.execute("select pg_current_xact_id()")
+        assert found(spec, dsn) == []  # it may end in time
+        monkeypatch.setattr("cdc_outbox.connect.facts.database.LONG_OPEN_SECONDS", 0.0)
+        name = f"process {session.info.backend_pid}"
+        assert ("DB112", name) in found(spec, dsn)
+    fresh.execute(MAKE_SLOT.encode())
+    with psycopg.connect(dsn) as session:
+        session.execute("select pg_current_xact_id()")
+        assert found(spec, dsn) == []  # the slot is there
+
+
+def test_rows_that_go_need_a_key_where_deletes_are_published(fresh: Connection, dsn: str, tmp_path: Path) -> None:
+    spec = write_spec(tmp_path, "outbox: {mode: delete}\n")
+    fresh.execute("alter table outbox drop constraint outbox_pkey")
+    assert [code for code, _ in found(spec, dsn)] == ["DB316"]
+    fresh.execute("create publication others for table outbox")
+    assert [code for code, _ in found(spec, dsn)] == ["DB317", "DB316"]
+    fresh.execute(INSERT.encode())
+    with pytest.raises(psycopg.Error, match="does not have a replica identity and publishes deletes"):
+        fresh.execute("delete from outbox")
+    fresh.execute("alter table outbox replica identity full")
+    fresh.execute("delete from outbox")
+    assert [code for code, _ in found(spec, dsn)] == ["DB316"]
+
+
+def test_what_the_role_may_not_see_is_said(fresh: Connection, spec: Path, outbox_stack: Stack) -> None:
+    fresh.execute(f"alter role {ROLE} password 'x'".encode())
+    own = outbox_stack.postgres.dsn(NAME, user=ROLE, password="x")
+    assert found(spec, own) == [("DB602", OUTBOX)]
+    fresh.execute(f"grant select on outbox_heads to {ROLE}".encode())
+    assert found(spec, own) == []
+    fresh.execute(MAKE_SLOT.encode())
+    assert found(spec, own) == []
+    fresh.execute(f"alter role {ROLE} noreplication".encode())
+    assert found(spec, own) == [("DB202", ROLE), ("DB602", SLOT)]
+
+
+def everything(connection: Connection) -> list[Any]:
+    return [
+        connection.execute(statement).fetchall()
+        for statement in (
+            "select slot_name, confirmed_flush_lsn, restart_lsn, catalog_xmin from pg_replication_slots",
+            "select oid, relname, relfilenode, relpersistence from pg_class order by oid",
+            "select * from pg_publication_tables",
+            "select ctid, xmin, id from outbox",
+            "select * from pg_roles order by oid",
+        )
+    ]
+
+
+def test_looking_changes_nothing(fresh: Connection, dsn: str, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for statement in (INSERT, MAKE_SLOT, INSERT):
+        fresh.execute(statement.encode())
+    before = everything(fresh)
+    assert found(spec, dsn) == [("DB511", SLOT)]
+    assert everything(fresh) == before
+
+    # And nothing could be: what a look that went wrong would write is refused.
+    find_slot = Database.find_slot
+
+    def write(database: Database) -> Any:
+        database._connection.execute(INSERT)
+        return find_slot(database)
+
+    monkeypatch.setattr(Database, "find_slot", write)
+    done = run_here("preflight", str(spec), "--dsn", dsn)
+    assert "cannot execute INSERT in a read-only transaction" in done.stderr
+    assert everything(fresh) == before
