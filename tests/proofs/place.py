@@ -179,10 +179,19 @@ class PostgresPlace(Place):
         """Remember how far the log is."""
         self.marked = str(one(self.connection, "select pg_current_wal_insert_lsn()"))
 
-    def has_read(self, mark: str = "") -> bool:
+    def has_read(self) -> bool:
         """Whether the connector has confirmed what was written before the mark."""
-        query = "select coalesce(max(confirmed_flush_lsn) >= %s, false) from pg_replication_slots where slot_name = %s"
-        return bool(one(self.connection, query, mark or self.marked, self.name))
+        return self._is_past_the_mark()[0]
+
+    def has_given_up(self) -> bool:
+        """Whether nobody could read again what was written before the mark."""
+        return self._is_past_the_mark()[1]
+
+    def _is_past_the_mark(self) -> tuple[bool, bool]:
+        query = "select confirmed_flush_lsn >= %s, restart_lsn >= %s from pg_replication_slots where slot_name = %s"
+        mark = self.marked or "FFFFFFFF/FFFFFFFF"
+        slots = self.connection.execute(query, (mark, mark, self.name)).fetchall()
+        return slots[0] if slots else (False, False)
 
     def reader(self, slot: str = "") -> int | None:
         """Return the process that sends a slot's changes."""

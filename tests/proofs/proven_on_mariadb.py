@@ -94,6 +94,11 @@ def _later(place: MariaDbPlace) -> object:
     return place.messages("later")
 
 
+def _has_locked(place: MariaDbPlace) -> object:
+    query = "select 1 from mysql.general_log where user_host like '{name}%' and argument like '%WITH READ LOCK'"
+    return place.messages() and place.sql(query)
+
+
 def _has_moved(place: MariaDbPlace, known: dict[str, object]) -> bool:
     return place.offset() != known
 
@@ -256,15 +261,7 @@ RAN: tuple[OnMariaDb, ...] = (
     OnMariaDb(
         code="CC708",
         changes={"snapshot.locking.mode": None},
-        shows=lambda place: (
-            place.messages()
-            and "LOCK"
-            in str(
-                place.sql(
-                    "select argument from mysql.general_log where user_host like '{name}%' and argument like '%LOCK%'"
-                )
-            )
-        ),
+        shows=_has_locked,
     ),
     OnMariaDb(
         code="CC702",
