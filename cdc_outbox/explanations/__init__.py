@@ -70,6 +70,11 @@ explain CODE` shows one of them. *Error*: a promise of the pipeline breaks, and 
 will hurt. *Note*: worth knowing. Where something was observed, [exec] means that it was run, [code] that it stands in
 the source, [docs] in the documentation, [issue] that somebody reported it, [inference] that it follows.
 
+What lint tells of a configuration is provoked wherever it can be: tests/proofs runs the configuration that is flagged
+against Connect, Debezium, Kafka, PostgreSQL and MariaDB, sees it fail as the page says, and sees a mended one not
+fail. `.venv/bin/python -m tests.proofs` in a checkout counts the codes that are proven so, and says of the others why
+they are not.
+
 This page is made by `cdc-outbox explain --all > docs/findings.md`.
 """
 

@@ -147,11 +147,11 @@ def queue_smaller_than_a_batch(config: Config) -> Hits:
         yield Hit(option, "max.queue.size must be above max.batch.size.", "Make the queue four times a batch.")
 
 
-@book.rule("CC109", WARNING, *Kind)
+@book.rule("CC109", ERROR, *Kind)
 def pause_that_is_none(config: Config) -> Hits:
     pause = config.number("poll.interval.ms", 500)
     if pause is not None and pause <= 0:
-        message = "poll.interval.ms is not above 0: the connector keeps a core busy while nothing happens."
+        message = "poll.interval.ms is not above 0, which Debezium refuses."
         yield Hit("poll.interval.ms", message, "5 to 20 is quick and costs little.")
 
 

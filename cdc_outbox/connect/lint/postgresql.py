@@ -48,7 +48,7 @@ def publication_of_everything(config: Config) -> Hits:
         yield Hit("publication.autocreate.mode", message, "Set it to disabled, and make the publication yourself.")
 
 
-@book.rule("CC606", ERROR, Kind.POSTGRESQL)
+@book.rule("CC606", WARNING, Kind.POSTGRESQL)
 def publication_with_an_impossible_name(config: Config) -> Hits:
     length = len(config.get("publication.name").encode(errors="replace"))
     if length > 63:
@@ -73,18 +73,11 @@ def heartbeat_without_a_word(config: Config) -> Hits:
         yield Hit("heartbeat.action.query", message, remedy)
 
 
-@book.rule("CC611", NOTE, Kind.POSTGRESQL)
-def hole_that_nobody_sees(config: Config) -> Hits:
-    if config.get("offset.mismatch.strategy", "no_validation").lower() == "no_validation" and config.version >= (3, 4):
-        message = "a slot that is lost is made again without a word, and what was written between is never published."
-        yield Hit("offset.mismatch.strategy", message, "Set it to trust_offset: the task fails instead.")
-
-
 @book.rule("CC612", WARNING, Kind.POSTGRESQL)
 def driver_ahead_of_the_offset(config: Config) -> Hits:
     mode, strategy = config.get("lsn.flush.mode").lower(), config.get("offset.mismatch.strategy").lower()
     if mode == "connector_and_driver" and strategy not in {"trust_slot", "trust_greater_lsn"}:
-        message = "the driver confirms more than the offset says, and the next start may refuse the slot."
+        message = "the driver confirms more than the offset says, and the next start fails."
         yield Hit("offset.mismatch.strategy", message, "Set it to trust_greater_lsn.")
 
 
@@ -99,7 +92,7 @@ def nobody_confirms(config: Config) -> Hits:
 def status_too_late(config: Config) -> Hits:
     pause = config.number("status.update.interval.ms", 10_000)
     if pause is not None and pause >= _WAL_SENDER_TIMEOUT_MS:
-        message = "PostgreSQL hangs up after wal_sender_timeout, 60 s by default, without a word from the connector."
+        message = "while Kafka takes nothing PostgreSQL hears no word for wal_sender_timeout, and hangs up."
         yield Hit("status.update.interval.ms", message, "Leave it at 10000.")
 
 
@@ -115,6 +108,15 @@ def commits_ignored(config: Config) -> Hits:
 def publication_of_nothing(config: Config) -> Hits:
     if config.get("publication.autocreate.mode").lower() == "no_tables" and not config.reads_messages:
         message = "if the publication is missing, one without tables is made, and nothing is published."
+        yield Hit("publication.autocreate.mode", message, "Set it to disabled, and make the publication yourself.")
+
+
+@book.rule("CC618", WARNING, Kind.POSTGRESQL)
+def publication_that_cannot_change(config: Config) -> Hits:
+    filtered = config.get("publication.autocreate.mode").lower() == "filtered"
+    skips = config.get("skipped.operations").lower() not in {"", "none"}
+    if filtered and skips and config.version >= (3, 6):
+        message = "as soon as other tables are captured Debezium changes the publication by a statement that fails."
         yield Hit("publication.autocreate.mode", message, "Set it to disabled, and make the publication yourself.")
 
 

@@ -62,7 +62,7 @@ _SHARED: Iterable[tuple[str, Severity, str, _Key, str, str]] = (
         Severity.ERROR,
         "slot.name",
         _own("slot.name", Kind.POSTGRESQL, default="debezium", per_server=True),
-        "the slot is that of another connector, and a slot has one reader",
+        "the slot is that of another connector, and the second waits for it",
         "Give each a slot of its own.",
     ),
     (
@@ -91,10 +91,10 @@ _SHARED: Iterable[tuple[str, Severity, str, _Key, str, str]] = (
     ),
     (
         "CC905",
-        Severity.ERROR,
+        Severity.WARNING,
         "schema.history.internal.kafka.topic",
         _own("schema.history.internal.kafka.topic", *HISTORY),
-        "the schema's history is that of another connector, and neither can read it",
+        "the schema's history is that of another connector, and each start reads both",
         "Give each a topic of its own.",
     ),
     (

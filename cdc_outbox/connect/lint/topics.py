@@ -19,15 +19,17 @@ def creation_without_defaults(config: Config) -> Hits:
         return
     for option in (f"{_DEFAULT}replication.factor", f"{_DEFAULT}partitions"):
         if not config.has(option):
-            yield Hit(option, f"{option} is missing, and Connect refuses topic.creation without it.", f"Set {option}.")
+            yield Hit(
+                option, f"{option} is missing, and the task fails on topic.creation without it.", f"Set {option}."
+            )
 
 
-@book.rule("CC252", ERROR)
+@book.rule("CC252", WARNING)
 def group_that_takes_nothing(config: Config) -> Hits:
     for group in _groups(config):
         option = f"{_CREATION}{group}.include"
         if not config.has(option):
-            yield Hit(option, f"the group {group!r} says of no topic that it is its own.", f"Set {option}.")
+            yield Hit(option, f"the group {group!r} takes no topic, so its options do nothing.", f"Set {option}.")
 
 
 @book.rule("CC253", WARNING)

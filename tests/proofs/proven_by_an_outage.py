@@ -1,0 +1,77 @@
+"""What becomes of events while the broker does not answer."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from tests.proofs.place import PostgresPlace
+from tests.proofs.proof import Changes, Proof
+from tests.proofs.ran import Site
+
+_QUICK: Changes = {"producer.override.request.timeout.ms": "500", "producer.override.linger.ms": "0"}
+"""What makes the outage a short one; 30 s by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outage(Proof):
+    """A hazard that shows in a task's end, where the mended one goes on when the broker is back."""
+
+    says: str
+
+    @contextmanager
+    def running(self, site: Site, changes: Changes) -> Iterator[PostgresPlace]:
+        with site.place(self.code, apart=False) as place:
+            for topic in (f"{place.name}.order", f"__debezium-heartbeat.{place.name}"):
+                # A topic's first moments are an outage of their own: no retry, no message.
+                site.stack.broker.create_topic(topic)
+                site.stack.broker.ends(topic)
+            place.deploy(self.config(changes, name=place.name, database=place.database))
+            place.event()
+            place.until(place.messages)
+            yield place
+
+
+OUTAGES = (
+    Outage(
+        code="CC205",
+        # With idempotence, as it is rendered, Kafka's producer refuses this.
+        changes={**_QUICK, "producer.override.retries": "0", "producer.override.enable.idempotence": None},
+        mended=_QUICK,
+        says="TimeoutException",
+    ),
+    Outage(
+        code="CC208",
+        changes={**_QUICK, "producer.override.delivery.timeout.ms": "600"},
+        mended=_QUICK,
+        says="TimeoutException",
+    ),
+)
+"""All of them in one outage."""
+
+
+def _has_given_up(place: PostgresPlace) -> bool:
+    return f"{{id={place.name}-0}} failed to send record" in place.log()
+
+
+def _has_failed(proof: Outage, place: PostgresPlace) -> bool:
+    return proof.says in place.trace()
+
+
+def prove(site: Site) -> None:
+    """Run them all, let the broker pause while events are written, and see which tasks survived."""
+    with ExitStack() as places:
+        flagged = [(proof, places.enter_context(proof.running(site, proof.changes))) for proof in OUTAGES]
+        mended = places.enter_context(OUTAGES[0].running(site, _QUICK))
+        site.stack.broker.pause()
+        try:
+            for place in (mended, *(place for _, place in flagged)):
+                place.event()
+            for _, place in flagged:
+                place.until(partial(_has_given_up, place))
+        finally:
+            site.stack.broker.resume()
+        for proof, place in flagged:
+            place.until(partial(_has_failed, proof, place))
+        mended.until(lambda: len(mended.messages()) > 1)
+        assert mended.runs()
