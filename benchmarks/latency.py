@@ -220,7 +220,7 @@ def latencies(stack: Stack, dsn: str, spec: Spec, rate: int, seconds: float) -> 
             if record is not None and not record.error():
                 times.append((time.time() - float(record.value() or b"")) * 1000)
 
-    receiver = threading.Thread(target=receive)
+    receiver = threading.Thread(target=receive, daemon=True)  # which no interruption has to wait for
     receiver.start()
     insert = "insert into outbox (id, aggregatetype, aggregateid, type, payload) values (%s, 'order', %s, 'Placed', %s)"
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=1) as connection:

@@ -124,7 +124,7 @@ _CONSEQUENCES = (
     Consequence(
         ("offset.mismatch.strategy",),
         _STAYS,
-        "becomes trust_offset: slot and offsets that do not fit stop the connector instead of leaving a hole.",
+        "becomes trust_offset: of a slot and an offset that do not fit, the offset counts.",
     ),
     Consequence(
         ("heartbeat.",),

@@ -42,7 +42,7 @@ LATENCIES: Mapping[Latency, Mapping[str, str]] = {
     Latency.BALANCED: {"poll.interval.ms": "10"},
     Latency.ECONOMY: {"poll.interval.ms": "500"},
 }
-"""What each latency profile sets. No producer option where a worker may refuse it to save few milliseconds."""
+"""What each latency profile sets."""
 
 _HEARTBEAT_INTERVAL_MS = 10_000
 """Short enough that an idle outbox holds back seconds of the log, long enough that nobody notices the messages."""
