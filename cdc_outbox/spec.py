@@ -235,6 +235,7 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable,
             format=EventFormat(outbox.get("format", "plain")),
             partitions=None if partitions is None else Partitions(partitions),
             adopted=adopted,
+            capitals=kind is DatabaseKind.ORACLE,
         )
         table.refuse_elsewhere(kind)
         if kind is DatabaseKind.SQLITE and table.schema not in {None, "main"}:

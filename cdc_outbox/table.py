@@ -188,6 +188,7 @@ class OutboxTable:
         format: What the writer adds to each event; it brings header columns of its own.
         partitions: PostgreSQL only; ``None`` is a table that is not partitioned.
         adopted: Whether somebody else made it. Nothing here touches such a table then, but to write events.
+        capitals: Whether the columns that the format adds are in capital letters, as Oracle's are.
     """
 
     schema: str | None = None
@@ -199,6 +200,7 @@ class OutboxTable:
     format: EventFormat = EventFormat.PLAIN
     partitions: Partitions | None = None
     adopted: bool = False
+    capitals: bool = False
 
     def __post_init__(self) -> None:
         _ = self.table  # which checks both names
@@ -210,7 +212,7 @@ class OutboxTable:
         if self.format is EventFormat.CLOUDEVENTS_BINARY and not self.is_numbered:
             raise ConfigError("CloudEvents have a source, and the table has no columns for one", field="format")
         taken = {column: role for role, column in self.columns.names().items()}
-        taken |= dict.fromkeys(FORMAT_HEADERS[self.format], f"format {self.format}")
+        taken |= dict.fromkeys(self._format_columns, f"format {self.format}")
         for column in self.headers:
             if not _HEADER_COLUMN.fullmatch(column):
                 reason = "is not named with letters, digits and underscores"
@@ -286,7 +288,12 @@ class OutboxTable:
     @property
     def header_columns(self) -> Mapping[str, str]:
         """Every header column with its header: the declared ones, and those of the format."""
-        return {**self.headers, **FORMAT_HEADERS[self.format]}
+        return {**self.headers, **self._format_columns}
+
+    @property
+    def _format_columns(self) -> Mapping[str, str]:
+        named = FORMAT_HEADERS[self.format]
+        return {column.upper(): header for column, header in named.items()} if self.capitals else named
 
     @property
     def header_parameters(self) -> Mapping[str, str]:

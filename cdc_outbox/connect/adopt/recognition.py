@@ -216,7 +216,8 @@ class Recognition:
         own = self._names.placed()
         own = fields_of(own) if self.format is EventFormat.ENVELOPE else own
         given = {column: own[role] for role, column in self.columns.items() if column is not None and role in own}
-        given |= FORMAT_HEADERS[self.format]
+        formatted = FORMAT_HEADERS[self.format]
+        given |= {column: formatted[name] for name, column in self._fold({name: name for name in formatted}).items()}
         given |= {self.columns[role] or "": header for header, role in ROW_HEADERS[self.format].items()}
         given |= TRACE_HEADERS if self.is_ours or self.config.reads_messages else {}
         columns = dict.fromkeys([*self.placed, *given])
