@@ -151,8 +151,9 @@ def adoption(config: Config) -> tuple[list[Finding], str]:
 
 
 def is_secret(text: str) -> bool:
-    """Tell whether the secret stands where a secret belongs; a mutation may have put it anywhere."""
-    return any(f'{option}": "{SECRET}"' in text or f"{option}: {SECRET}\n" in text for option in _SECRETS)
+    """Tell whether the secret stands where a secret belongs, and nowhere else: chance may have put it anywhere."""
+    forms = [form for option in _SECRETS for form in (f'{option}": "{SECRET}"', f"{option}: {SECRET}\n")]
+    return 0 < text.count(SECRET) == sum(text.count(form) for form in forms)
 
 
 def outcome(findings: list[Finding], *, read: bool) -> str:
