@@ -54,7 +54,8 @@ def _next(kind: DatabaseKind) -> str:
     """Return what comes after the spec."""
     if not kind.has_dialect:
         return "`cdc-outbox lint`, and `cdc-outbox render` for what Connect takes"
-    last = "the writers" if kind is DatabaseKind.SQLITE else "`cdc-outbox deploy-connector`"
+    connector = "`cdc-outbox deploy-connector`" if kind is DatabaseKind.POSTGRESQL else "`cdc-outbox render`"
+    last = "the writers" if kind is DatabaseKind.SQLITE else connector
     return f"`cdc-outbox lint`, `cdc-outbox init`, and then {last}"
 
 

@@ -99,6 +99,8 @@ def _find(
     if len(named) == 1:
         return named[0], []
     there = ", ".join(visible(each.name) or "one without a name" for each in found)
+    if connector is not None and not named:
+        raise ConfigError(f"there is no connector {visible(connector)} in {called}, which has {there}")
     raise ConfigError(
         f"one connector can be adopted at a time, and {called} has {there}", hint="Choose by --connector."
     )

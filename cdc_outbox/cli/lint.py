@@ -48,7 +48,7 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
 
     --fix renames what has another name by now, leaves out what does nothing, places an event type that nobody reads,
     and sets the plugin pgoutput where none is named. It says so on stderr, keeps the rest as it is written, and leaves
-    alone what a running pipeline depends on: slot, publication, the form of its messages.
+    alone slot, publication and the form of messages. A connector that ran with another plugin needs another slot.
 
     \b
     Examples:

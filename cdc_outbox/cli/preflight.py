@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.database import connected, dialect_of
 from cdc_outbox.cli.findings import output_option, strict_option, tell
 from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
 from cdc_outbox.connect.client import ConnectClient
@@ -28,9 +28,9 @@ def preflight(specs: tuple[Path, ...], *, dsn: str, connect_url: str | None, out
     not be asked is told as a note. The transactions of the connection are read-only; a slot is looked into without
     moving it, and while that lasts, half a minute at most, nobody else can read it.
 
-    DSN is the outbox's database as this machine reaches it, for a role that may read outbox, heads and statistics and
-    look into slots: on PostgreSQL a superuser, or REPLICATION and pg_read_all_stats; on MariaDB and MySQL one that may
-    also read the database mysql.
+    DSN is the outbox's database, which several SPECs share, as this machine reaches it, for a role that may read
+    outbox, heads and statistics and look into slots: on PostgreSQL a superuser, or REPLICATION and pg_read_all_stats;
+    on MariaDB and MySQL one that may also read the database mysql.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec or DSN, 75 try again later; with
     --strict also 3, warnings and no errors. Notes never change it.
@@ -38,7 +38,7 @@ def preflight(specs: tuple[Path, ...], *, dsn: str, connect_url: str | None, out
     \b
     Examples:
       cdc-outbox preflight connectors/orders.yaml
-      cdc-outbox preflight connectors/*.yaml --output sarif > findings.sarif
+      cdc-outbox preflight connectors/orders.yaml connectors/billing.yaml --output sarif > findings.sarif
     """
     client = ConnectClient(connect_url) if connect_url else None
     findings = [finding for path in dict.fromkeys(specs) for finding in _look(path, dsn, client)]
@@ -53,6 +53,9 @@ def _look(path: Path, dsn: str, client: ConnectClient | None) -> Iterator[Findin
         raise ConfigError(
             f"a preflight looks at {', '.join(LOOKS)}, not at {spec.database.kind}", field="database.kind"
         )
+    if dialect_of(dsn) is not spec.database.kind.dialect:
+        hint = "Several specs at once are those of one database."
+        raise ConfigError(f"{path}: the DSN leads to no {spec.database.kind}", field="--dsn", hint=hint)
     with connected(dsn, spec.database.kind) as (connection, driver):
         for finding in look(spec, connection, driver, client):
             yield replace(finding, place=replace(finding.place, document=str(path)))

@@ -15,9 +15,9 @@ from cdc_outbox.cli.configs import ConnectorConfig, read_config
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.connect.columns import ColumnModes
-from cdc_outbox.connect.rows import Row, outbox_columns, parse_document, parse_row, read_rows
+from cdc_outbox.connect.rows import Row, column_names, outbox_columns, parse_document, parse_row, read_rows
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.errors import RoutingError, StackError
+from cdc_outbox.errors import ConfigError, RoutingError, StackError
 from cdc_outbox.jvm import Outcome
 from cdc_outbox.message import Message
 from cdc_outbox.operate.simulate import Simulation, chosen_partition, find_refusal
@@ -130,6 +130,9 @@ def simulate(
         with connected(dsn or "", DatabaseKind.POSTGRESQL) as (connection, driver):
             asked = read_rows(connection, driver, given.named(table), id_column, event_id, limit=limit, modes=modes)
             found = list(asked)
+        if not found:
+            which = f"row with the id {event_id!r}" if event_id is not None else "row"
+            raise ConfigError(f"there is no {which} in {given.named(table)}", field="--from-table")
     else:
         found = list(map(parse_document, rows)) if of_mongo else _rows_as_given(given, rows, types)
     for note in simulation.notes:
@@ -142,6 +145,9 @@ def simulate(
 
 def _rows_as_given(given: ConnectorConfig, rows: Sequence[str], types: Mapping[str, str]) -> list[Row | str]:
     columns = () if given.outbox is None else outbox_columns(given.outbox)
+    named = {column.name for column in columns}.union(*map(column_names, rows))
+    for column in types.keys() - named:
+        raise ConfigError(f"--type {column}: neither the row nor the spec has such a column", field="--type")
     return [parse_row(row, columns, types, ColumnModes(given.options)) for row in rows]
 
 
@@ -188,7 +194,7 @@ def _octets(octets: bytes | None) -> str | dict[str, str] | None:
 def _text(shown: Mapping[str, Any]) -> str:
     lines: list[tuple[str, object]] = []
     if "topic" in shown:
-        partition = "any, for there is no key" if shown["partition"] is None else shown["partition"]
+        partition = "any (there is no key)," if shown["partition"] is None else shown["partition"]
         headers = [(name, _line(value)) for name, value in shown["headers"]]
         lines = [
             ("topic", shown["topic"]),

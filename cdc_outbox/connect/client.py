@@ -24,6 +24,9 @@ _PATIENCE_SECONDS = 30.0
 within seconds."""
 _PAUSE_SECONDS = 0.5
 _CONFLICT = 409
+_LOGIN_REFUSED = (
+    "Give the role the password that database.password leads to; a variable is the worker's, as it was at its start."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class ConnectClient:
                 severity=Severity.ERROR,
                 place=Place(document="connect", path=option["value"]["name"]),
                 message=" ".join(message.split()),
+                remedy=_LOGIN_REFUSED if "password authentication failed" in message else "",
             )
             for option in answer["configs"]
             # What a connector declares and then does not look at has none.

@@ -96,6 +96,15 @@ def parse_row(text: str, columns: tuple[Column, ...], types: Mapping[str, str], 
     return {name: column_value(column, _text(values.get(name)), modes) for name, column in known.items()}
 
 
+def column_names(text: str) -> set[str]:
+    """Return the columns that a JSON object names.
+
+    Raises:
+        ConfigError: It is no JSON object.
+    """
+    return set(_object(text))
+
+
 def parse_document(text: str) -> str:
     """Return a document of MongoDB's, in Extended JSON, as it is written.
 

@@ -59,7 +59,9 @@ class _Outbox:
             ours, theirs = getattr(self.table, option), getattr(contract, option)
             if ours is not theirs:
                 raise ConfigError(
-                    f"the table's {option} is {ours}, the contract's {theirs}", field=f"contract.{option}"
+                    f"the table's {option} is {ours}, the contract's {theirs}",
+                    field=f"contract.{option}",
+                    hint="Take both from the spec: Outbox(table=spec.outbox, contract=spec.contract).",
                 )
         self._statements: dict[tuple[Dialect, ParameterStyle], OutboxStatements] = {}
 

@@ -282,13 +282,8 @@ def test_a_payload_of_bytes_is_one_and_json_is_none() -> None:
     in_bytes = replace(SPEC, outbox=replace(SPEC.outbox, payload_type=PayloadType.BYTES))
     assert check_database(in_bytes, replace(GOOD, table=table(payload="bytea"))) == ()
     [finding] = check_database(in_bytes, GOOD)
-    assert (finding.code, finding.remedy) == (
-        "DB304",
-        (
-            'alter table "public"."outbox" alter column "payload" type bytea using '
-            """convert_to(cast("payload" as text), 'UTF8')"""
-        ),
-    )
+    assert (finding.code, finding.place.path) == ("DB304", "public.outbox.payload")
+    assert "another table" in finding.remedy
 
 
 def test_of_a_table_that_somebody_else_made_the_ids_may_be_short() -> None:

@@ -160,7 +160,7 @@ def test_the_column_of_bytes_is_asked_for() -> None:
     assert found.table is not None
     [finding] = check_outbox(parse_spec(text), found)
     assert (finding.code, finding.place.path) == ("DB304", "public.outbox.payload")
-    assert 'alter column "payload" type bytea' in finding.remedy
+    assert "another table" in finding.remedy
     columns = {**found.table.columns, "payload": ColumnFacts("bytea")}
     assert check_outbox(parse_spec(text), replace(found, table=replace(found.table, columns=columns))) == ()
 

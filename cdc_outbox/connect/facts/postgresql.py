@@ -63,7 +63,7 @@ class RoleFacts:
     Args:
         can_connect: To the database.
         sees_all_rows: Whether no policy hides rows of the outbox from it.
-        expired: Whether its password is valid no more.
+        expired: Whether its password has expired.
     """
 
     can_login: bool

@@ -14,7 +14,11 @@ _WAL_SENDER_TIMEOUT_MS = 60_000
 def plugin_of_another_time(config: Config) -> Hits:
     if config.get("plugin.name", "decoderbufs").lower() == "decoderbufs":
         message = "the plugin is decoderbufs, which somebody has to install in the server."
-        yield Hit("plugin.name", message, "Set plugin.name to pgoutput, which is in every PostgreSQL.")
+        yield Hit(
+            "plugin.name",
+            message,
+            "Set plugin.name to pgoutput, which is in every PostgreSQL, and let a connector that ran have a new slot.",
+        )
 
 
 @book.rule("CC602", WARNING, Kind.POSTGRESQL)

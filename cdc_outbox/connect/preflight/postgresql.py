@@ -133,5 +133,5 @@ def _check_role(spec: Spec, role: RoleFacts | None) -> Iterator[Finding]:
         message = f"the role {user!r} may not connect to the database."
         yield error("DB204", user, message, f"grant connect on database {target} to {quote(user)}")
     if role.expired:
-        message = f"the password of the role {user!r} is valid no more."
+        message = f"the password of the role {user!r} has expired."
         yield error("DB205", user, message, f"alter role {quote(user)} valid until 'infinity'")
