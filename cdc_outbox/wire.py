@@ -182,7 +182,7 @@ class WireContract:
         names = BINARY_NAMES if binary else self.headers
         headers = _texts(message, {"id", *names.placed().values(), *self.extra_headers})
         content, attributes = self._content(message, headers, names)
-        headers |= attributes
+        headers = {**attributes, **headers}
         aggregate_type = _required(headers, names.aggregate_type, message)
         sequence, source = headers.pop(names.sequence, None), headers.pop(names.source, None)
         numbered = self._is_numbered(aggregate_type, message)

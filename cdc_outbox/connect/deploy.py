@@ -182,9 +182,8 @@ class Deployment:
         written = facts.written
         if slot is None or not slot.is_unread or not written.has_events or facts.table is None:
             return written
-        published = facts.publication.columns if facts.publication else None
         try:
-            outside = self._database.count_events_outside_slot(published or list(facts.table.columns))
+            outside = self._database.count_events_outside_slot(facts.published)
         except DatabaseError as error:
             if error.sqlstate == UNDEFINED_OBJECT:
                 self._refuse((slot_older_than_publication(self._spec),), "the slot cannot be read")

@@ -23,6 +23,8 @@ PLACEHOLDER = "{aggregate_type}"
 
 _DEFAULT_TOPIC = f"outbox.event.{PLACEHOLDER}"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_PASSED_ON = ("delegate.converter.type.", "json.", "avro.")
+"""What begins so is another converter's, which Debezium's converters have inside; Kafka's have nothing of that name."""
 _HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _NUMBERS = {"int", "long", "short"}
 _DEAD = {"CC101", "CC103", "CC225", "CC302", "CC319", "CC323", "CC329"}
@@ -152,8 +154,10 @@ class Meaning:
         converter = next((each for each in _CONVERTERS if option.startswith(f"{each}.")), None)
         if converter is not None:
             found = catalogue.plugin(config.get(converter))
-            known = found is None or option.removeprefix(f"{converter}.") in {*found.options, "plugin.version"}
-            return not config.has(converter) or not known
+            own = option.removeprefix(f"{converter}.")
+            known = found is None or own in {*found.options, "plugin.version"}
+            passed_on = found is not None and found.class_name.startswith("io.debezium.") and own.startswith(_PASSED_ON)
+            return not config.has(converter) or not (known or passed_on)
         if option == "tasks.max":
             return config.kind not in {Kind.SQLSERVER, Kind.MONGODB, None}
         return option in self._dead and option not in self._of_listed
@@ -237,7 +241,10 @@ class Meaning:
     ) -> Value | None:
         """Return an option of a transform, ``None`` if it is at its default."""
         if router is not None and name == router.placement:
-            return tuple(sorted(":".join([*parts, parts[0]][:3]) for parts in router.placements))
+            placed = ([*parts, parts[0]][:3] for parts in router.placements)
+            # Of two for the same place the order counts.
+            places = sorted(placed, key=lambda parts: parts[1:] if parts[1].lower() != "partition" else parts[1:2])
+            return tuple(map(":".join, places))
         if router is not None and name.startswith("route.topic.") and topic_template(router) is not None:
             template = topic_template(router)
             return None if name.endswith(".regex") or template == _DEFAULT_TOPIC else template
@@ -247,6 +254,9 @@ class Meaning:
         if router is not None and default is not None and self.config.kind is Kind.ORACLE:
             # The router of Oracle's connector has the names of its columns in capital letters.
             default = default.upper() if name.startswith("table.field.event.") or name == "route.by.field" else default
+        if known is not None and known.type == "list":  # a transform may take two lists side by side
+            entries = listed(plugin.get(option))
+            return None if default is not None and entries == listed(default) else entries
         value = self._spelled(name, plugin.get(option), known)
         return None if default is not None and value == self._spelled(name, default, known) else value
 

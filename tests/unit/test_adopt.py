@@ -200,6 +200,32 @@ def test_what_a_spec_cannot_say_is_told_with_what_it_means(
     assert finding.place.line is not None
 
 
+@pytest.mark.parametrize(
+    ("change", "told", "message"),
+    [
+        (
+            {"transforms.events.table.expand.json.payload": "true", "value.converter": JSON},
+            "transforms.events.route.tombstone.on.empty.payload",
+            "becomes true",
+        ),
+        (
+            {"transforms.events.route.tombstone.on.empty.payload": "true"},
+            "transforms.events.route.tombstone.on.empty.payload",
+            "an empty payload stays one",
+        ),
+        (
+            {"transforms.events.table.fields.additional.placement": "kind:header:eventType,kind:header:eventType"},
+            "transforms.events.table.fields.additional.placement",
+            "something is placed twice",
+        ),
+    ],
+)
+def test_a_difference_is_told_in_the_direction_that_it_has(change: Mapping[str, str], told: str, message: str) -> None:
+    adopted = adopted_from(config_of({**FOREIGN, **change}))
+    [finding] = [finding for finding in adopted.findings if finding.place.path == told]
+    assert message in finding.message
+
+
 def test_secrets_become_references_and_are_printed_nowhere() -> None:
     jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="x" password="{SECRET}";'
     secrets = {

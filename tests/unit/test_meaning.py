@@ -7,9 +7,11 @@ import pytest
 from cdc_outbox.connect.lint import Kind, find_configs
 from cdc_outbox.connect.meaning import Meaning, differences
 from cdc_outbox.document import Document
-from tests.configs import CLEAN, JSON, TOPIC_NAMES, changed, config_of
+from tests.configs import BINARY, CLEAN, JSON, TOPIC_NAMES, changed, config_of
 
 ROUTER = "transforms.outbox."
+VALUE_TO_KEY = "org.apache.kafka.connect.transforms.ValueToKey"
+CLOUD_EVENTS = "io.debezium.converters.CloudEventsConverter"
 PLACEMENT = f"{ROUTER}table.fields.additional.placement"
 TOPIC = f"{ROUTER}route.topic.replacement"
 RENAMED = {option.replace(ROUTER, "transforms.saga."): value for option, value in CLEAN[Kind.MYSQL].items()}
@@ -90,6 +92,35 @@ def test_another_spelling_is_no_difference(kind: Kind, changes: Mapping[str, str
 )
 def test_another_meaning_is_a_difference(kind: Kind, changes: Mapping[str, str | None], key: str) -> None:
     assert key in keys(kind, changes)
+
+
+@pytest.mark.parametrize(
+    ("both", "option", "before", "after"),
+    [
+        ({}, PLACEMENT, "shard:partition,bucket:partition", "bucket:partition,shard:partition"),
+        ({}, PLACEMENT, "type:header:kind,what:header:kind", "what:header:kind,type:header:kind"),
+        ({"transforms": "outbox,key", "transforms.key.type": VALUE_TO_KEY}, "transforms.key.fields", "a,b", "b,a"),
+        (
+            {"value.converter": BINARY, "value.converter.delegate.converter.type": JSON},
+            "value.converter.delegate.converter.type.schemas.enable",
+            "true",
+            "false",
+        ),
+        ({"value.converter": CLOUD_EVENTS}, "value.converter.json.schemas.enable", "true", "false"),
+    ],
+)
+def test_what_another_order_or_an_inner_converter_changes_is_a_difference(
+    both: Mapping[str, str], option: str, before: str, after: str
+) -> None:
+    configs = [config_of(changed(Kind.POSTGRESQL, {**both, option: value})) for value in (before, after)]
+    assert [found.option for found in differences(configs[0], configs[1])] == [option]
+    assert option not in Meaning(configs[0]).idle
+
+
+def test_the_order_of_placements_for_different_places_means_nothing() -> None:
+    orders = ("a:header:x,b:envelope:x,c:partition,d:header", "d:header:d,c:partition,a:header:x,b:envelope:x")
+    first, second = (config_of(changed(Kind.POSTGRESQL, {PLACEMENT: order})) for order in orders)
+    assert differences(first, second) == ()
 
 
 def test_an_alias_means_nothing_and_a_transform_more_does() -> None:

@@ -310,6 +310,7 @@ MB = 1024**2
         ),
         (replace(SLOT, wal_status="unreserved"), ServerFacts(), "DB506", "at the next checkpoint"),
         (replace(SLOT, safe_bytes=100 * MB), ServerFacts(), "DB506", "after 100 MB more WAL"),
+        (replace(SLOT, wal_status="unreserved", safe_bytes=-MB), ServerFacts(), "DB506", "at the next checkpoint"),
         (
             replace(SLOT, restart=Lsn(0)),
             ServerFacts(wal_end=Lsn(1025 * MB)),

@@ -163,6 +163,13 @@ def test_where_the_connector_would_go_on_is_looked_for(offsets: list[dict[str, A
     assert [finding.code for finding in findings] == ([code] if code else [])
 
 
+def test_a_connector_that_was_there_before_its_spec_has_its_offset_under_its_own_prefix() -> None:
+    spec = parse_spec(f"{MARIADB}topic_prefix: orders\n".replace("name: orders", "name: adopted", 1))
+    assert spec.name == "adopted"
+    found = list(check_stored(spec, facts(rows=2), offset("binlog.000006", 4)))
+    assert [finding.code for finding in found] == ["DB521"]
+
+
 def test_rows_that_are_deleted_at_once_tell_nothing() -> None:
     spec = parse_spec(f"{MARIADB}outbox: {{mode: delete}}\n")
     assert list(check_stored(spec, facts(rows=2), [])) == []

@@ -220,6 +220,13 @@ def test_an_envelope_that_breaks_the_contract_is_told(changes: dict[str, object]
         PLAIN.event_of(Message(topic="t", key=b"1", value=value, headers=(("id", b"x"),)))
 
 
+def test_where_a_header_says_it_the_envelope_is_not_asked() -> None:
+    fields = {"eventType": "Placed", "aggregateType": "order", "sequence": 9, "source": "elsewhere.1", "payload": "1"}
+    headers = (("id", b"x"), ("sequence", b"7"), ("source", b"orders.1"))
+    event = PLAIN.event_of(Message(topic="t", key=b"1", value=json.dumps(fields).encode(), headers=headers))
+    assert (event.type, event.sequence, event.source, event.payload) == ("Placed", 7, "orders.1", 1)
+
+
 @pytest.mark.parametrize("content", [FRAMED, b"", b"{}"])
 def test_bytes_are_read_as_they_are(content: bytes) -> None:
     contract = replace(PLAIN, payload_type=PayloadType.BYTES)

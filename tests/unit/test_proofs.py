@@ -1,13 +1,19 @@
 """Every hazard is provoked or has a reason why not, and the linter finds each one in what is run."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from cdc_outbox.connect.lint import lint, lint_all
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Severity
+from cdc_outbox.message import Message
 from tests.configs import config_of
 from tests.proofs import catalogue
+from tests.proofs.place import PostgresPlace
 from tests.proofs.proof import Proof, config_with
+from tests.proofs.proven_in_pairs import Pair
 from tests.proofs.unproven import UNPROVEN
 
 PROOFS = catalogue.PROOFS
@@ -25,6 +31,16 @@ def test_the_linter_finds_the_hazard_in_what_is_run(proof: Proof) -> None:
 @pytest.mark.parametrize("proof", PROOFS, ids=str)
 def test_the_linter_does_not_find_it_in_what_is_mended(proof: Proof) -> None:
     assert proof.code not in {finding.code for finding in lint_all(proof.cleared())}
+
+
+def test_an_event_that_comes_twice_is_not_seen_where_none_came() -> None:
+    [proof] = [proof for proof in PROOFS if isinstance(proof, Pair) and proof.code == "CC907"]
+
+    def shows(*ids: bytes) -> object:
+        messages = [Message(topic="t", key=None, value=None, headers=(("id", each),)) for each in ids]
+        return proof.shows(cast("PostgresPlace", SimpleNamespace(messages=lambda: messages)))
+
+    assert [bool(shows(*ids)) for ids in ((), (b"1",), (b"1", b"2"), (b"1", b"1"))] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("sent", catalogue.SENT, ids=str)

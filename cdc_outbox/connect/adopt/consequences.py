@@ -185,6 +185,12 @@ _CONSEQUENCES = (
     Consequence(
         _router("route.tombstone.on.empty.payload"),
         _CHANGES,
+        "becomes true: an event without a payload becomes a tombstone, and no message that says null.",
+        fits=_unset,
+    ),
+    Consequence(
+        _router("route.tombstone.on.empty.payload"),
+        _CHANGES,
         "cannot be said in a spec: an empty payload stays one, and is no tombstone.",
     ),
     Consequence(
@@ -267,6 +273,7 @@ def _placements(difference: Difference) -> tuple[str, str, str]:
     )
     lost, gained = _names(before - after), _names(after - before)
     parts = [f"messages lose {lost}"] * bool(lost) + [f"messages get {gained} more"] * bool(gained)
+    parts = parts or ["something is placed twice"]
     message = f"cannot be said so in a spec: {', and '.join(parts)}."
     if lost:
         return (

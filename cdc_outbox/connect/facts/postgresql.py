@@ -217,3 +217,10 @@ class DatabaseFacts:
     slot: SlotFacts | None
     written: WrittenFacts
     server: ServerFacts = field(default_factory=ServerFacts)
+
+    @property
+    def published(self) -> Sequence[str]:
+        """The outbox's columns that are published, in their order; one that the server computes only if it is named."""
+        if self.publication is not None and self.publication.columns is not None:
+            return self.publication.columns
+        return [name for name, facts in (self.table.columns if self.table else {}).items() if not facts.is_generated]

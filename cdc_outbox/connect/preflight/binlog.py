@@ -60,10 +60,8 @@ def check_stored(spec: Spec, facts: BinlogFacts, offsets: Sequence[Mapping[str, 
     Args:
         offsets: As Connect shows them; empty where it has none, or nobody asked.
     """
-    stored = next(
-        (entry["offset"] for entry in offsets if entry["partition"].get("server") == spec.name and entry["offset"]),
-        None,
-    )
+    ours = (entry["offset"] for entry in offsets if entry["partition"].get("server") == spec.topic_prefix)
+    stored = next(filter(None, ours), None)
     if stored is None:
         yield from _check_earlier_rows(spec, facts)
         return

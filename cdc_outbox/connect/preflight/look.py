@@ -16,6 +16,7 @@ from cdc_outbox.database import DatabaseKind
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConnectorNotFoundError, DatabaseAccessError, DatabaseError
 from cdc_outbox.finding import Finding, Severity, errors_in
+from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import Spec
 
 _NOT_LOOKED_AT = {
@@ -134,8 +135,10 @@ def _look_into_slot(
     has_offset = connected is not None and bool(connected.offsets)
     if not fits or has_offset or facts.table is None or not facts.table.has_log or facts.publication is None:
         return facts, []
+    if spec.outbox.mode is not OutboxMode.MESSAGE and not {*spec.outbox.columns.names().values()} <= {*facts.published}:
+        return facts, []  # which column is missing is told of the table or the publication
     try:
-        outside = database.count_events_outside_slot(facts.publication.columns or list(facts.table.columns))
+        outside = database.count_events_outside_slot(facts.published)
     except DatabaseError as error:
         if error.sqlstate == UNDEFINED_OBJECT:
             return facts, [slot_older_than_publication(spec)]
@@ -152,7 +155,7 @@ def _check_hole(spec: Spec, database: Database, facts: DatabaseFacts, connected:
     known = connected is not None and connected.connector is not None
     state = SlotState(
         slot=facts.slot,
-        stored=stored_offset(connected.offsets, topic_prefix=spec.name) if connected else None,
+        stored=stored_offset(connected.offsets, topic_prefix=spec.topic_prefix) if connected else None,
         wal_end=database.find_wal_end(),
         written=facts.written if facts.table else WrittenFacts(),
         republishing=bool(connected and connected.connector and connected.connector.is_republishing),

@@ -46,7 +46,8 @@ def check_health(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
         yield error("DB505", name, f"the slot is {reason}.", remedy)
         return
     if slot.wal_status == "unreserved" or (slot.safe_bytes is not None and slot.safe_bytes < _UNSAFE_BYTES):
-        when = "at the next checkpoint" if not slot.safe_bytes else f"after {_size(slot.safe_bytes)} more WAL"
+        left = slot.safe_bytes or 0  # below nothing where the next checkpoint is late
+        when = "at the next checkpoint" if left <= 0 else f"after {_size(left)} more WAL"
         message = f"the slot is given up {when}, unless it is read on."
         remedy = "Let the connector read on, or raise max_slot_wal_keep_size, and reload."
         yield warning("DB506", name, message, remedy)
