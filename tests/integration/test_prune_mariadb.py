@@ -16,7 +16,7 @@ from cdc_outbox.testing import MariaDb, Stack
 from cdc_outbox.testing.mariadb import make_mariadb
 from tests.mariadb_pruning import ARCHIVE, NAME, SPEC, USERS, Orders, config
 from tests.pruning import WEEK
-from tests.rig import eventually, run_command
+from tests.rig import eventually, open_to_all, run_command
 
 
 class Nobody(Orders):
@@ -28,8 +28,9 @@ class Nobody(Orders):
 
 
 @pytest.fixture(scope="module")
-def orders(outbox_stack: Stack) -> Iterator[Orders]:
-    server = make_mariadb(outbox_stack.folder.path / "mariadb-prune", outbox_stack.folder.reserve_port())
+def orders(outbox_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
+    folder = open_to_all(tmp_path_factory.mktemp("prune"))
+    server = make_mariadb(folder / "mariadb", outbox_stack.folder.reserve_port())
     server.start()
     orders = Orders(outbox_stack, server, server.create_database(NAME))
     orders.make_tables()
@@ -195,6 +196,7 @@ def test_another_server_with_the_same_tables_is_not_pruned(orders: Orders, maria
     # Its binlog may be shorter than the connector's position, and longer later; neither may prove anything.
     [(file, size, *_)] = orders.query("show master status")
     assert file == "binlog.000001"
+    other.query("reset master")  # else it may have come to another file by now
     other.query("create table filler (content longblob)")
     other.query(f"insert into filler values (repeat('x', {size}))")  # noqa: S608 - a number
     pruned = other.run(dsn=dsn, wait_seconds=1)
