@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.connect.catalogue import Option, row_of, unfold
+from cdc_outbox.connect.catalogue import Option, row_of
 
 FOLDER = Path(__file__).parents[1] / "cdc_outbox" / "connect" / "options"
 
@@ -29,11 +29,6 @@ def read(name: str) -> dict[str, Any]:
     path = FOLDER / f"{name}.json"
     content: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {"versions": [], "options": []}
     return content
-
-
-def read_versions(name: str) -> dict[str, dict[str, Option]]:
-    """Return what a connector's file holds, by version."""
-    return unfold(read(name))
 
 
 def write(name: str, content: Mapping[str, Any]) -> None:

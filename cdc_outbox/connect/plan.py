@@ -12,6 +12,7 @@ from typing import Any
 
 from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
+from cdc_outbox.connect.offsets import own_offset
 from cdc_outbox.connect.render import REPUBLISHING
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import UnpublishedEventsError
@@ -198,11 +199,8 @@ class StoredOffset:
 
 def stored_offset(offsets: Sequence[Mapping[str, Any]], *, topic_prefix: str) -> StoredOffset | None:
     """Return the position that Connect stored for a PostgreSQL connector, ``None`` if it stored none."""
-    for entry in offsets:
-        offset = entry.get("offset")
-        if offset and entry.get("partition", {}).get("server") == topic_prefix:
-            return StoredOffset(Lsn(int(offset.get("lsn") or 0)), in_snapshot="snapshot" in offset)
-    return None
+    offset = own_offset(offsets, topic_prefix=topic_prefix)
+    return None if offset is None else StoredOffset(Lsn(int(offset.get("lsn") or 0)), in_snapshot="snapshot" in offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

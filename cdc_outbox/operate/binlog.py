@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cdc_outbox.connect.facts.binlog import BinlogPosition, Log
+from cdc_outbox.binlog import BinlogPosition, Log
+from cdc_outbox.connect.offsets import own_offset
 from cdc_outbox.errors import UnprovenDeliveryError
 
 _NO_OFFSET_HINT = (
@@ -53,10 +54,7 @@ def stored_position(name: str, offsets: Sequence[Mapping[str, Any]], *, topic_pr
     Raises:
         UnprovenDeliveryError: It stored nothing, is in a snapshot, or speaks of another binlog.
     """
-    offset = next(
-        (entry["offset"] for entry in offsets if entry["partition"].get("server") == topic_prefix and entry["offset"]),
-        None,
-    )
+    offset = own_offset(offsets, topic_prefix=topic_prefix)
     if offset is None:
         raise _unproven(f"the connector {name} has stored no offset", _NO_OFFSET_HINT)
     if "snapshot" in offset:

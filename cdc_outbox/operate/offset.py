@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from datetime import UTC
 from typing import Any
 
+from cdc_outbox.binlog import BinlogPosition, Log, names_in, status_statement
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
-from cdc_outbox.connect.facts.binlog import BinlogPosition, Log, names_in, status_statement
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConnectorNotFoundError, UnprovenDeliveryError
 from cdc_outbox.operate.binlog import captures, log_end, stored_position

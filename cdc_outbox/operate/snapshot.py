@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from cdc_outbox.connect.facts.binlog import BinlogPosition
+from cdc_outbox.binlog import BinlogPosition
 from cdc_outbox.drivers import Row
 from cdc_outbox.operate.marks import Mark
 from cdc_outbox.operate.prune import Counts

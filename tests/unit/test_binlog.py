@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from cdc_outbox.binlog import BinlogPosition, Log, status_statement
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
-from cdc_outbox.connect.facts.binlog import BinlogPosition, Log, status_statement
 from cdc_outbox.drivers.mysql import connect
 from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
 from cdc_outbox.operate.binlog import captures, log_end, stored_position

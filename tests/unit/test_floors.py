@@ -13,6 +13,7 @@ FLOORS = [
     {"errors"},
     {"modes"},
     {
+        "binlog",
         "document",
         "event",
         "expansion",

@@ -3,14 +3,8 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.connect.facts.binlog import (
-    AccountFacts,
-    BinlogColumn,
-    BinlogFacts,
-    BinlogPosition,
-    BinlogTable,
-    Log,
-)
+from cdc_outbox.binlog import BinlogPosition, Log
+from cdc_outbox.connect.facts.binlog import AccountFacts, BinlogColumn, BinlogFacts, BinlogTable
 from cdc_outbox.connect.preflight.binlog import check_binlog_database, check_stored
 from cdc_outbox.modes import PayloadType
 from cdc_outbox.spec import parse_spec

@@ -1,10 +1,10 @@
 """What MariaDB or MySQL says about a pipeline, read once and kept as values."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
+from cdc_outbox.binlog import BinlogPosition, Log, has_new_names, names_in, status_statement
 from cdc_outbox.connect.facts.postgresql import COUNTED_ROWS
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
@@ -12,57 +12,7 @@ from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.spec import Spec
 from cdc_outbox.sql import load
 
-_FILE = re.compile(r".+\.([0-9]{6,})")
 _DAY_SECONDS = 86_400
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class BinlogPosition:
-    """A place in a server's binlog, in log order.
-
-    Args:
-        number: The file's; numbers are given in order.
-        offset: Bytes from the file's beginning.
-        file: Its whole name.
-    """
-
-    number: int
-    offset: int
-    file: str = field(compare=False)
-
-    @classmethod
-    def of(cls, file: str, offset: int) -> Self | None:
-        """Return the place in a file, ``None`` if a binlog's file is never called so."""
-        name = _FILE.fullmatch(file)
-        return cls(int(name[1]), offset, file) if name else None
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.offset}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    """A server's binlog, as far as it can prove anything.
-
-    Args:
-        on: Whether it is written at all.
-        format: What is written: ``ROW`` is what a connector understands.
-        end: Where it ends.
-        sizes: Every file that is still there, with its length.
-        only: The databases whose changes alone are written; empty for all.
-        without: The databases whose changes are left out.
-    """
-
-    on: bool
-    format: str
-    end: BinlogPosition | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    only: Sequence[str] = ()
-    without: Sequence[str] = ()
-
-    def leaves_out(self, database: str) -> bool:
-        """Tell whether changes of a database are not written."""
-        return bool(self.only and database not in self.only) or database in self.without
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,16 +91,6 @@ class BinlogFacts:
     unseen: Mapping[str, str] = field(default_factory=dict)
 
 
-def status_statement(version: str) -> str:
-    """Return the statement that this server calls the position by; MySQL 8.4 has dropped the old one."""
-    return "log_status" if _has_new_names(version) else "master_status"
-
-
-def names_in(listed: str) -> list[str]:
-    """Return the databases of a filter."""
-    return [name for name in listed.split(",") if name]
-
-
 class BinlogDatabase:
     """The pipeline's database on MariaDB or MySQL, through a connection in autocommit mode."""
 
@@ -208,7 +148,7 @@ class BinlogDatabase:
         )
 
     def _read_replicas(self, version: str) -> list[str] | None:
-        statement = "replicas" if _has_new_names(version) else "slave_hosts"
+        statement = "replicas" if has_new_names(version) else "slave_hosts"
         right = "REPLICATION MASTER ADMIN" if "mariadb" in version.lower() else "REPLICATION SLAVE"
         found = self._try(statement, "the server ids of replicas", right)
         return None if found is None else [str(number) for number, *_ in found]
@@ -264,11 +204,6 @@ class BinlogDatabase:
         sql = self._statements[statement].render(names, self._driver.style)
         with translated_for_operator():
             return self._driver.fetch(self._connection, sql, parameters)
-
-
-def _has_new_names(version: str) -> bool:
-    numbers = re.match(r"([0-9]+)\.([0-9]+)", version)
-    return "mariadb" not in version.lower() and bool(numbers and (int(numbers[1]), int(numbers[2])) >= (8, 2))
 
 
 def _kept_seconds(settings: Mapping[str, str]) -> float:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cdc_outbox.binlog import BinlogPosition
 from cdc_outbox.connect.facts import COUNTED_ROWS
-from cdc_outbox.connect.facts.binlog import AccountFacts, BinlogColumn, BinlogFacts, BinlogPosition, BinlogTable
+from cdc_outbox.connect.facts.binlog import AccountFacts, BinlogColumn, BinlogFacts, BinlogTable
+from cdc_outbox.connect.offsets import own_offset
 from cdc_outbox.connect.preflight.findings import MAKE_TABLE, error, note, warning
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import PayloadType
@@ -60,8 +62,7 @@ def check_stored(spec: Spec, facts: BinlogFacts, offsets: Sequence[Mapping[str, 
     Args:
         offsets: As Connect shows them; empty where it has none, or nobody asked.
     """
-    ours = (entry["offset"] for entry in offsets if entry["partition"].get("server") == spec.topic_prefix)
-    stored = next(filter(None, ours), None)
+    stored = own_offset(offsets, topic_prefix=spec.topic_prefix)
     if stored is None:
         yield from _check_earlier_rows(spec, facts)
         return
