@@ -110,8 +110,7 @@ def database_spec(content: Mapping[str, Any], *, pipeline: str) -> DatabaseSpec:
     default_name = _identifier(pipeline)
     slot, publication = (content.get(key, default_name) if has_slot else "" for key in ("slot", "publication"))
     # A table checks its names itself; these are checked here, before anything is done with them.
-    names = (content["name"], content.get("user", content["name"]), *([publication] if has_slot else []))
-    for identifier in names:
+    for identifier in filter(None, (content["name"], content.get("user"), publication)):
         quote(identifier)
     return DatabaseSpec(
         kind=kind,

@@ -13,6 +13,10 @@ MAX_BYTES = 1_000_000
 Path = tuple[str | int, ...]
 
 
+YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Small words that YAML takes for something else than text."""
+
+
 class Span(NamedTuple):
     """Where in a text a key and its value stand, in characters; a list's item and the whole have an empty key."""
 

@@ -75,21 +75,63 @@ class OutboxMode(StrEnum):
         """Whether the table can tell afterwards what was written."""
         return self is OutboxMode.KEEP
 
-    def refuse_elsewhere(self, database: str) -> None:
-        """Refuse a database that has no such mode.
-
-        Args:
-            database: A dialect, or whose database it is.
-
-        Raises:
-            ConfigError: It is not PostgreSQL, and there is no table.
-        """
-        if self is OutboxMode.MESSAGE and database != "postgresql":
-            raise ConfigError(f"{database} has no logical messages", field="mode")
-
 
 class Partitions(StrEnum):
     """How long the span of time is whose events share a partition, by the time in their ids."""
 
     DAY = "day"
     MONTH = "month"
+
+
+def refuse_together(mode: OutboxMode, payload_type: PayloadType, event_format: EventFormat) -> None:
+    """Refuse what does not go together, on any database.
+
+    Raises:
+        ConfigError: A format or a mode cannot carry such payloads, or would change them.
+    """
+    if mode is OutboxMode.MESSAGE and payload_type is PayloadType.BYTES:
+        raise ConfigError(
+            "a logical message carries the payload as JSON text, never as bytes",
+            field="payload_type",
+            hint="Choose the mode keep or delete.",
+        )
+    if mode is OutboxMode.MESSAGE and event_format is EventFormat.ENVELOPE:
+        raise ConfigError(
+            "Debezium gives a null or a large number of a logical message another type than a small one, "
+            "and fails on the second type in an envelope",
+            field="format",
+            hint="Choose another format, or the mode keep or delete.",
+        )
+    if payload_type is PayloadType.BYTES and event_format in {EventFormat.ENVELOPE, EventFormat.CLOUDEVENTS_STRUCTURED}:
+        hint = f"Choose {EventFormat.PLAIN} or {EventFormat.CLOUDEVENTS_BINARY}."
+        raise ConfigError("an envelope is JSON, never bytes", field="format", hint=hint)
+    if payload_type is PayloadType.EXPANDED and event_format not in {EventFormat.PLAIN, EventFormat.ENVELOPE}:
+        raise ConfigError(
+            "the JSON of a CloudEvent arrives as it was written, and expansion would change it",
+            field="payload_type",
+            hint=f"Choose {PayloadType.JSON}.",
+        )
+
+
+def refuse_elsewhere(database: str, mode: OutboxMode, payload_type: PayloadType, event_format: EventFormat) -> None:
+    """Refuse what a database, or Debezium's router for it, does not have.
+
+    Args:
+        database: A dialect, or whose database it is.
+
+    Raises:
+        ConfigError: There is no table, and it is not PostgreSQL; or the router for MongoDB's documents does not make
+            what is asked for.
+    """
+    if mode is OutboxMode.MESSAGE and database != "postgresql":
+        raise ConfigError(f"{database} has no logical messages", field="mode")
+    if database == "mongodb" and event_format is EventFormat.ENVELOPE:
+        raise ConfigError(
+            "a number may be of another type in the next document of mongodb, which fails in an envelope",
+            field="format",
+            hint="Choose another format.",
+        )
+    if database == "mongodb" and payload_type is PayloadType.EXPANDED:
+        raise ConfigError(
+            "Debezium expands documents of mongodb, and no text", field="payload_type", hint="Choose json."
+        )

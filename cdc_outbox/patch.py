@@ -3,11 +3,9 @@
 import json
 import re
 
-from cdc_outbox.document import Document, Path
+from cdc_outbox.document import YAML_WORDS, Document, Path
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(:[A-Za-z0-9_.-]+)*")
-_OTHERWISE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-"""Words that YAML takes for something else than text."""
 
 
 class Patch:
@@ -99,6 +97,6 @@ class Patch:
         """Return a word as a key or value, in quotation marks unless YAML's stands there without."""
         bare = not self._text.startswith(('"', "'", "{", "["), position)
         is_yaml = self._text.lstrip()[:1] not in {"{", "["}
-        if bare and is_yaml and _PLAIN.fullmatch(word) and word.lower() not in _OTHERWISE:
+        if bare and is_yaml and _PLAIN.fullmatch(word) and word.lower() not in YAML_WORDS:
             return word
         return json.dumps(word, ensure_ascii=False)

@@ -20,7 +20,7 @@ from cdc_outbox.document import Document, Path, did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
-from cdc_outbox.modes import EventFormat, OutboxMode, Partitions, PayloadType
+from cdc_outbox.modes import EventFormat, OutboxMode, Partitions, PayloadType, refuse_elsewhere
 from cdc_outbox.router import EventRouter, Placement, PlacementKind
 from cdc_outbox.secret import shows_password, shows_secret
 from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
@@ -211,7 +211,8 @@ def _secrets(document: Document) -> Iterator[Finding]:
 
 def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable, Mapping[str, str | None]]:
     """Return the table, and what stands among the headers of columns that have a role."""
-    mode, partitions = OutboxMode(outbox.get("mode", "keep")), outbox.get("partitions")
+    mode, payload_type = OutboxMode(outbox.get("mode", "keep")), PayloadType(outbox.get("payload_type", "json"))
+    event_format, partitions = EventFormat(outbox.get("format", "plain")), outbox.get("partitions")
     adopted = "columns" in outbox or not kind.has_dialect
     name, columns = "outbox", dict[str, Any](OutboxColumns().names())
     if kind is DatabaseKind.ORACLE:
@@ -224,15 +225,15 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable,
     placeable = (column for role, column in columns.items() if role != "payload")
     role_headers = {column: headers.pop(column) for column in placeable if column in headers}
     try:
-        mode.refuse_elsewhere(kind)
+        refuse_elsewhere(kind, mode, payload_type, event_format)
         table = OutboxTable(
             schema=outbox.get("schema"),
             name=outbox.get("table", name),
             columns=OutboxColumns(**columns),
             headers={column: header for column, header in headers.items() if header is not None},
             mode=mode,
-            payload_type=PayloadType(outbox.get("payload_type", "json")),
-            format=EventFormat(outbox.get("format", "plain")),
+            payload_type=payload_type,
+            format=event_format,
             partitions=None if partitions is None else Partitions(partitions),
             adopted=adopted,
             capitals=kind is DatabaseKind.ORACLE,

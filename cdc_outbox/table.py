@@ -8,7 +8,15 @@ from enum import StrEnum
 from typing import ClassVar
 
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.modes import FORMAT_HEADERS, EventFormat, OutboxMode, Partitions, PayloadType
+from cdc_outbox.modes import (
+    FORMAT_HEADERS,
+    EventFormat,
+    OutboxMode,
+    Partitions,
+    PayloadType,
+    refuse_elsewhere,
+    refuse_together,
+)
 
 MAX_IDENTIFIER_BYTES = 63
 """PostgreSQL cuts a longer name off without a word, and two names may become one."""
@@ -208,7 +216,7 @@ class OutboxTable:
             raise ConfigError("an adopted table's partitions are its owner's", field="partitions")
         if self.mode is OutboxMode.MESSAGE:
             self._refuse_what_messages_cannot()
-        self._refuse_payloads()
+        refuse_together(self.mode, self.payload_type, self.format)
         if self.format is EventFormat.CLOUDEVENTS_BINARY and not self.is_numbered:
             raise ConfigError("CloudEvents have a source, and the table has no columns for one", field="format")
         taken = {column: role for role, column in self.columns.names().items()}
@@ -222,36 +230,10 @@ class OutboxTable:
                 continue
             raise ConfigError(f"the header column {column!r} {reason}", field="headers")
 
-    def _refuse_payloads(self) -> None:
-        """Refuse payloads that a format cannot carry, or carries as well without being told of them."""
-        enclosing = {EventFormat.ENVELOPE, EventFormat.CLOUDEVENTS_STRUCTURED}
-        if self.payload_type is PayloadType.BYTES and self.format in enclosing:
-            hint = f"Choose {EventFormat.PLAIN} or {EventFormat.CLOUDEVENTS_BINARY}."
-            raise ConfigError("an envelope is JSON, never bytes", field="format", hint=hint)
-        if self.payload_type is PayloadType.EXPANDED and self.format not in {EventFormat.PLAIN, EventFormat.ENVELOPE}:
-            raise ConfigError(
-                "the JSON of a CloudEvent arrives as it was written, and expansion would change it",
-                field="payload_type",
-                hint=f"Choose {PayloadType.JSON}.",
-            )
-
     def _refuse_what_messages_cannot(self) -> None:
         if self.adopted or self.partitions is not None:
             field = "columns" if self.adopted else "partitions"
             raise ConfigError("logical messages need no table, to adopt or to partition", field=field)
-        if self.payload_type is PayloadType.BYTES:
-            raise ConfigError(
-                "a logical message carries the payload as JSON text, never as bytes",
-                field="payload_type",
-                hint="Choose the mode keep or delete.",
-            )
-        if self.format is EventFormat.ENVELOPE:
-            raise ConfigError(
-                "Debezium gives a null or a large number of a logical message another type than a small one, "
-                "and fails on the second type in an envelope",
-                field="format",
-                hint="Choose another format, or the mode keep or delete.",
-            )
         if self.columns.created_at not in {None, OutboxColumns.DEFAULT_CREATED_AT}:
             raise ConfigError(
                 "a logical message has no time of its own; its record gets the connector's", field="columns.created_at"
@@ -267,23 +249,9 @@ class OutboxTable:
             ConfigError: The outbox is partitioned or without a table, which only PostgreSQL's can be; or Debezium's
                 router for its documents does not make what the payload or the format asks for.
         """
-        if database == "mongodb":
-            self._refuse_what_documents_cannot()
+        refuse_elsewhere(database, self.mode, self.payload_type, self.format)
         if self.partitions is not None and database != Dialect.POSTGRESQL:
             raise ConfigError("only PostgreSQL's outbox can be partitioned", field="partitions")
-        self.mode.refuse_elsewhere(database)
-
-    def _refuse_what_documents_cannot(self) -> None:
-        if self.format is EventFormat.ENVELOPE:
-            raise ConfigError(
-                "a number may be of another type in the next document of mongodb, which fails in an envelope",
-                field="format",
-                hint="Choose another format.",
-            )
-        if self.payload_type is PayloadType.EXPANDED:
-            raise ConfigError(
-                "Debezium expands documents of mongodb, and no text", field="payload_type", hint="Choose json."
-            )
 
     @property
     def header_columns(self) -> Mapping[str, str]:
@@ -400,41 +368,3 @@ def _in_order(columns: Mapping[str, str]) -> str:
     """Return the clause that sorts rows as they were written, empty where no column tells."""
     keys = [f"{columns[role]} nulls first" for role in ("sequence", "created_at") if role in columns]
     return f"order by {', '.join(keys)}" if keys else ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxTable:
-    """The table in which a consumer claims the ids of the events it has applied, in the handler's transaction.
-
-    Several consumers may share it: every key starts with the consumer's name.
-    """
-
-    schema: str = "public"
-    name: str = "inbox"
-
-    def __post_init__(self) -> None:
-        _ = self.table  # which checks both names
-
-    @property
-    def table(self) -> TableName:
-        """The claims, partitioned by range of the event's id."""
-        return TableName(schema=self.schema, name=self.name)
-
-    @property
-    def watermarks(self) -> TableName:
-        """The last sequence applied, one row per consumer, source and aggregate; never pruned."""
-        return self.table.sibling("watermarks")
-
-    @property
-    def rest(self) -> TableName:
-        """The partition of the claims that takes every id for which no other partition was made."""
-        return self.table.sibling("rest")
-
-    def names(self) -> Mapping[str, str]:
-        """Return what the statements in ``sql/`` call ``{inbox}``, ``{watermarks}`` and ``{rest}``."""
-        return {
-            "inbox": self.table.quoted,
-            "watermarks": self.watermarks.quoted,
-            "rest": self.rest.quoted,
-            "schema": quote(self.schema),
-        }

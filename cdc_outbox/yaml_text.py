@@ -9,18 +9,16 @@ from typing import Any
 
 import yaml
 
-from cdc_outbox.document import MAX_BYTES, Document, Path, Span
+from cdc_outbox.document import MAX_BYTES, YAML_WORDS, Document, Path, Span
 from cdc_outbox.finding import Finding, Place, Severity
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _HALVES = re.compile(r"[\ud800-\udfff]")
-_OTHERWISE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-"""Words that YAML takes for something else."""
 
 
 def as_yaml(text: str) -> str:
     """Return a text as YAML that reads as that text, in quotation marks only where it needs them."""
-    if _PLAIN.fullmatch(text) and text.lower() not in _OTHERWISE:
+    if _PLAIN.fullmatch(text) and text.lower() not in YAML_WORDS:
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08X}" for each in escaped) + '"'

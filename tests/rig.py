@@ -22,11 +22,11 @@ from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import Plan
 from cdc_outbox.consumer import Consumer, inbox_component
+from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.message import Message
 from cdc_outbox.migrations import Component, upgrade
 from cdc_outbox.spec import Spec, parse_spec
-from cdc_outbox.table import InboxTable
 from cdc_outbox.testing import MemoryMetrics, Stack
 from cdc_outbox.writer.schema import outbox_component, outbox_statements
 

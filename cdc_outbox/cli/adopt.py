@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.files import STDIN, read_text_of, write_new
+from cdc_outbox.cli.files import STDIN, write_new
 from cdc_outbox.cli.findings import FORMATS, visible
-from cdc_outbox.cli.lint import debezium_option
+from cdc_outbox.cli.lint import debezium_option, read_configs
 from cdc_outbox.cli.options import aggregate_option, connect_url_option
 from cdc_outbox.connect.adopt import Adopted, adopt
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.lint import Config, Version, find_configs, find_in_text
+from cdc_outbox.connect.lint import Config, Version, find_configs
 from cdc_outbox.document import Document
 from cdc_outbox.errors import ConfigError, ConnectorNotFoundError
 from cdc_outbox.event import SequenceMode
@@ -89,15 +89,13 @@ def _find(
         if connector is None or connect_url is None:
             raise click.UsageError("name a file, or a connector by --connector and --connect-url")
         return _in_connect(connector, connect_url, version)
-    text, called = read_text_of(config), "stdin" if config == STDIN else config
-    if text is None:
-        return None, [Document(name=called).error("CC002", (), "not UTF-8.", "Save it as UTF-8.")]
-    found, findings = find_in_text(text, name=called, version=version)
+    found, findings = read_configs(config, version)
     if findings or (len(found) == 1 and connector in {None, found[0].name}):
         return (None if findings else found[0]), findings
     named = [each for each in found if each.name == connector]
     if len(named) == 1:
         return named[0], []
+    called = "stdin" if config == STDIN else config
     there = ", ".join(visible(each.name) or "one without a name" for each in found)
     if connector is not None and not named:
         raise ConfigError(f"there is no connector {visible(connector)} in {called}, which has {there}")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from cdc_outbox.database import DatabaseKind
@@ -28,13 +29,16 @@ _NAMES = {Dialect.POSTGRESQL: "PostgreSQL", Dialect.MYSQL: "MariaDB or MySQL", D
 
 
 @contextmanager
-def connected(dsn: str, kind: DatabaseKind | None = None) -> Iterator[tuple[Any, TransactionDriver]]:
+def connected(
+    dsn: str, kind: DatabaseKind | None = None, *, spec: Path | None = None
+) -> Iterator[tuple[Any, TransactionDriver]]:
     """Open a connection in autocommit mode; its driver is imported no sooner, for most commands do without.
 
     Nobody here tries again, so conflicts become ours too.
 
     Args:
         kind: What the database must be; ``None`` takes any.
+        spec: Which file wants it so, where there may be several.
 
     Raises:
         ConfigError: The DSN cannot be read, or leads to a database of another kind.
@@ -43,8 +47,9 @@ def connected(dsn: str, kind: DatabaseKind | None = None) -> Iterator[tuple[Any,
     """
     dialect = dialect_of(dsn)
     if kind is not None and kind.dialect is not dialect:
+        asked_by = "" if spec is None else f"{spec}: "
         raise ConfigError(
-            f"the DSN is one of {_NAMES[dialect]}, and {_NAMES[kind.dialect]} is wanted here",
+            f"{asked_by}the DSN is one of {_NAMES[dialect]}, and {_NAMES[kind.dialect]} is wanted here",
             field="--dsn",
             hint="Correct the DSN, or database.kind in the spec.",
         )

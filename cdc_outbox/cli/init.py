@@ -13,6 +13,7 @@ from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
 from cdc_outbox.consumer.schema import inbox_component
+from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import TransactionDriver, changing_tables
 from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
@@ -20,7 +21,7 @@ from cdc_outbox.migrations import script, turn, upgrade
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import roles_script
 from cdc_outbox.spec import Spec
-from cdc_outbox.table import Dialect, InboxTable, OutboxTable
+from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.writer.catalog import Catalog, TableCatalog
 from cdc_outbox.writer.drift import different_source
 from cdc_outbox.writer.incarnation import Source, begin_incarnation, read_source

@@ -64,14 +64,19 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
     for name in dict.fromkeys(files):
         if mends:
             _mend(name, version)
-        found, refused = _read(name, version)
+        found, refused = read_configs(name, version)
         configs += found
         findings += refused
     findings += lint_all(configs)
     return tell(findings, output=output, strict=strict)
 
 
-def _read(name: str, version: Version) -> tuple[list[Config], list[Finding]]:
+def read_configs(name: str, version: Version) -> tuple[list[Config], list[Finding]]:
+    """Return the configurations in a file, or in standard input, and what keeps it from having any.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     text, called = read_text_of(name), "stdin" if name == STDIN else name
     if text is None:
         return [], [Document(name=called).error("CC002", (), "not UTF-8.", "Save it as UTF-8.")]

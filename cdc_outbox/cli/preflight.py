@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cdc_outbox.cli.database import connected, dialect_of
+from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.findings import output_option, strict_option, tell
 from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
 from cdc_outbox.connect.client import ConnectClient
@@ -53,9 +53,6 @@ def _look(path: Path, dsn: str, client: ConnectClient | None) -> Iterator[Findin
         raise ConfigError(
             f"a preflight looks at {', '.join(LOOKS)}, not at {spec.database.kind}", field="database.kind"
         )
-    if dialect_of(dsn) is not spec.database.kind.dialect:
-        hint = "Several specs at once are those of one database."
-        raise ConfigError(f"{path}: the DSN leads to no {spec.database.kind}", field="--dsn", hint=hint)
-    with connected(dsn, spec.database.kind) as (connection, driver):
+    with connected(dsn, spec.database.kind, spec=path) as (connection, driver):
         for finding in look(spec, connection, driver, client):
             yield replace(finding, place=replace(finding.place, document=str(path)))

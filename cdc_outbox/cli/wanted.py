@@ -7,12 +7,13 @@ from pathlib import Path
 
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.consumer.schema import consumer_role, inbox_component
+from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.migrations import Component
 from cdc_outbox.privileges import Role, migrator_role
 from cdc_outbox.spec import Spec
-from cdc_outbox.table import InboxTable, OutboxTable
+from cdc_outbox.table import OutboxTable
 from cdc_outbox.writer.schema import connector_role, outbox_components, outbox_statements, pruner_role, writer_role
 
 PARTIES = {

@@ -5,9 +5,9 @@ from cdc_outbox.consumer.delivery import Handler, Outcome
 from cdc_outbox.consumer.inbox import Claims, Inbox, SqlInbox
 from cdc_outbox.consumer.ordering import Aggregate, Move, Verdict
 from cdc_outbox.consumer.schema import inbox_component
+from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.modes import PayloadType
-from cdc_outbox.table import InboxTable
 from cdc_outbox.wire import HeaderNames, WireContract
 
 __all__ = [

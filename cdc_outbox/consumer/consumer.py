@@ -15,11 +15,12 @@ from cdc_outbox import kafka
 from cdc_outbox.consumer.delivery import Delivery, Handler, Outcome
 from cdc_outbox.consumer.inbox import SqlInbox
 from cdc_outbox.consumer.offsets import Offsets, leave, rewind
+from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import find_transaction_driver, translate
 from cdc_outbox.errors import CdcOutboxError, ConfigError, OutboxError
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import Metrics, NoMetrics
-from cdc_outbox.table import Dialect, InboxTable
+from cdc_outbox.table import Dialect
 from cdc_outbox.wire import WireContract
 
 _log = logging.getLogger(__name__)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cdc_outbox.consumer.ordering import Aggregate, Move
+from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import Driver, Row
 from cdc_outbox.errors import MessageError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.sql import load
-from cdc_outbox.table import InboxTable
 
 _MAX_KEY_BYTES = 2600
 """What the columns of a key may have together: an entry of PostgreSQL's index has 2,704 bytes with its own headers."""

@@ -1,9 +1,9 @@
 """The inbox's tables and role: how they are made and brought up to date."""
 
+from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.migrations import Component, Migration
 from cdc_outbox.privileges import Privilege, Role
 from cdc_outbox.sql import load
-from cdc_outbox.table import InboxTable
 
 
 def inbox_component(table: InboxTable) -> Component:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.rig import Pipeline, run_command
-from tests.unit.test_spec import MONGODB
+from tests.specs import MONGODB
 
 SPEC = str(Path(__file__).parents[2] / "connectors" / "orders.yaml")
 ID = "da8d6de6-3b77-45ff-8f44-57db55a7a06c"

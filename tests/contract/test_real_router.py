@@ -25,7 +25,7 @@ from fuzz.router_cases import make_case
 from fuzz.router_tables import CONVERTERS
 from tests.profiles import PROFILES, payload_of
 from tests.shapes import object_text
-from tests.unit.test_spec import MINIMAL
+from tests.specs import MINIMAL
 
 CASES = 5_000
 

@@ -21,8 +21,8 @@ from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Severity
 from cdc_outbox.spec import Latency, Spec, parse_spec
 from tests.configs import CLEAN, JSON, STRING, changed, config_of
+from tests.specs import MINIMAL
 from tests.unit.test_lint_forms import D5
-from tests.unit.test_spec import MINIMAL
 
 PUBLIC = Path(__file__).parents[1] / "data" / "public"
 OUTBOXES = ["postgresql-outbox", "postgresql-outbox-bytes", "postgresql-outbox-text"]

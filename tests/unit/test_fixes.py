@@ -14,8 +14,8 @@ from cdc_outbox.connect.lint.fixes import FIXERS, fix
 from fuzz.lint import named_texts
 from tests.configs import CLEAN, changed
 from tests.hazards import CASES, Case
+from tests.specs import MINIMAL
 from tests.unit.test_lint_forms import D5
-from tests.unit.test_spec import MINIMAL
 
 FIXABLE = [case for case in CASES if case.code in FIXERS]
 FORMS: dict[str, Callable[[Mapping[str, str]], str]] = {

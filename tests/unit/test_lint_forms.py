@@ -9,7 +9,7 @@ import yaml
 from cdc_outbox.connect.lint import Kind, find_in_text, lint, lint_all
 from cdc_outbox.finding import Finding
 from tests.configs import CLEAN
-from tests.unit.test_spec import MINIMAL
+from tests.specs import MINIMAL
 
 FLAT = CLEAN[Kind.POSTGRESQL]
 BROKEN = {**FLAT, "errors.tolerance": "all"}

@@ -1,10 +1,11 @@
 import pytest
 
 from cdc_outbox import ConfigError, OutboxMode, OutboxTable
+from cdc_outbox.consumer import InboxTable
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.migrations import Component, Migration, pending, script, upgrade
 from cdc_outbox.modes import Partitions
-from cdc_outbox.table import Dialect, InboxTable, TableName
+from cdc_outbox.table import Dialect, TableName
 from cdc_outbox.writer.schema import outbox_component, publication_statement
 
 STEPS = tuple(Migration(version=n, statements=(f"step {n}",)) for n in (1, 2, 3))

@@ -22,7 +22,7 @@ from cdc_outbox.finding import Severity
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.modes import PayloadType
 from cdc_outbox.spec import parse_spec
-from tests.unit.test_spec import MINIMAL
+from tests.specs import MINIMAL
 
 SPEC = parse_spec(MINIMAL)
 

@@ -33,8 +33,8 @@ from cdc_outbox.table import Dialect
 from cdc_outbox.wire import HeaderNames
 from cdc_outbox.writer.draft import draft
 from tests.profiles import FRAMED, PROFILES
+from tests.specs import MINIMAL, MONGODB
 from tests.unit.test_preflight import GOOD
-from tests.unit.test_spec import MINIMAL, MONGODB
 
 CONNECTED = [kind for kind in DatabaseKind if kind is not DatabaseKind.SQLITE]
 NOT_OF_DOCUMENTS = {"envelope", "expanded", "expanded-envelope"}

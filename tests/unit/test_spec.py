@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -7,42 +5,9 @@ from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, EventFormat, OutboxMode, SequenceMode
 from cdc_outbox.document import MAX_BYTES
-from cdc_outbox.spec import HistorySpec, Latency, Spec, parse_spec, spec_schema
+from cdc_outbox.spec import Latency, Spec, parse_spec, spec_schema
 from cdc_outbox.writer.schema import outbox_component
-
-ORDERS = Path(__file__).parents[2] / "connectors" / "orders.yaml"
-
-MINIMAL = """\
-version: 1
-name: orders
-database:
-  kind: postgresql
-  host: localhost
-  name: orders
-  user: orders_connector
-  password: ${env:PASSWORD}
-aggregates:
-  customer: {}
-"""
-
-MONGODB = """\
-version: 1
-name: orders
-database:
-  kind: mongodb
-  connection_string: mongodb://mongo-1:27017,mongo-2:27017/?replicaSet=rs0
-  name: orders
-  user: orders_connector
-  password: ${env:PASSWORD}
-aggregates:
-  customer: {}
-"""
-
-
-def findings(text: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        parse_spec(text, name="x.yaml")
-    return [str(finding) for finding in caught.value.findings]
+from tests.specs import MINIMAL, ORDERS, findings
 
 
 def test_the_demos_spec_is_valid() -> None:
@@ -60,102 +25,6 @@ def test_what_is_left_out_has_a_default() -> None:
     assert (str(spec.outbox.table), spec.first_source, spec.latency) == ("public.outbox", "orders.1", Latency.BALANCED)
     assert spec.contract.aggregates == {"customer": SequenceMode.GAPLESS}
     assert (spec.topics.partitions, spec.topics.replication_factor) == (3, -1)
-
-
-@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
-def test_a_database_without_slots_has_none(kind: str) -> None:
-    spec = parse_spec(MINIMAL.replace("kind: postgresql", f"kind: {kind}"))
-    assert (spec.database.kind, spec.database.kind.dialect, spec.database.port) == (kind, "mysql", "3306")
-    assert (spec.database.slot, spec.database.publication) == ("", "")
-    assert spec.history.topic == "orders.schema-history"
-
-
-def test_a_database_whose_log_names_its_columns_has_no_history() -> None:
-    spec = parse_spec(MINIMAL)
-    assert (spec.database.server_id, spec.history) == ("", HistorySpec())
-
-
-def test_a_file_needs_no_more_than_its_kind() -> None:
-    database = MINIMAL[MINIMAL.index("  kind") : MINIMAL.index("aggregates")]
-    assert parse_spec(MINIMAL.replace(database, "  kind: sqlite\n")).database.kind.dialect == "sqlite"
-    [finding] = findings(MINIMAL.replace(database, "  kind: sqlite\n") + "outbox: {schema: public}\n")
-    assert "outbox.schema: error SP107: a file's tables have no schema but main." in finding
-
-
-@pytest.mark.parametrize(
-    ("kind", "outbox", "place", "message"),
-    [
-        ("mariadb\n  slot: orders", "", ":5 database.slot: error SP107", "mariadb has no such thing."),
-        ("mysql\n  publication: orders", "", ":5 database.publication: error SP107", "mysql has no such thing."),
-        ("postgresql\n  server_id: 7", "", ":5 database.server_id: error SP107", "postgresql has no such thing."),
-        ("postgresql", "history: {}\n", ":11 history: error SP107", "postgresql needs no history of its schema."),
-        ("sqlserver\n  server_id: 7", "", ":5 database.server_id: error SP107", "sqlserver has no such thing."),
-        ("sqlserver\n  slot: orders", "", ":5 database.slot: error SP107", "sqlserver has no such thing."),
-        ("oracle", "outbox: {table: A}\n", ":11 outbox: error SP107", "a table of oracle is its owner's"),
-        (
-            "oracle",
-            "outbox: {schema: A, mode: message}\n",
-            "outbox.mode: error SP107",
-            "oracle has no logical messages.",
-        ),
-        ("postgresql\n  pdb: P", "", ":5 database.pdb: error SP107", "postgresql has no such thing."),
-        (
-            "mysql\n  connection_string: mongodb://a",
-            "",
-            ":5 database.connection_string: error SP107",
-            "mysql has no such thing.",
-        ),
-        ("sqlite", "", ":5 database.host: error SP107", "sqlite is a file that no worker reaches."),
-        ("mariadb", "outbox: {mode: message}\n", "outbox.mode: error SP107", "mariadb has no logical messages."),
-        ("mysql", "outbox: {partitions: day}\n", "outbox.partitions: error SP107", "only PostgreSQL's outbox can be"),
-    ],
-)
-def test_what_a_database_does_not_have_is_refused(kind: str, outbox: str, place: str, message: str) -> None:
-    [finding] = findings(MINIMAL.replace("postgresql", kind) + outbox)
-    assert place in finding
-    assert message in finding
-
-
-@pytest.mark.parametrize(
-    ("change", "place", "message"),
-    [
-        (("  user", "  host: a\n  user"), ":7 database.host: error SP107", "is reached by its connection string."),
-        (("  user", "  port: 27017\n  user"), ":7 database.port: error SP107", "is reached by its connection string."),
-        (("  user", "  slot: a\n  user"), ":7 database.slot: error SP107", "mongodb has no such thing."),
-        (("aggregates", "history: {}\naggregates"), ":9 history: error SP107", "mongodb needs no history"),
-        (("aggregates", "outbox: {mode: message}\naggregates"), "outbox.mode: error SP107", "no logical messages."),
-        (("aggregates", "outbox: {partitions: day}\naggregates"), "outbox.partitions: error SP107", "its owner's"),
-        (("  name: orders\n  user", "  user"), ":3 database: error SP102", "the key 'name' is missing"),
-        (("  user: orders_connector\n", ""), ":7 database.password: error SP107", "without a user"),
-        (("  password: ${env:PASSWORD}\n", ""), ":7 database.user: error SP107", "without a password"),
-        (("://mongo-1", "://u:hunter2@mongo-1"), ":5 database.connection_string: error SP105", "shows a password"),
-        (("mongodb://mongo", "http://mongo"), ":5 database.connection_string: error SP105", "begins with mongodb://"),
-        (("password: ${env:PASSWORD}", "password: hunter2"), ":8 database.password: error SP105", "is a secret"),
-    ],
-)
-def test_what_mongodb_does_not_have_is_refused_with_its_line(change: tuple[str, str], place: str, message: str) -> None:
-    [finding] = findings(MONGODB.replace(*change))
-    assert place in finding
-    assert message in finding
-    assert "hunter2" not in finding
-
-
-@pytest.mark.parametrize(
-    "connection_string",
-    [
-        "${env:MONGODB_CONNECTION_STRING}",
-        "mongodb+srv://cluster.example/?authMechanism=MONGODB-X509",
-        "mongodb://${env:USER}:${file:/run/secrets:password}@a:1,b:2/?replicaSet=rs0",
-    ],
-)
-def test_mongodbs_connection_string_may_say_who_reads(connection_string: str) -> None:
-    login = "  user: orders_connector\n  password: ${env:PASSWORD}\n"
-    text = MONGODB.replace(login, "").replace(
-        "mongodb://mongo-1:27017,mongo-2:27017/?replicaSet=rs0", connection_string
-    )
-    database = parse_spec(text).database
-    assert (database.connection_string, database.user, database.password) == (connection_string, "", "")
-    assert (database.host, database.port) == ("", "")
 
 
 def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
@@ -387,23 +256,6 @@ def test_a_header_that_cannot_be_is_refused_with_its_line(headers: str, message:
     [finding] = findings(f"{MINIMAL}outbox:\n  headers: {headers}\n")
     assert finding.startswith("x.yaml:12 outbox.headers: error SP107: ")
     assert message in finding
-
-
-def test_of_mongodb_nothing_but_the_connector_is_known() -> None:
-    spec = parse_spec(MONGODB)
-    assert (spec.outbox.adopted, spec.outbox.columns.id, spec.outbox.headers) == (True, "_id", {})
-    with pytest.raises(ConfigError, match="of mongodb nothing but the connector is known here"):
-        _ = spec.database.kind.dialect
-    assert parse_spec(f"{MONGODB}outbox: {{columns: {{id: event}}}}\n").outbox.columns.id == "event"
-
-
-@pytest.mark.parametrize(("kind", "port"), [("sqlserver", "1433"), ("oracle", "1521")])
-def test_of_a_database_without_statements_here_nothing_but_the_connector_is_known(kind: str, port: str) -> None:
-    spec = parse_spec(f"{MINIMAL}outbox: {{schema: APP}}\n".replace("postgresql", kind))
-    assert (spec.database.port, spec.outbox.adopted, spec.database.server_id) == (port, True, "")
-    with pytest.raises(ConfigError, match=f"of {kind} nothing but the connector is known here") as caught:
-        _ = spec.database.kind.dialect
-    assert caught.value.field == "database.kind"
 
 
 ADOPTED = """\

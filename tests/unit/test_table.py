@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, OutboxMode, OutboxTable, PayloadType
+from cdc_outbox.consumer import InboxTable
 from cdc_outbox.sql import PYFORMAT, Statement, load
-from cdc_outbox.table import Dialect, InboxTable, OutboxColumns, TableName, derived_name, literal, quote
+from cdc_outbox.table import Dialect, OutboxColumns, TableName, derived_name, literal, quote
 
 names = (
     st.text(min_size=1)

@@ -114,12 +114,14 @@ class Recognition:
         router, names = self.router, self._names
         event_id = "_id" if router.of_mongo else "id"
         default = self._fold({"id": event_id, "key": "aggregateid", "payload": "payload", "type": "aggregatetype"})
+        # A logical message has no time of its own, and a spec of such messages says nothing of one.
+        untold = OutboxColumns.DEFAULT_CREATED_AT if self.config.reads_messages else None
         read: dict[str, str | None] = {
             "id": router.column("id", default["id"]),
             "aggregate_type": router.get("route.by.field", default["type"]),
             "aggregate_id": router.column("key", default["key"]),
             "payload": router.column("payload", default["payload"]),
-            "created_at": router.column("timestamp") or (self._made_time if self.config.reads_messages else None),
+            "created_at": router.column("timestamp") or untold,
         }
         free = {header: column for column, header in self.placed.items() if column not in read.values()}
         told = {role: free.get(getattr(names, role)) for role in ("sequence", "source")}
@@ -139,11 +141,6 @@ class Recognition:
         likely += [column for word, column in words if _TYPE.fullmatch(word)]
         guesses = self._fold({name: name for name in ("type", "event_type", "eventtype", "event_type_")})
         return next(column for column in (*likely, hint, *guesses.values(), "?") if column and column not in taken)
-
-    @property
-    def _made_time(self) -> str:
-        # A logical message has no time of its own, and a spec of such messages says nothing of one.
-        return OutboxColumns.DEFAULT_CREATED_AT
 
     @cached_property
     def format(self) -> EventFormat:

@@ -117,7 +117,12 @@ class TableFacts:
     @property
     def has_log(self) -> bool:
         """Whether its rows are its own, and may be in the log: it is a table, and no view."""
-        return self.kind in {"r", "p"}
+        return self.kind == "r" or self.is_partitioned
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether its rows are in partitions of it."""
+        return self.kind == "p"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from cdc_outbox.binlog import BinlogPosition
 from cdc_outbox.connect.facts import COUNTED_ROWS
 from cdc_outbox.connect.facts.binlog import AccountFacts, BinlogColumn, BinlogFacts, BinlogTable
 from cdc_outbox.connect.offsets import own_offset
-from cdc_outbox.connect.preflight.findings import MAKE_TABLE, error, note, warning
+from cdc_outbox.connect.preflight.findings import MAKE_TABLE, UUID_LENGTH, another_database, error, note, warning
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import PayloadType
 from cdc_outbox.spec import Spec
@@ -37,14 +37,13 @@ _REASONS = {
 
 _SHORT_SECONDS = 3 * 86_400
 """A connector that failed on a Friday evening is looked at on Monday."""
-_UUID_LENGTH = 36
 _RIGHTS = ("replication slave", "replication client", "select")
 
 
 def check_binlog_database(spec: Spec, facts: BinlogFacts) -> tuple[Finding, ...]:
     """Return what is wrong with a database, in the order in which one would mend it."""
     return (
-        *_check_server(spec, facts),
+        *another_database(facts.database, spec.database.name),
         *_check_log(spec, facts),
         *_check_readers(spec, facts),
         *_check_user(spec, facts.accounts),
@@ -86,13 +85,6 @@ def _check_earlier_rows(spec: Spec, facts: BinlogFacts) -> Iterator[Finding]:
     message = f"the table holds {count} events; those from before the connector's first run are not published."
     remedy = "Let the connector run before the writers do; what is there by now, publish by other means."
     yield warning("DB523", _name(spec), message, remedy)
-
-
-def _check_server(spec: Spec, facts: BinlogFacts) -> Iterator[Finding]:
-    wanted = spec.database.name
-    if facts.database != wanted and not wanted.startswith("${"):
-        message = f"this is the database {facts.database!r}; the spec speaks of {wanted!r}."
-        yield error("DB101", facts.database, message, "Correct the DSN or database.name in the spec.")
 
 
 def _check_log(spec: Spec, facts: BinlogFacts) -> Iterator[Finding]:
@@ -197,7 +189,7 @@ def _check_column(spec: Spec, column: str, facts: BinlogColumn) -> Iterator[Find
     place, quoted = f"{_name(spec)}.{column}", spec.outbox.table_in(Dialect.MYSQL).quoted
     columns = spec.outbox.columns
     needed = {
-        columns.id: _UUID_LENGTH,
+        columns.id: UUID_LENGTH,
         columns.aggregate_type: max(map(len, spec.contract.aggregates), default=0),
         columns.source: len(spec.first_source),
     }.get(column, 0)
@@ -228,7 +220,7 @@ def _example(spec: Spec, column: str, types: tuple[str, ...]) -> str:
     """Return a type that a column may have, as a statement wants it."""
     columns = spec.outbox.columns
     if column == columns.id:
-        return f"char({_UUID_LENGTH}) not null"
+        return f"char({UUID_LENGTH}) not null"
     if column == columns.created_at:
         return "datetime(6) not null default (utc_timestamp(6))"
     return f"{types[0]}(249)" if types[0] == "varchar" else types[0]

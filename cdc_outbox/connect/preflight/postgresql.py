@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cdc_outbox.connect.facts import DatabaseFacts, RoleFacts
-from cdc_outbox.connect.preflight.findings import error, warning
+from cdc_outbox.connect.preflight.findings import another_database, error, warning
 from cdc_outbox.connect.preflight.publication import check_publication
 from cdc_outbox.connect.preflight.slot import check_slot
 from cdc_outbox.connect.preflight.table import check_habits, check_table
@@ -55,10 +55,7 @@ def _check_reading(spec: Spec, role: RoleFacts | None) -> Iterator[Finding]:
 
 def _check_server(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
     server = facts.server
-    # Where the worker resolves the name, that the connector reads the slot will tell.
-    if facts.database != spec.database.name and not spec.database.name.startswith("${"):
-        message = f"this is the database {facts.database!r}; the spec speaks of {spec.database.name!r}."
-        yield error("DB101", facts.database, message, "Correct the DSN or database.name in the spec.")
+    yield from another_database(facts.database, spec.database.name)
     if facts.wal_level != "logical":
         message = f"wal_level is {facts.wal_level}."
         yield error("DB102", "wal_level", message, "alter system set wal_level = logical, and restart PostgreSQL.")

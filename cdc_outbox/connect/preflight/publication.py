@@ -9,7 +9,6 @@ from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import quote
 
-_PARTITIONED = "p"
 _INSERTS_ONLY = "set (publish = 'insert')"
 
 
@@ -25,7 +24,7 @@ def check_publication(spec: Spec, table: TableFacts | None, publication: Publica
     # What is no table is told already, and no publication can have it.
     if not publication.covers_table and table is not None and table.has_log:
         # Without that setting a partitioned table's rows are published as those of its partitions.
-        partitioned = table.kind == _PARTITIONED
+        partitioned = table.is_partitioned
         yield error(
             "DB402",
             name,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cdc_outbox.connect.facts import ColumnFacts, PublicationFacts, TableFacts
-from cdc_outbox.connect.preflight.findings import MAKE_TABLE, error, note, warning
+from cdc_outbox.connect.preflight.findings import MAKE_TABLE, UUID_LENGTH, error, note, warning
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import OutboxMode, PayloadType
 from cdc_outbox.spec import Spec
@@ -28,9 +28,6 @@ _REASONS = {
     "bytea": "no JSON comes of it, but the name of a Java class, or base64",
 }
 _ENUM = "the writer's texts are none of its values to PostgreSQL, and every event fails"
-
-_PARTITIONED = "p"
-_UUID_LENGTH = 36
 
 
 def check_table(spec: Spec, table: TableFacts | None, publication: PublicationFacts | None) -> Iterator[Finding]:
@@ -76,7 +73,7 @@ def check_habits(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             yield warning("DB315", f"{name}.{column}", message, remedy)
     if (columns.id,) not in {tuple(key) for key in table.keys}:
         message = f"nothing keeps an event's id from being there twice: {columns.id} alone is no unique key."
-        way = "" if table.kind == _PARTITIONED else " concurrently"
+        way = "" if table.is_partitioned else " concurrently"
         yield warning("DB316", name, message, f"create unique index{way} on {quoted} ({quote(columns.id)})")
     if table.partition_of:
         message = f"it is a partition of {table.partition_of}, and what lies in the others is not published."
@@ -143,7 +140,7 @@ def _check_generated(
 def _check_lengths(spec: Spec, table: TableFacts) -> Iterator[Finding]:
     outbox = spec.outbox
     longest = {
-        outbox.columns.id: _UUID_LENGTH,
+        outbox.columns.id: UUID_LENGTH,
         outbox.columns.aggregate_type: max(map(len, spec.contract.aggregates), default=0),
     }
     if outbox.columns.source is not None:
