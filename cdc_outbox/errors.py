@@ -31,6 +31,8 @@
     │   ├── TransactionAbortedError
     │   ├── TransactionEndedError
     │   ├── WatermarkMovedError                retryable
+    │   ├── PartitionLostError                 retryable .places
+    │   ├── ParkFullError
     │   └── OrderingError
     │       ├── SequenceGapError               .expected .actual
     │       └── SequenceConflictError
@@ -272,6 +274,26 @@ class WatermarkMovedError(ConsumerError):
     """Another consumer advanced the aggregate meanwhile; the transaction was rolled back."""
 
     retryable = True
+
+
+class PartitionLostError(ConsumerError):
+    """Another consumer was given the partition meanwhile; the transaction was rolled back.
+
+    Args:
+        places: Topic and partition of each that was lost.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str, *, places: tuple[tuple[str, int], ...] = (), hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.places = places
+
+
+class ParkFullError(ConsumerError):
+    """So many events are parked that no more may be; the partition waits."""
+
+    hint = "See `cdc-outbox dead-letters list`, mend the cause, and retry or skip what is there."
 
 
 class OrderingError(ConsumerError):

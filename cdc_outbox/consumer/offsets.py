@@ -33,6 +33,7 @@ class Offsets:
     def __init__(self) -> None:
         self._done: dict[_Place, int] = {}
         self._committed: dict[_Place, int] = {}
+        self._answered: set[_Place] = set()
         self._sent_at = 0.0
         self._finishing = False
 
@@ -56,6 +57,12 @@ class Offsets:
         for partition in partitions:
             if partition.error is None:
                 self._committed[partition.topic, partition.partition] = partition.offset
+                self._answered.add((partition.topic, partition.partition))
+
+    def take_answered(self) -> set[_Place]:
+        """Return the partitions of which offsets were committed since this was asked last."""
+        answered, self._answered = self._answered, set()
+        return answered
 
     def finish(self, client: Consumer) -> None:
         """Send what is left and wait a few seconds for the answer; what is polled meanwhile is left for a successor."""
@@ -116,6 +123,26 @@ def rewind(client: Consumer, message: Message) -> None:
         if _place(message) in {(owned.topic, owned.partition) for owned in client.assignment()}:
             raise kafka.translate(error.args[0]) from error
         _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
+
+
+def is_still_owned(client: Consumer, place: _Place, offset: int | None) -> bool:
+    """Ask the group whether a partition is ours, by a commit that only its owner may make, and go back to its offset.
+
+    Args:
+        offset: That of the first event that is not applied; ``None`` where the client's own position is it.
+    """
+    try:
+        [position] = client.position([TopicPartition(*place)]) if offset is None else [TopicPartition(*place, offset)]
+        if position.offset < 0:
+            return False
+        answers = client.commit(offsets=[position], asynchronous=False)
+        if any(answer.error for answer in answers or []):
+            return False
+        client.seek(position)
+    except KafkaException as error:
+        _log.info("partition is not ours", extra={"reason": error.args[0].str()})
+        return False
+    return True
 
 
 def _place(message: Message) -> _Place:

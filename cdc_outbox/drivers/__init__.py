@@ -110,6 +110,23 @@ class AsyncDriver(Protocol):
         """Execute a statement and return its rows as plain tuples, an empty list where it returns none."""
 
 
+@runtime_checkable
+class AsyncTransactionDriver(AsyncDriver, Protocol):
+    """The twin of :class:`TransactionDriver`; ``state`` asks nobody, so it does not wait."""
+
+    async def begin(self, connection: Any) -> None:  # noqa: ANN401 - the driver knows its own type
+        """Open a transaction as the connection is configured to; one that has a transaction is refused."""
+
+    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+        """Tell what became of the transaction, without asking the server."""
+
+    async def commit(self, connection: Any) -> None:  # noqa: ANN401
+        """Commit, and return only if the server committed."""
+
+    async def rollback(self, connection: Any) -> None:  # noqa: ANN401
+        """Undo the transaction; on a broken connection do nothing, for the server has undone it."""
+
+
 def find_driver(connection: object) -> Driver:
     """Return the driver for a connection, or for what holds one: a session, a cursor.
 
