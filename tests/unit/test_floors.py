@@ -28,6 +28,7 @@ FLOORS = [
         "table",
     },
     {"cloudevents", "database", "envelope", "json_text", "patch", "properties_text", "yaml_text"},
+    {"foreign"},
     {"migrations", "router", "schemas", "wire"},
     {"privileges", "spec"},
     {"drivers", "jvm", "kafka", "reference"},
