@@ -182,6 +182,7 @@ JSON_SCHEMA = {**STRING_SCHEMA, "name": "io.debezium.data.Json", "version": 1}
         ({"schema": {"type": "struct", "fields": []}, "payload": {"a": 1}}, {"a": 1}),
         ({"schema": None, "payload": "[]"}, []),
         ({"schema": {"type": "bytes"}, "payload": b64encode(b'{"a": 1}').decode()}, {"a": 1}),
+        ({"schema": {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}, "payload": "AQ=="}, "AQ=="),
         # A text stays one where it may be meant as one, and is JSON where a schema says so.
         ("42", "42"),
         ("hello", "hello"),
