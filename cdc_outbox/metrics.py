@@ -173,7 +173,7 @@ SERIES: tuple[Series, ...] = (
         "cdc_outbox_consumer_last_progress_timestamp_seconds",
         SeriesKind.GAUGE,
         ("consumer",),
-        "When a transaction was last committed, in seconds since 1970.",
+        "When a transaction was last committed, or the run began, in seconds since 1970.",
     ),
 )
 """Every series of the consumer."""

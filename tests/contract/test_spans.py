@@ -135,15 +135,15 @@ class TestOpenTelemetrySpans(SpansContract):
             pass
         assert (self.ended().attributes or {})["messaging.kafka.message.tombstone"] is True
 
-    def test_a_batch_is_one_span_with_a_link_for_each_event(self, spans: Spans) -> None:
+    def test_a_batch_is_one_span_with_a_link_for_each_event_that_was_traced(self, spans: Spans) -> None:
         second = replace(ORDER, id="b", headers={"traceparent": f"00-{TRACE}-{1:016x}-00"})
-        third = replace(ORDER, id="c", headers={})
-        with spans.process("shipping", [arrival(), arrival(second, offset=43), arrival(third, offset=44)]):
+        bare, broken = (replace(ORDER, id="c", headers=headers) for headers in ({}, {"traceparent": "nonsense"}))
+        with spans.process("shipping", [arrival(), arrival(second, offset=43), arrival(bare), arrival(broken)]):
             pass
         span = self.ended()
         attributes = dict(span.attributes or {})
         assert span.name == "process shop.order"
-        assert attributes["messaging.batch.message_count"] == 3
+        assert attributes["messaging.batch.message_count"] == 4
         assert attributes["messaging.destination.name"] == "shop.order"
         assert "messaging.message.id" not in attributes
         linked = [(link.context.span_id, dict(link.attributes or {})) for link in span.links]

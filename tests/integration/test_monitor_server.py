@@ -1,19 +1,25 @@
 """``/health`` and ``/metrics``, asked over a socket."""
 
+import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 from prometheus_client import CollectorRegistry
 
+from cdc_outbox import monitor
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.metrics import Metrics
 from cdc_outbox.monitor import HealthLimits, MonitorServer, Progress
 from cdc_outbox.monitor.prometheus import PrometheusMetrics
 
+PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
 TIMEOUT = 10
 
 
@@ -151,3 +157,33 @@ def test_it_listens_where_it_is_told_to(consumer: Told) -> None:
     with server:
         url = f"http://[::1]:{server.port}/health"
         assert requests.get(url, timeout=TIMEOUT).status_code == 200
+
+
+def test_the_code_that_the_page_shows_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[requests.Response] = []
+
+    class Consumer(Told):
+        def __init__(self, metrics: Metrics) -> None:
+            super().__init__()
+            self.metrics = metrics
+
+        def run(self) -> None:
+            self.metrics.set("cdc_outbox_consumer_assigned_partitions", 3, consumer="shipping")
+            answers.extend(ask(servers[0], path) for path in ("/health", "/metrics"))
+
+    servers: list[MonitorServer] = []
+
+    class Listening(MonitorServer):
+        def __init__(self, consumer: Any, *, port: int, **arguments: Any) -> None:
+            assert port == 9464
+            super().__init__(consumer, **arguments)  # on a free one: tests run side by side
+            servers.append(self)
+
+    monkeypatch.setattr(monitor, "MonitorServer", Listening)
+    names: dict[str, Any] = {"make_consumer": Consumer}
+    for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
+        exec(block, names)  # noqa: S102 - the documentation's own
+    health, metrics = answers
+    assert (health.status_code, health.json()["status"]) == (200, "ok")
+    assert 'cdc_outbox_consumer_assigned_partitions{consumer="shipping"} 3.0' in metrics.text.splitlines()
+    assert type(names["consumer"].metrics).__name__ == "OpenTelemetryMetrics"
