@@ -3,7 +3,7 @@
 from cdc_outbox.testing.broker import Broker
 from cdc_outbox.testing.events import OutboxEvents, assert_event, recorded_events
 from cdc_outbox.testing.mariadb import MariaDb, MariaDbDsn
-from cdc_outbox.testing.memory import MemoryInbox, MemoryMetrics
+from cdc_outbox.testing.memory import MemoryInbox, MemoryMetrics, MemorySpan, MemorySpans
 from cdc_outbox.testing.outbox import AsyncMemoryOutbox, MemoryOutbox
 from cdc_outbox.testing.postgres import Postgres
 from cdc_outbox.testing.stack import Stack, StackConfig
@@ -17,6 +17,8 @@ __all__ = [
     "MemoryInbox",
     "MemoryMetrics",
     "MemoryOutbox",
+    "MemorySpan",
+    "MemorySpans",
     "OutboxEvents",
     "Postgres",
     "Stack",
