@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TableNotFoundError,
     )
     from cdc_outbox.event import Event, SequenceMode
+    from cdc_outbox.foreign import ForeignOutbox
     from cdc_outbox.modes import EventFormat, OutboxMode, Partitions, PayloadType
     from cdc_outbox.payload import TOMBSTONE, Tombstone
     from cdc_outbox.schemas import EventSchemas
@@ -37,6 +38,7 @@ _HOMES = {
         "TableNotFoundError",
     ),
     "event": ("Event", "SequenceMode"),
+    "foreign": ("ForeignOutbox",),
     "modes": ("EventFormat", "OutboxMode", "Partitions", "PayloadType"),
     "payload": ("TOMBSTONE", "Tombstone"),
     "schemas": ("EventSchemas",),
@@ -58,6 +60,7 @@ __all__ = [
     "EventError",
     "EventFormat",
     "EventSchemas",
+    "ForeignOutbox",
     "HeaderNames",
     "NotInTransactionError",
     "Outbox",

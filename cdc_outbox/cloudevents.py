@@ -81,6 +81,11 @@ def says_bytes(headers: Mapping[str, str]) -> bool:
     return "ce_specversion" in headers and headers.get(_CONTENT_TYPE) == _BYTES
 
 
+def says_envelope(header: str, value: bytes | None) -> bool:
+    """Tell whether a header says that the value is a CloudEvent in structured mode."""
+    return header == _CONTENT_TYPE and value is not None and value.lower().startswith(_ENVELOPE.encode())
+
+
 def time_of(event: Event) -> str:
     """Return when the event was made, in RFC 3339: what a UUIDv7 says, so that writing it again changes nothing.
 

@@ -248,7 +248,10 @@ class ConsumerError(CdcOutboxError):
 class MessageError(ConsumerError):
     """A message does not keep the wire contract: a missing id, a malformed header, a payload that is not JSON."""
 
-    hint = "Compare the message's headers with the contract: was it written by another tool?"
+    hint = (
+        "Compare the message's headers with the contract: HeaderNames says what they are called, and "
+        "WireContract(foreign=ForeignOutbox(…)) reads what another tool's outbox writes."
+    )
 
 
 class HandlerError(ConsumerError):

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cdc_outbox import cloudevents, envelope, payload
+from cdc_outbox import cloudevents, envelope, foreign, payload
 from cdc_outbox.errors import ConfigError, MessageError
 from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.foreign import ForeignOutbox
 from cdc_outbox.message import Message
 from cdc_outbox.modes import FORMAT_HEADERS, EventFormat, PayloadType
 
@@ -40,8 +41,9 @@ def _take_header(taken: dict[str, str], header: str, what: str, *, field: str) -
 class HeaderNames:
     """The headers that carry an event's attributes.
 
-    The id is not among them: the EventRouter always writes it as ``id``, before all others. No two are the same,
-    and none holds a colon or a comma, which separate the entries of the EventRouter's placement option.
+    The id is not among them: the EventRouter always writes it as ``id``, before all others (a relay that does not is
+    a :class:`ForeignOutbox`). No two are the same, and none holds a colon or a comma, which separate the entries of
+    the EventRouter's placement option.
     """
 
     type: str = "eventType"
@@ -76,6 +78,9 @@ class WireContract:
         extra_headers: What else travels as headers, in the order of the wire: those of the table's header columns.
         format: What :meth:`message_of` writes; :meth:`event_of` reads every format.
         payload_type: What the outbox's is. Nothing in a message tells bytes, so its readers have to know.
+        foreign: Given, it is somebody else's outbox: what its messages do not say is taken from here and from the
+            topic, and what JsonConverter puts around key, headers and value is taken off. In a pipeline of this
+            package nothing is: there a payload may look like any of it.
     """
 
     aggregates: Mapping[str, SequenceMode]
@@ -84,6 +89,7 @@ class WireContract:
     extra_headers: tuple[str, ...] = ("traceparent", "tracestate")
     format: EventFormat = EventFormat.PLAIN
     payload_type: PayloadType = PayloadType.JSON
+    foreign: ForeignOutbox | None = None
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -94,7 +100,10 @@ class WireContract:
                 field="outbox.format",
                 hint="Number every aggregate type, or choose cloudevents-structured.",
             )
-        taken = {"id": "the event's id"} | {header: f"the {role}" for role, header in self.names.placed().items()}
+        taken = {header: f"the {role}" for role, header in self.names.placed().items()}
+        _take_header(taken, self.id_header, "the event's id", field="foreign.id_header")
+        if self.foreign is not None:
+            _check_default_type(self.foreign.default_type)
         for header in (*FORMAT_HEADERS[self.format].values(), *cloudevents.ROW_HEADERS[self.format]):
             taken[header] = f"something in {self.format}"
         for header in self.extra_headers:
@@ -114,6 +123,11 @@ class WireContract:
     def names(self) -> HeaderNames:
         """The headers that carry an event's attributes in this contract's format."""
         return BINARY_NAMES if self.format is EventFormat.CLOUDEVENTS_BINARY else self.headers
+
+    @property
+    def id_header(self) -> str:
+        """The header that carries the event's id, in every format."""
+        return "id" if self.foreign is None else self.foreign.id_header
 
     @property
     def fields(self) -> Mapping[str, str]:
@@ -157,7 +171,7 @@ class WireContract:
         written = cloudevents.encoded(event, self.format)
         placed = {header: getattr(event, role) for role, header in self.placed.items()}
         extra = (*self.extra_headers, *FORMAT_HEADERS[self.format].values())
-        headers = {"id": event.id} | placed | {header: written.headers.get(header) for header in extra}
+        headers = {self.id_header: event.id} | placed | {header: written.headers.get(header) for header in extra}
         headers |= {header: getattr(event, role) for header, role in cloudevents.ROW_HEADERS[self.format].items()}
         return Message(
             topic=self.topic_of(event.aggregate_type),
@@ -177,19 +191,21 @@ class WireContract:
 
         Of headers that the contract does not name, those that are text are taken along, each with its first value.
         """
+        if self.foreign is not None:
+            message = foreign.unwrapped(message)
         present = {name for name, value in message.headers if value is not None}
         binary = BINARY_NAMES.type in present and self.headers.type not in present
         names = BINARY_NAMES if binary else self.headers
-        headers = _texts(message, {"id", *names.placed().values(), *self.extra_headers})
+        headers = _texts(message, {self.id_header, *names.placed().values(), *self.extra_headers})
         content, attributes = self._content(message, headers, names)
-        headers = {**attributes, **headers}
+        headers = self._completed({**attributes, **headers}, names, message)
         aggregate_type = _required(headers, names.aggregate_type, message)
         sequence, source = headers.pop(names.sequence, None), headers.pop(names.source, None)
         numbered = self._is_numbered(aggregate_type, message)
         if numbered and (sequence is None or not source):
             raise _broken(message, f"{aggregate_type} is numbered, and its sequence or its source is missing")
         event = Event(
-            id=_required(headers, "id", message),
+            id=_required(headers, self.id_header, message),
             type=_required(headers, names.type, message),
             aggregate_type=aggregate_type,
             aggregate_id=_key(message),
@@ -218,6 +234,11 @@ class WireContract:
         if message.value is None:
             return None, {}
         try:
+            if self.payload_type is PayloadType.BYTES and self.foreign is not None:
+                return foreign.opened_bytes(message.value), {}
+            if self.foreign is not None and not cloudevents.says_bytes(headers):
+                typed = names.type in headers
+                return foreign.opened(message.value, names.placed(), id_header=self.id_header, typed=typed)
             opened = None if names.type in headers else envelope.opened(message.value, names.placed())
             if opened is not None:
                 return opened
@@ -227,11 +248,30 @@ class WireContract:
         except ValueError as error:
             raise _broken(message, f"the payload is not JSON: {error}") from error
 
+    def _completed(self, headers: dict[str, str], names: HeaderNames, message: Message) -> dict[str, str]:
+        """Return the headers, with what a foreign outbox leaves unsaid."""
+        if self.foreign is None:
+            return headers
+        here = [aggregate_type for aggregate_type in self.aggregates if self.topic_of(aggregate_type) == message.topic]
+        said = {name: text for name, text in headers.items() if text}
+        unsaid = {self.id_header: headers.get("ce_id", "")}
+        if len(here) == 1:
+            unsaid[names.aggregate_type] = here[0]
+        aggregate_type = (unsaid | said).get(names.aggregate_type, "")
+        unsaid[names.type] = (self.foreign.default_type or "").replace(_PLACEHOLDER, aggregate_type)
+        return headers | unsaid | said
+
     def _is_numbered(self, aggregate_type: str, message: Message) -> bool:
         try:
             return self.mode_of(aggregate_type) is not SequenceMode.NONE
         except ConfigError as error:
             raise _broken(message, str(error)) from error
+
+
+def _check_default_type(default_type: str | None) -> None:
+    if default_type is not None and (not default_type or "{" in default_type.replace(_PLACEHOLDER, "")):
+        reason = f"{default_type!r} is no type: it is empty, or holds another brace than {_PLACEHOLDER}"
+        raise ConfigError(reason, field="foreign.default_type")
 
 
 def _texts(message: Message, named: Set[str]) -> dict[str, str]:

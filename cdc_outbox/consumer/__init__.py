@@ -10,6 +10,7 @@ from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.foreign import ForeignOutbox
 from cdc_outbox.modes import PayloadType
 from cdc_outbox.wire import HeaderNames, WireContract
 
@@ -20,6 +21,7 @@ __all__ = [
     "BeforeCommit",
     "Consumer",
     "Event",
+    "ForeignOutbox",
     "Handler",
     "HeaderNames",
     "InboxTable",

@@ -3,7 +3,7 @@
 from cdc_outbox.testing.broker import Broker
 from cdc_outbox.testing.events import OutboxEvents, assert_event, recorded_events
 from cdc_outbox.testing.mariadb import MariaDb, MariaDbDsn
-from cdc_outbox.testing.memory import MemoryMetrics
+from cdc_outbox.testing.memory import MemoryMetrics, MemorySpan, MemorySpans
 from cdc_outbox.testing.memory_inbox import MemoryDatabase
 from cdc_outbox.testing.outbox import AsyncMemoryOutbox, MemoryOutbox
 from cdc_outbox.testing.postgres import Postgres
@@ -18,6 +18,8 @@ __all__ = [
     "MemoryDatabase",
     "MemoryMetrics",
     "MemoryOutbox",
+    "MemorySpan",
+    "MemorySpans",
     "OutboxEvents",
     "Postgres",
     "Stack",

@@ -1,16 +1,12 @@
-"""Trace context of OpenTelemetry in an event's headers, where the service has an SDK running.
-
-Nothing is imported here: a service that traces has imported ``opentelemetry`` itself, and one that has not pays a
-look into a dictionary for each event.
-"""
+"""Trace context of OpenTelemetry in an event's headers, where the service has an SDK running."""
 
 import sys
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.table import OutboxTable
+from cdc_outbox.tracing import running_provider, tracer_of
 from cdc_outbox.wire import WireContract
 from cdc_outbox.writer.draft import Draft, header_columns
 
@@ -25,12 +21,9 @@ def traced(draft: Draft, table: OutboxTable, contract: WireContract | None) -> D
     The span is over at once: whether the event comes to exist, the caller's transaction decides. There is none for an
     event that brings its own ``traceparent``, nor where no column holds one.
     """
-    trace: Any = sys.modules.get("opentelemetry.trace")
-    if trace is None or _TRACEPARENT not in table.headers.values() or _TRACEPARENT in draft.event.headers:
+    provider = running_provider()
+    if provider is None or _TRACEPARENT not in table.headers.values() or _TRACEPARENT in draft.event.headers:
         return draft
-    provider = trace.get_tracer_provider()
-    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-        return draft  # the API without an SDK
     event = draft.event
     # https://opentelemetry.io/docs/specs/semconv/messaging: a package of constants would be one more dependency.
     topic = (contract or _ANY).topic_of(event.aggregate_type)
@@ -41,15 +34,11 @@ def traced(draft: Draft, table: OutboxTable, contract: WireContract | None) -> D
         "messaging.operation.name": "create",
         "messaging.message.id": draft.id,
     }
-    span = _tracer(provider).start_span(f"create {topic}", kind=trace.SpanKind.PRODUCER, attributes=attributes)
+    kind = sys.modules["opentelemetry.trace"].SpanKind.PRODUCER
+    span = tracer_of(provider).start_span(f"create {topic}", kind=kind, attributes=attributes)
     context = span.get_span_context()
     span.end()
     return _with_headers(draft, table, _as_headers(context)) if context.is_valid else draft
-
-
-@lru_cache(maxsize=4)
-def _tracer(provider: Any) -> Any:  # noqa: ANN401 - opentelemetry's own
-    return provider.get_tracer("cdc_outbox")
 
 
 def _as_headers(context: Any) -> dict[str, str]:  # noqa: ANN401 - opentelemetry's own

@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import platformdirs
 import pytest
 
-from cdc_outbox import Event, PayloadType, expansion
+from cdc_outbox import Event, ForeignOutbox, PayloadType, SequenceMode, WireContract, expansion
 from cdc_outbox.connect.columns import ColumnModes
 from cdc_outbox.connect.render import raw_topic, render
 from cdc_outbox.connect.rows import Row, outbox_columns, parse_row
@@ -17,8 +18,17 @@ from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import EventError, StackError
 from cdc_outbox.jvm import Jvm, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.message import Message
-from cdc_outbox.router import Change, ConnectRecord, ConnectType, ConnectValue, Routing, RoutingConfig
-from cdc_outbox.router.routing import Component
+from cdc_outbox.router import (
+    Change,
+    ConnectRecord,
+    ConnectType,
+    ConnectValue,
+    LogicalName,
+    Routing,
+    RoutingConfig,
+)
+from cdc_outbox.router.routing import CONVERTERS as CLASSES
+from cdc_outbox.router.routing import EVENT_ROUTER, Component
 from cdc_outbox.spec import Spec, parse_spec
 from fuzz.router import Tally, run
 from fuzz.router_cases import make_case
@@ -152,6 +162,41 @@ def test_a_row_of_every_profile_passes_the_real_router_and_is_read(real: RealRou
             assert spec.contract.message_of(event).value == message.value
         expected = event.payload if isinstance(event.payload, bytes) else json.loads(event.payload)
         assert replace(read, headers={}, created_at=None) == replace(event, payload=expected), name
+
+
+TEXT = '{"total": 10, "note": "é"}'
+PAYLOADS = [
+    ConnectValue(ConnectType.STRING, TEXT, LogicalName.JSON),
+    ConnectValue(ConnectType.STRING, TEXT),
+    ConnectValue(ConnectType.STRING, json.dumps(TEXT), LogicalName.JSON),
+    ConnectValue(ConnectType.STRING, None, LogicalName.JSON),
+]
+IDS = [ConnectValue(ConnectType.STRING, "42"), ConnectValue(ConnectType.INT64, 42)]
+
+
+@pytest.mark.parametrize("placement", ["", "type:header:eventType", "type:envelope:eventType"])
+def test_a_foreign_outbox_is_read_whatever_its_connector_was_told(real: RealRouter, placement: str) -> None:
+    foreign = ForeignOutbox(default_type="{aggregate_type}")
+    contract = WireContract(aggregates={"order": SequenceMode.NONE, "bill": SequenceMode.NONE}, foreign=foreign)
+    kind = "Placed" if placement else "order"
+    expected = Event(aggregate_type="order", aggregate_id="42", type=kind, payload=json.loads(TEXT), id="e1")
+    texts = {"id": "e1", "aggregatetype": "order", "type": "Placed"}
+    row = {name: ConnectValue(ConnectType.STRING, text) for name, text in texts.items()}
+    records = [
+        ConnectRecord(topic="x", value=Change(row={**row, "aggregateid": identity, "payload": held}))
+        for identity, held in product(IDS, PAYLOADS)
+    ]
+    headers = [Component(CLASSES["SimpleHeaderConverter"]), CONVERTERS["Json"], CONVERTERS["Json without schemas"]]
+    text, *others = (CONVERTERS[name] for name in ("String", "Json", "Json without schemas"))
+    values = others if "envelope" in placement else [text, *others]
+    router = Component(EVENT_ROUTER, {"table.fields.additional.placement": placement} if placement else {})
+    for key, value, header in product([text, *others], values, headers):
+        config = RoutingConfig(router=router, key=key, value=value, header=header)
+        messages = real.route(config, records, connector="postgresql")
+        for (_, held), message in zip(product(IDS, PAYLOADS), messages, strict=True):
+            assert isinstance(message, Message), message
+            payload = None if held.value is None else expected.payload
+            assert contract.event_of(message) == replace(expected, payload=payload), (config, message)
 
 
 def test_what_writers_let_be_expanded_arrives_as_it_was_written(real: RealRouter) -> None:

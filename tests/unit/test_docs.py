@@ -1,12 +1,14 @@
-"""What ``docs/`` shows of tests is executed, as it stands there."""
+"""What ``docs/`` shows of tests and of a contract is executed, as it stands there."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 from cdc_outbox import Event, Outbox
+from cdc_outbox.message import Message
 
-WRITING = (Path(__file__).parents[2] / "docs" / "writing.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+WRITING, CONSUMING = ((DOCS / name).read_text() for name in ("writing.md", "consuming.md"))
 
 
 class OrderRefusedError(Exception):
@@ -32,3 +34,24 @@ def test_the_unit_tests_that_are_shown_pass() -> None:
     assert len(tests) == 2
     for test in tests:
         test()
+
+
+def test_the_contract_of_a_foreign_outbox_that_is_shown_reads_every_line_of_its_table() -> None:
+    section = CONSUMING[CONSUMING.index("## Messages of a foreign outbox") :]
+    names: dict[str, Any] = {}
+    [block] = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    exec(block, names)  # noqa: S102 - the documentation's own
+    table = section[section.index("| key, a header | value | written by |") :].split("\n\n")[0]
+    rows = [[cell.strip().strip("`") for cell in line.split("|")[1:3]] for line in table.splitlines()[2:]]
+    assert len(rows) == 6
+    for key, value in rows:
+        told = value.replace("{…}", '{"type":"string"}').replace("…", '"x"')
+        headers = (("id", b"1"),)
+        message = Message(
+            topic="outbox.event.order",
+            key=(key or "42").replace("{…}", '{"type":"string"}').encode(),
+            value=told.encode(),
+            headers=headers,
+        )
+        event = names["contract"].event_of(message)
+        assert (event.aggregate_type, event.aggregate_id, event.payload) == ("order", "42", {"total": 10})

@@ -1,0 +1,142 @@
+"""``/health`` and ``/metrics`` of a process, over HTTP."""
+
+import contextlib
+import json
+import logging
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from types import TracebackType
+from typing import Protocol, Self
+
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.monitor.health import HealthLimits, HealthStatus, health_of
+from cdc_outbox.progress import HasProgress
+
+_log = logging.getLogger(__name__)
+
+_REQUEST_SECONDS = 5
+"""How long a client may take to say what it wants; a scrape says it at once."""
+
+
+class Exposition(Protocol):
+    """What can show metrics as a scrape gets them, such as ``PrometheusMetrics``."""
+
+    def exposition(self, accept: str = "") -> tuple[str, bytes]:
+        """Return the content type and the text, for a header ``Accept``."""
+
+
+class MonitorServer:
+    """Answer ``/health`` and ``/metrics`` from threads of its own, while a consumer runs.
+
+    ::
+
+        with MonitorServer(consumer, metrics=metrics, port=9464):
+            consumer.run()
+
+    ``/health`` is 200 for a consumer that goes on and 503 for one that is stuck; its JSON says why. Nobody is asked
+    who he is, and what is shown has names, counts and times in it, and no payloads.
+
+    Args:
+        consumer: Who is asked how it goes.
+        metrics: What ``/metrics`` shows; without it there is none.
+        host: 127.0.0.1 is for this machine alone; ``0.0.0.0`` or ``::`` for everybody who can reach it.
+        port: 0 takes a free one, which :attr:`port` tells.
+        limits: From when on the consumer is stuck.
+
+    Raises:
+        ConfigError: The address cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        consumer: HasProgress,
+        *,
+        metrics: Exposition | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        limits: HealthLimits | None = None,
+    ) -> None:
+        self._consumer = consumer
+        self._metrics = metrics
+        self._limits = limits or HealthLimits()
+        try:
+            self._server = _Server(host, port, self)
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "there is no such port"
+            raise ConfigError(f"{host}:{port} cannot be listened on: {reason}", field="MonitorServer.port") from error
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, name="cdc-outbox monitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering; a second time it does nothing."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def answer(self, path: str, accept: str) -> tuple[int, str, bytes]:
+        """Return the status, the content type and the content for a path."""
+        if path == "/health":
+            return self._health()
+        if path == "/metrics" and self._metrics is not None:
+            return 200, *self._metrics.exposition(accept)
+        shown = ["/health", *(["/metrics"] if self._metrics else [])]
+        return 404, "text/plain; charset=utf-8", f"there is {' and '.join(shown)}\n".encode()
+
+    def _health(self) -> tuple[int, str, bytes]:
+        progress, now = self._consumer.progress(), time.monotonic()
+        health = health_of(progress, now=now, limits=self._limits)
+        status = 503 if health.status is HealthStatus.STUCK else 200
+        return status, "application/json", json.dumps(health.as_json(progress, now=now)).encode() + b"\n"
+
+
+class _Server(ThreadingMixIn, TCPServer):
+    """Not the library's HTTPServer, which asks a name server for this machine's name."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, host: str, port: int, monitor: MonitorServer) -> None:
+        self.monitor = monitor
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Request)
+
+
+class _Request(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _REQUEST_SECONDS
+    server_version, sys_version = "cdc-outbox", ""
+
+    def do_GET(self) -> None:
+        try:
+            status, content_type, content = self.server.monitor.answer(
+                self.path.partition("?")[0], self.headers.get("Accept", "")
+            )
+        except Exception as error:  # noqa: BLE001 - who asks has to hear that it fails
+            _log.exception("monitor cannot answer", extra={"path": self.path})
+            status, content_type, content = 500, "text/plain; charset=utf-8", f"{type(error).__name__}\n".encode()
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        if self.command != "HEAD":
+            with contextlib.suppress(ConnectionError):  # who asked did not wait
+                self.wfile.write(content)
+
+    do_HEAD = do_GET  # noqa: N815 - the library's name
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        _log.debug("monitor was asked", extra={"request": format % args})

@@ -1,0 +1,144 @@
+"""Spans around handlers, linked to those under which the events were written.
+
+Nothing is imported here: a service that traces has imported ``opentelemetry`` itself, and one that has not pays a
+look into a dictionary for each event.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Protocol
+
+from cdc_outbox.event import Event
+from cdc_outbox.message import Message
+
+Arrival = tuple[Event, Message]
+"""An event, and the message that brought it."""
+_Attributes = dict[str, str | int | bool]
+
+
+class Spans(Protocol):
+    """What a consumer tells about the time that a handler takes.
+
+    Entered before the handler and left after it, on the handler's thread; not yet committed then, and perhaps never.
+    What the handler raises passes through. An implementation itself must not raise and must not block, and keeps
+    nothing of payloads.
+    """
+
+    def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:
+        """Return the span of one call of a handler: with one event, or with a batch of them, at least one."""
+
+
+class NoSpans:
+    """Trace nothing."""
+
+    def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:  # noqa: ARG002
+        """Return nothing to trace with."""
+        return _NOTHING
+
+
+_NOTHING: AbstractContextManager[object] = nullcontext()
+"""The same one for all: it keeps no state."""
+
+
+class OpenTelemetrySpans:
+    """Make a ``process`` span, as OpenTelemetry's conventions for messaging have it, where an SDK runs.
+
+    It is linked to the span whose context came in ``traceparent`` and ``tracestate``, and current while the handler
+    runs: what the handler does, events that it adds among it, becomes its child. An error is told by its class alone.
+
+    Args:
+        provider: The global one by default, looked for at each event, so that it may be set late.
+    """
+
+    def __init__(self, provider: Any = None) -> None:  # noqa: ANN401 - opentelemetry's own
+        self._provider = provider
+
+    def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:
+        """Return the span of one call of a handler."""
+        provider = self._provider or running_provider()
+        return _NOTHING if provider is None else _span(tracer_of(provider), consumer, arrivals)
+
+
+def running_provider() -> Any:  # noqa: ANN401 - opentelemetry's own
+    """Return the tracer provider of this process's SDK, or ``None`` where there is none."""
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    provider = trace.get_tracer_provider()
+    # The API without an SDK has these.
+    return None if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider) else provider
+
+
+@lru_cache(maxsize=4)
+def tracer_of(provider: Any) -> Any:  # noqa: ANN401 - opentelemetry's own
+    """Return this package's tracer."""
+    return provider.get_tracer("cdc_outbox")
+
+
+@contextmanager
+def _span(tracer: Any, consumer: str, arrivals: Sequence[Arrival]) -> Any:  # noqa: ANN401 - opentelemetry's own
+    trace: Any = sys.modules["opentelemetry.trace"]
+    topics = {message.topic for _, message in arrivals}
+    place: _Attributes = {"messaging.destination.name": topics.pop()} if len(topics) == 1 else {}
+    alone = len(arrivals) == 1
+    # https://opentelemetry.io/docs/specs/semconv/messaging: a package of constants would be one more dependency.
+    attributes: _Attributes = {
+        "messaging.system": "kafka",
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "process",
+        "messaging.consumer.group.name": consumer,
+        **place,
+        **(_of_one(*arrivals[0]) if alone else {"messaging.batch.message_count": len(arrivals)}),
+    }
+    # All at its start and not later: samplers decide by what a span starts with.
+    with tracer.start_as_current_span(
+        " ".join(["process", *map(str, place.values())]),
+        kind=trace.SpanKind.CONSUMER,
+        attributes=attributes,
+        links=_links(trace, arrivals),
+        record_exception=False,  # its text and its trace may quote the payload
+        set_status_on_exception=False,
+    ) as span:
+        try:
+            yield
+        except BaseException as error:
+            kind = type(error)
+            span.set_attribute("error.type", f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."))
+            span.set_status(trace.StatusCode.ERROR)
+            raise
+
+
+def _links(trace: Any, arrivals: Sequence[Arrival]) -> list[Any]:  # noqa: ANN401 - opentelemetry's own
+    """Return a link to the span under which each event was written, where it says so."""
+    alone = len(arrivals) == 1
+    made = []
+    for event, message in arrivals:
+        if "traceparent" in event.headers:
+            around = _propagator().extract(event.headers)
+            context = trace.get_current_span(around).get_span_context()
+            if context.is_valid:
+                made.append(trace.Link(context, None if alone else _of_one(event, message)))
+    return made
+
+
+def _of_one(event: Event, message: Message) -> _Attributes:
+    """Return what tells one message from others: a span's attributes, or those of a batch's link."""
+    told: dict[str, str | int | bool | None] = {
+        "messaging.message.id": event.id,
+        "messaging.destination.name": message.topic,
+        "messaging.destination.partition.id": None if message.partition is None else str(message.partition),
+        "messaging.kafka.message.key": event.aggregate_id,
+        "messaging.kafka.offset": message.offset,
+        "messaging.kafka.message.tombstone": True if message.value is None else None,
+        "cdc_outbox.event.type": event.type,
+        "cdc_outbox.event.sequence": event.sequence,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+@lru_cache(maxsize=1)
+def _propagator() -> Any:  # noqa: ANN401 - opentelemetry's own
+    return import_module("opentelemetry.trace.propagation.tracecontext").TraceContextTextMapPropagator()

@@ -1,0 +1,189 @@
+"""``/health`` and ``/metrics``, asked over a socket."""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from prometheus_client import CollectorRegistry
+
+from cdc_outbox import monitor
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.metrics import Metrics
+from cdc_outbox.monitor import HealthLimits, MonitorServer, Progress
+from cdc_outbox.monitor.prometheus import PrometheusMetrics
+
+PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
+TIMEOUT = 10
+
+
+class Told:
+    """A consumer of which only what it says is there."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.running()
+
+    def running(self, seconds_without_commit: float | None = None) -> None:
+        now = time.monotonic()
+        self.said = Progress(consumer="shipping", started_at=now, polled_at=now)
+        if seconds_without_commit is not None:
+            self.said = replace(self.said, waiting_since=now - seconds_without_commit)
+
+    def progress(self) -> Progress:
+        if self.error:
+            raise self.error
+        return self.said
+
+
+@pytest.fixture(scope="module")
+def consumer() -> Told:
+    return Told()
+
+
+@pytest.fixture(scope="module")
+def metrics() -> PrometheusMetrics:
+    return PrometheusMetrics(CollectorRegistry())
+
+
+@pytest.fixture(scope="module")
+def server(consumer: Told, metrics: PrometheusMetrics) -> Iterator[MonitorServer]:
+    with MonitorServer(consumer, metrics=metrics, limits=HealthLimits(stuck_after_seconds=30)) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def fresh(consumer: Told) -> None:
+    consumer.error = None
+    consumer.running()
+
+
+def ask(server: MonitorServer, path: str, method: str = "GET", **headers: str) -> requests.Response:
+    return requests.request(method, f"http://127.0.0.1:{server.port}{path}", headers=headers, timeout=TIMEOUT)
+
+
+def listening() -> int:
+    return [thread.name for thread in threading.enumerate()].count("cdc-outbox monitor")
+
+
+def test_health_is_200_while_it_goes_on_and_503_once_it_is_stuck(server: MonitorServer, consumer: Told) -> None:
+    well = ask(server, "/health")
+    assert (well.status_code, well.headers["Content-Type"], well.json()["status"]) == (200, "application/json", "ok")
+    consumer.running(seconds_without_commit=31)
+    stuck = ask(server, "/health?verbose")
+    assert (stuck.status_code, stuck.json()["status"]) == (503, "stuck")
+    assert stuck.json()["reasons"] == ["messages are at hand, and nothing was committed for 31 s"]
+    consumer.said = replace(consumer.said, waiting_since=None, dead_events=1)
+    assert (ask(server, "/health").status_code, ask(server, "/health").json()["status"]) == (200, "degraded")
+
+
+def test_metrics_are_what_was_told_in_the_format_that_was_asked_for(
+    server: MonitorServer, metrics: PrometheusMetrics
+) -> None:
+    metrics.set("cdc_outbox_consumer_assigned_partitions", 3, consumer="shipping")
+    line = 'cdc_outbox_consumer_assigned_partitions{consumer="shipping"} 3.0'
+    plain = ask(server, "/metrics")
+    assert plain.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert line in plain.text.splitlines()
+    newer = ask(server, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert newer.headers["Content-Type"].startswith("application/openmetrics-text")
+    assert newer.text.endswith("# EOF\n")
+
+
+def test_what_is_not_there_says_what_is(server: MonitorServer) -> None:
+    missing = ask(server, "/")
+    assert (missing.status_code, missing.text) == (404, "there is /health and /metrics\n")
+
+
+def test_without_metrics_there_is_only_health(consumer: Told) -> None:
+    with MonitorServer(consumer) as alone:
+        assert ask(alone, "/health").status_code == 200
+        assert ask(alone, "/metrics").text == "there is /health\n"
+
+
+def test_it_may_be_asked_for_the_head_alone_and_for_nothing_that_changes(server: MonitorServer) -> None:
+    head = ask(server, "/health", "HEAD")
+    assert (head.status_code, head.content) == (200, b"")
+    assert int(head.headers["Content-Length"]) > 0
+    assert ask(server, "/health", "POST").status_code == 501
+
+
+def test_a_consumer_that_cannot_tell_is_not_well(server: MonitorServer, consumer: Told) -> None:
+    consumer.error = ValueError("hunter2")
+    answer = ask(server, "/health")
+    assert (answer.status_code, answer.text) == (500, "ValueError\n")
+
+
+def test_a_client_that_says_nothing_keeps_nobody_waiting(server: MonitorServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT):
+        assert ask(server, "/health").status_code == 200
+
+
+def test_an_address_that_is_taken_is_named(server: MonitorServer, consumer: Told) -> None:
+    for host, port, reason in (
+        ("127.0.0.1", server.port, "Address already in use"),
+        ("127.0.0.1", 99_999, "there is no such port"),
+        ("203.0.113.1", 0, "Cannot assign requested address"),
+    ):
+        with pytest.raises(ConfigError, match=rf"{host}:{port} cannot be listened on: {reason}"):
+            MonitorServer(consumer, host=host, port=port)
+
+
+def test_its_end_is_the_end_of_its_thread_and_of_its_port(consumer: Told) -> None:
+    before = listening()
+    server = MonitorServer(consumer)
+    assert listening() == before + 1
+    server.close()
+    server.close()
+    assert listening() == before
+    with pytest.raises(requests.ConnectionError):
+        ask(server, "/health")
+    with MonitorServer(consumer, port=server.port) as again:
+        assert again.port == server.port
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_it_listens_where_it_is_told_to(consumer: Told) -> None:
+    try:
+        server = MonitorServer(consumer, host="::1")
+    except ConfigError:
+        pytest.skip("this machine has no IPv6 address of its own")
+    with server:
+        url = f"http://[::1]:{server.port}/health"
+        assert requests.get(url, timeout=TIMEOUT).status_code == 200
+
+
+def test_the_code_that_the_page_shows_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[requests.Response] = []
+
+    class Consumer(Told):
+        def __init__(self, metrics: Metrics) -> None:
+            super().__init__()
+            self.metrics = metrics
+
+        def run(self) -> None:
+            self.metrics.set("cdc_outbox_consumer_assigned_partitions", 3, consumer="shipping")
+            answers.extend(ask(servers[0], path) for path in ("/health", "/metrics"))
+
+    servers: list[MonitorServer] = []
+
+    class Listening(MonitorServer):
+        def __init__(self, consumer: Any, *, port: int, **arguments: Any) -> None:
+            assert port == 9464
+            super().__init__(consumer, **arguments)  # on a free one: tests run side by side
+            servers.append(self)
+
+    monkeypatch.setattr(monitor, "MonitorServer", Listening)
+    names: dict[str, Any] = {"make_consumer": Consumer}
+    for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
+        exec(block, names)  # noqa: S102 - the documentation's own
+    health, metrics = answers
+    assert (health.status_code, health.json()["status"]) == (200, "ok")
+    assert 'cdc_outbox_consumer_assigned_partitions{consumer="shipping"} 3.0' in metrics.text.splitlines()
+    assert type(names["consumer"].metrics).__name__ == "OpenTelemetryMetrics"
