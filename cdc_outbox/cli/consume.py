@@ -1,38 +1,54 @@
 """``cdc-outbox consume``."""
 
+import asyncio
 import importlib
 import logging
 import signal
 import sys
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import click
 
-from cdc_outbox.consumer import Consumer
+from cdc_outbox.cli.progress import ProgressLine
+from cdc_outbox.consumer import AsyncConsumer, Consumer
 from cdc_outbox.errors import ConfigError, HandlerError
+from cdc_outbox.monitor import MonitorServer
+
+_MAX_PORT = 65_535
 
 
 @click.command(short_help="Run a consumer until it is told to stop.")
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
 @click.option("--verbose", "-v", is_flag=True, help="Log what happens, with the traceback of a failing handler.")
-def consume(target: str, *, verbose: bool) -> None:
-    """Import a Consumer and run it until SIGTERM or Ctrl-C; the event at hand is finished first.
+@click.option(
+    "--listen",
+    metavar="[HOST:]PORT",
+    envvar="CDC_OUTBOX_LISTEN",
+    show_envvar=True,
+    help="Answer /health by progress, and /metrics where the consumer counts for Prometheus; HOST is 127.0.0.1.",
+)
+def consume(target: str, *, verbose: bool, listen: str | None) -> None:
+    """Import a Consumer and run it until SIGTERM or Ctrl-C; the batch at hand is finished first.
 
-    MODULE is looked for in the current folder too.
+    MODULE is looked for in the current folder too. An AsyncConsumer is run in an event loop of its own. On a terminal a
+    line shows how a long catch-up goes.
 
     \b
-    Example:
+    Examples:
       cdc-outbox consume examples.orders.shipping:consumer
+      cdc-outbox consume examples.orders.shipping:consumer --listen 0.0.0.0:8080
     """
+    line = ProgressLine(sys.stderr)
     log = logging.StreamHandler()
     log.setFormatter(Fields())
+    log.addFilter(line)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[log])
     consumer = _load(target)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: consumer.stop())
     try:
-        consumer.run()
+        with _listening(listen, consumer), line.following(consumer):
+            _run(consumer)
     except HandlerError as error:
         error.hint = error.hint or "Run it with --verbose to see the traceback."
         raise
@@ -40,6 +56,31 @@ def consume(target: str, *, verbose: bool) -> None:
         counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(consumer.outcomes.items()))
         if counts or sys.exception() is None:
             click.echo(f"{consumer.name}: {counts or 'no events'}", err=True)
+
+
+def _run(consumer: Consumer | AsyncConsumer) -> None:
+    if isinstance(consumer, Consumer):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: consumer.stop())
+        consumer.run()
+        return
+
+    async def run() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, consumer.stop)
+        await consumer.run()
+
+    asyncio.run(run())
+
+
+def _listening(listen: str | None, consumer: Consumer | AsyncConsumer) -> AbstractContextManager[object]:
+    if listen is None:
+        return nullcontext()
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > _MAX_PORT:
+        raise ConfigError(f"{listen!r} is not of the form host:port", field="--listen")
+    metrics = consumer.metrics if hasattr(consumer.metrics, "exposition") else None
+    return MonitorServer(consumer, metrics=metrics, host=host or "127.0.0.1", port=int(port))
 
 
 class Fields(logging.Formatter):
@@ -56,7 +97,7 @@ class Fields(logging.Formatter):
         return " ".join([super().formatMessage(record), *fields])
 
 
-def _load(target: str) -> Consumer:
+def _load(target: str) -> Consumer | AsyncConsumer:
     module, colon, attribute = target.partition(":")
     if not colon or not module or not attribute:
         raise ConfigError(f"{target!r} is not of the form module:attribute", field="TARGET")
@@ -74,7 +115,7 @@ def _load(target: str) -> Consumer:
         found = getattr(imported, attribute)
     except AttributeError as error:
         raise ConfigError(f"the module {module} has no {attribute!r}", field="TARGET") from error
-    if not isinstance(found, Consumer):
+    if not isinstance(found, Consumer | AsyncConsumer):
         raise ConfigError(f"{target} is a {type(found).__name__}, not a Consumer", field="TARGET")
     return found
 

@@ -33,6 +33,8 @@ from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.metrics import Metrics, NoMetrics
+from cdc_outbox.progress import Progress
+from cdc_outbox.tracing import OpenTelemetrySpans, Spans
 from cdc_outbox.wire import WireContract
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
@@ -66,6 +68,7 @@ class _Consumer:
         by_watermark: Collection[str] = (),
         before_commit: BeforeCommit | None = None,
         metrics: Metrics | None = None,
+        spans: Spans | None = None,
     ) -> None:
         if not name:
             raise ConfigError("a consumer has a name, under which it remembers", field="Consumer.name")
@@ -83,12 +86,18 @@ class _Consumer:
         self._orders = _orders(contract, latest, by_watermark)
         self._settings = kafka.consumer_settings(bootstrap_servers=bootstrap_servers, group=name, extra=kafka_settings)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
-        self._watch = Watch(name=name, limits=self.limits, metrics=metrics or NoMetrics())
+        self.metrics = metrics or NoMetrics()
+        self._spans = spans or OpenTelemetrySpans()
+        self._watch = Watch(name=name, limits=self.limits, metrics=self.metrics)
 
     @property
     def outcomes(self) -> Counter[Outcome]:
         """How many events came to which end since this object was made."""
         return self._watch.outcomes
+
+    def progress(self) -> Progress:
+        """Return how far it is, at once; from any thread."""
+        return self._watch.progress()
 
     def on(self, *event_types: str) -> Callable[[HandlerT], HandlerT]:
         """Register the handler of event types.
@@ -132,6 +141,8 @@ class _Consumer:
             limits=self.limits,
             before_commit=self._before_commit,
             pipeline=self._pipeline,
+            metrics=self.metrics,
+            spans=self._spans,
         )
 
     async def _run(self, waits: Waits, is_stopping: Callable[[], bool]) -> None:
@@ -145,7 +156,8 @@ class _Consumer:
             session = Session(self._connect, self._know)
             stack.push_async_callback(session.close)
             await session.open()
-            offsets, ownership = Offsets(), Ownership()
+            offsets = Offsets(told=lambda is_done: self._watch.offsets_committed(is_done=is_done))
+            ownership = Ownership()
             client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
             await waits.call(_reach, client)
@@ -163,7 +175,7 @@ class _Consumer:
                 watch=self._watch,
                 waits=waits,
             )
-            _subscribe(client, self.contract.topics, keeper, offsets, ownership, self.limits)
+            _subscribe(client, self.contract.topics, keeper, offsets, ownership, self.limits, self._watch)
             stack.push_async_callback(waits.call, offsets.finish, client)
             await loop.run(is_stopping)
 
@@ -198,7 +210,8 @@ class Consumer(_Consumer):
         by_watermark: Aggregate types whose source never goes back and is never restored: no ids are kept for them,
             and what is stale by its sequence is a duplicate.
         before_commit: What writes at the end of the handlers' transaction: an outbox that gathers their events.
-        metrics: Told of each event after its commit, as ``cdc_outbox_consumer_events_total`` with ``outcome``.
+        metrics: Told of what :data:`cdc_outbox.metrics.SERIES` lists.
+        spans: Told of the handlers' time; by default OpenTelemetry is, where its SDK runs.
     """
 
     def __init__(self, *, connect: Callable[[], Connection], **options: Any) -> None:  # noqa: ANN401
@@ -316,19 +329,26 @@ def _subscribe(  # noqa: PLR0917 - all that a rebalance concerns
     offsets: Offsets,
     ownership: Ownership,
     limits: Limits,
+    watch: Watch,
 ) -> None:
     """Join the group; the callbacks come while somebody polls."""
 
     def assign(_client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        watch.rebalanced("assigned")
         ownership.assign(Place(partition.topic, partition.partition) for partition in partitions)
 
     def revoke(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        watch.rebalanced("revoked")
         # The transaction at hand may still end, and its offsets be committed; who comes next waits for us that long.
         keeper.wait_until_idle(limits.handler_seconds)
         offsets.revoke(client, partitions)
-        lose(client, partitions)
+        forget(client, partitions)
 
     def lose(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        watch.rebalanced("lost")
+        forget(client, partitions)
+
+    def forget(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
         offsets.lose(client, partitions)
         ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
 

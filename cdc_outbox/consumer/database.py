@@ -17,6 +17,8 @@ from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import AsyncTransactionDriver, find_transaction_driver
 from cdc_outbox.drivers.immediate import ImmediateTransactions
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.metrics import Metrics
+from cdc_outbox.tracing import Spans
 
 
 def sql_stores(*, table: InboxTable, consumer: str, driver: AsyncTransactionDriver) -> Stores:
@@ -41,6 +43,8 @@ class ConsumerDatabase:
         limits: Limits,
         before_commit: BeforeCommit | None,
         pipeline: bool,
+        metrics: Metrics,
+        spans: Spans,
     ) -> None:
         self.driver: AsyncTransactionDriver = ImmediateTransactions(find_transaction_driver(connection))
         self._limits = limits
@@ -52,8 +56,11 @@ class ConsumerDatabase:
             )
         self.stores = sql_stores(table=table, consumer=consumer, driver=self.driver)
         calls = Calls(
+            consumer=consumer,
             driver=self.driver,
             handlers=handlers,
+            metrics=metrics,
+            spans=spans,
             before_commit=before_commit,
             pipeline=_pipeline_of(connection) if pipeline else None,
         )

@@ -184,7 +184,7 @@ class _Work:
             for item, judgement in zip(self._readable, judgements, strict=True)
             if judgement.verdict is Verdict.NEXT and not (item.failure or item.is_stuck)
         ]
-        await self._calls.run([item.event for item, _ in applied], self._connection)
+        await self._calls.run([item for item, _ in applied], self._connection)
         aside = await self._set_aside(judgements)
         moves = moves_of([judgement for _, judgement in applied], marks, aside.blocking)
         parked = await self._inbox.advance(self._connection, self.claims, moves)

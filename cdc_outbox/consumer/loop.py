@@ -13,12 +13,11 @@ import confluent_kafka
 
 from cdc_outbox import kafka
 from cdc_outbox.consumer.backlog import Backlog
-from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.offsets import Offsets, is_still_owned, rewind
+from cdc_outbox.consumer.offsets import Offsets, is_still_owned, lags_of, rewind
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
@@ -93,12 +92,14 @@ class Loop:
         Raises:
             CdcOutboxError: What is not retryable, and no event's own fault.
         """
+        self._watch.started()
         while not is_stopping():
             await self._take()
             self._offsets.commit(self._client)
             if await self._tried(self._own) and await self._tried(self._look):
                 await self._apply(self._redo)
                 await self._apply(self._fresh)
+        self._watch.stopping()
 
     async def _take(self) -> None:
         now = time.monotonic()
@@ -107,9 +108,10 @@ class Loop:
             return
         events = 1 if self._fresh else self._limits.batch_events
         records = await self._waits.call(self._keeper.poll, 0.0 if has_work else _POLL_SECONDS, events)
-        self._polled_at = time.monotonic()
+        self._watch.polled_at = self._polled_at = time.monotonic()
         for record in records:
             self._receive(record)
+        self._watch.has_work(waits=bool(self._fresh or self._redo))
 
     def _receive(self, record: confluent_kafka.Message) -> None:
         """Put a polled message into the backlog."""
@@ -145,8 +147,9 @@ class Loop:
             return
         due, counts = await self._session.find_due(self._ownership.held, self._limits.batch_events)
         self._watch.looked(counts)
+        self._watch.lagged(lags_of(self._client, self._ownership.held))
         self._redo.put([item_of(row.message, self._contract, row) for row in due])
-        if not self._watch.is_full:
+        if self._watch.room:
             self._resume()
 
     async def _apply(self, backlog: Backlog) -> None:
@@ -155,6 +158,7 @@ class Loop:
         if not items:
             return
         held = self._ownership.epochs_of(item.place for item in items)
+        begun_at = time.monotonic()
         try:
             with self._keeper.busy():
                 items = await self._begun(items)
@@ -162,7 +166,8 @@ class Loop:
         except CdcOutboxError as error:
             await self._failed(backlog, items, error)
         else:
-            self._done(backlog, items, delivered)
+            self._done(backlog, items)
+            self._watch.applied(items, delivered, time.monotonic() - begun_at)
 
     def _is_suspect(self, item: Item) -> bool:
         return item.failure is None and self._ownership.is_suspect(item.place)
@@ -178,7 +183,7 @@ class Loop:
         error = f"{item.event} was begun {started - 1} times and never ended: its handler may kill the process"
         return [item.failing(Failure(reason=Reason.CRASHED, error=error))]
 
-    def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered) -> None:
+    def _done(self, backlog: Backlog, items: Sequence[Item]) -> None:
         # A crash before this line repeats the events, and their claims tell; after it, they are done with.
         for item in items:
             if item.parked is None and item.place in self._ownership.held:
@@ -186,12 +191,12 @@ class Loop:
             self._ownership.survived(item.place)
         backlog.size.succeeded(len(items))
         self._poison.forget(items)
-        self._watch.applied(items, delivered)
         self._pause_seconds = _FIRST_RETRY_SECONDS
 
     async def _failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         match error:
             case PartitionLostError():
+                self._watch.retried(error)
                 backlog.put_back(items)
                 await self._lost([Place(*place) for place in error.places])
             case TransactionConflictError() | WatermarkMovedError():
@@ -210,7 +215,7 @@ class Loop:
 
     async def _one_failed(self, backlog: Backlog, items: Sequence[Item], error: ConsumerError) -> None:
         """Find the culprit by going through the batch one by one; then try it again, or set it aside."""
-        self._watch.failed(items, error)
+        self._watch.failed()
         if len(items) > 1:
             backlog.put_back(items)
             backlog.size.failed(len(items))
@@ -260,12 +265,12 @@ class Loop:
         self._fresh.drop(item.place)
         self._keeper.pause(item.place)
         rewind(self._client, item.message)
-        self._watch.paused = set(self._keeper.paused_places)
+        self._watch.paused(set(map(Place._make, self._keeper.paused_places)))
 
     def _resume(self) -> None:
         for place in self._keeper.resume_all():
             _log.warning("partition goes on", extra={"topic": place[0], "partition": place[1]})
-        self._watch.paused = set()
+        self._watch.paused(set())
 
 
 def _pass_over(record: confluent_kafka.Message) -> None:
