@@ -8,6 +8,7 @@ import sys
 import traceback
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -79,8 +80,9 @@ def _listening(listen: str | None, consumer: Consumer | AsyncConsumer) -> Abstra
     host, _, port = listen.rpartition(":")
     if not port.isdecimal() or int(port) > _MAX_PORT:
         raise ConfigError(f"{listen!r} is not of the form host:port", field="--listen")
-    metrics = consumer.metrics if hasattr(consumer.metrics, "exposition") else None
-    return MonitorServer(consumer, metrics=metrics, host=host or "127.0.0.1", port=int(port))
+    metrics: Any = consumer.metrics  # which may be able to show itself, and need not
+    shown = metrics if hasattr(metrics, "exposition") else None
+    return MonitorServer(consumer, metrics=shown, host=host or "127.0.0.1", port=int(port))
 
 
 class Fields(logging.Formatter):

@@ -23,6 +23,7 @@ from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.loop import Loop, Waits
 from cdc_outbox.consumer.offsets import Offsets, leave
 from cdc_outbox.consumer.ordering import Order
+from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.retry import Retry
@@ -31,7 +32,6 @@ from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.event import SequenceMode
 from cdc_outbox.metrics import Metrics, NoMetrics
 from cdc_outbox.progress import Progress
 from cdc_outbox.tracing import OpenTelemetrySpans, Spans
@@ -83,7 +83,7 @@ class _Consumer:
         self._inbox_table = inbox
         self._retry = retry or Retry()
         self._pipeline, self._before_commit = pipeline, before_commit
-        self._orders = _orders(contract, latest, by_watermark)
+        self._orders = orders_of(contract, latest, by_watermark)
         self._settings = kafka.consumer_settings(bootstrap_servers=bootstrap_servers, group=name, extra=kafka_settings)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
         self.metrics = metrics or NoMetrics()
@@ -306,20 +306,6 @@ class _Yielding:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
             return
-
-
-def _orders(contract: WireContract, latest: Collection[str], by_watermark: Collection[str]) -> Mapping[str, Order]:
-    for field, names in (("latest", latest), ("by_watermark", by_watermark)):
-        for name in names:
-            if contract.mode_of(name) is SequenceMode.NONE:
-                raise ConfigError(
-                    f"the events of {name} are not numbered, so nothing tells which is the later one",
-                    field=f"Consumer.{field}",
-                )
-    return {
-        name: Order(mode=mode, latest=name in latest, by_watermark=name in by_watermark)
-        for name, mode in contract.aggregates.items()
-    }
 
 
 def _subscribe(  # noqa: PLR0917 - all that a rebalance concerns

@@ -14,14 +14,14 @@ from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.park import SqlPark
 from cdc_outbox.consumer.statements import Statements
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import AsyncTransactionDriver, find_transaction_driver
+from cdc_outbox.drivers import AsyncDriver, AsyncTransactionDriver, find_transaction_driver
 from cdc_outbox.drivers.immediate import ImmediateTransactions
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.metrics import Metrics
 from cdc_outbox.tracing import Spans
 
 
-def sql_stores(*, table: InboxTable, consumer: str, driver: AsyncTransactionDriver) -> Stores:
+def sql_stores(*, table: InboxTable, consumer: str, driver: AsyncDriver) -> Stores:
     """Return what a consumer remembers, in the tables of its inbox."""
     inbox, park, epochs = (
         Statements(file, table=table, consumer=consumer, driver=driver) for file in ("inbox", "park", "epochs")
