@@ -53,6 +53,7 @@ class Asyncpg(AsyncSendsAtOnce):
             except InFailedSQLTransactionError:
                 self._aborted = True
                 raise
+        self._aborted = False
         return [tuple(row) for row in rows]
 
     async def prepare(self, place: Place, *, idle_seconds: float) -> None:

@@ -6,7 +6,7 @@ objects are detached, nothing of one event is seen by the next, and its connecti
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
@@ -48,17 +48,14 @@ class _Begun:
     """A transaction of ours: what must still be there for it to be the same one."""
 
     connection: Connection
-    outer: Any
-    """The session's transaction, or the connection's own."""
     root: Any
     raw: Any
 
     @classmethod
-    def of(cls, place: Any, connection: Connection) -> "_Begun":  # noqa: ANN401
+    def on(cls, connection: Connection) -> "_Begun":
         raw: Any = connection.connection.dbapi_connection
         return cls(
             connection=connection,
-            outer=place.get_transaction(),
             root=connection.get_transaction(),
             raw=raw.driver_connection if isinstance(raw, AdaptedConnection) else raw,
         )
@@ -114,6 +111,7 @@ class SqlAlchemy(_SqlAlchemy):
                 error.hide_parameters = True  # the payload is among them
                 self._aborted = getattr(error.orig, "sqlstate", None) == _IN_FAILED_TRANSACTION
                 raise
+            self._aborted = False
             return [tuple(row) for row in result] if result.returns_rows else []
 
     def prepare(self, place: Place, *, idle_seconds: float) -> None:
@@ -133,7 +131,7 @@ class SqlAlchemy(_SqlAlchemy):
                 self._aborted = False
                 connection = _connection(session)
                 self._set_session(connection)
-                self._begun = _Begun.of(session, connection)
+                self._begun = _Begun.on(connection)
                 self._open(connection)
             except BaseException:
                 self.rollback(place)
@@ -142,7 +140,7 @@ class SqlAlchemy(_SqlAlchemy):
     def state(self, place: Place) -> TransactionState:
         """Compare SQLAlchemy's transaction with the one that was begun, and ask the database's driver below it."""
         begun, session = self._begun, _called(place)
-        if begun is None or session.get_transaction() is not begun.outer:
+        if begun is None:
             return TransactionState.ENDED
         if begun.connection.invalidated:
             return TransactionState.LOST
@@ -187,15 +185,13 @@ class SqlAlchemy(_SqlAlchemy):
                 session.reset()
 
     def _set_session(self, connection: Connection) -> None:
-        """Set it below SQLAlchemy, whose transaction has not reached the database yet, and only once."""
+        """Set what a connection of the pool's has not been set to, and commit that below SQLAlchemy's transaction."""
         if self._idle_seconds is None or connection.info.get(_PREPARED) == self._idle_seconds:
             return
         mariadb = bool(getattr(connection.dialect, "is_mariadb", False))
-        raw = connection.connection
-        with closing(raw.cursor()) as cursor:
-            for sql in session_settings(self.dialect, idle_seconds=self._idle_seconds, mariadb=mariadb):
-                cursor.execute(sql)
-        raw.commit()
+        for sql in session_settings(self.dialect, idle_seconds=self._idle_seconds, mariadb=mariadb):
+            self.fetch(connection, sql)
+        connection.connection.commit()
         # An engine may have a level of its own, which each of its transactions begins with.
         level = connection.get_isolation_level()
         if self.dialect is not Dialect.SQLITE and level != "READ COMMITTED":

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection as default_connection
 from django.db import connections, transaction
@@ -11,6 +12,7 @@ from django.db.transaction import TransactionManagementError
 
 from cdc_outbox.drivers import TransactionState
 from cdc_outbox.errors import ConfigError, OutboxError, TransactionAbortedError, TransactionEndedError
+from cdc_outbox.testing import Stack
 from tests.contract.django_site import add_entry, entry, remove_alias
 from tests.contract.driver_contract import Client, DriverContract, MariaDbContract, PostgresContract, SqliteContract
 
@@ -144,6 +146,19 @@ class TestDjangoOnPostgresql(Sites, PostgresContract):
         client.begin()
         assert client.fetch("show idle_in_transaction_session_timeout") == [("7s",)]
         client.rollback()
+
+    def test_a_rollback_does_not_raise_while_nobody_takes_connections(
+        self, client: Client, dsn: str, outbox_stack: Stack
+    ) -> None:
+        client.begin()
+        [(session, database)] = client.fetch(f"{self.who}, current_database()")
+        with psycopg.connect(outbox_stack.postgres.dsn(), autocommit=True) as server:
+            server.execute(f"alter database {database} allow_connections false")
+            self.cut(outbox_stack.postgres.dsn(), session)
+            client.rollback()
+            server.execute(f"alter database {database} allow_connections true")
+        assert client.state() is TransactionState.ENDED
+        self.assert_nothing_stayed(dsn)
 
     def test_the_proxy_stands_for_the_connection(self, dsn: str) -> None:
         alias = add_entry(entry(dsn), "default")
