@@ -132,6 +132,7 @@ class Calls:
                     returned = registered.call(events if registered.takes_batch else events[0], connection)
                     if isawaitable(returned):
                         await returned
+                    await self._driver.flush(connection)
             except Exception as error:
                 if not looks:
                     raise

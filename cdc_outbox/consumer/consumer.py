@@ -141,6 +141,7 @@ class _Consumer:
             limits=self.limits,
             before_commit=self._before_commit,
             pipeline=self._pipeline,
+            asynchronous=self._is_asynchronous,
             metrics=self.metrics,
             spans=self._spans,
         )

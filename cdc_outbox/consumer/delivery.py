@@ -25,10 +25,13 @@ from cdc_outbox.consumer.ordering import (
 )
 from cdc_outbox.consumer.park import ParkStore, Reason
 from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState
-from cdc_outbox.errors import ConsumerError, PartitionLostError, TransactionEndedError
+from cdc_outbox.errors import ConsumerError, PartitionLostError, TransactionAbortedError, TransactionEndedError
 from cdc_outbox.event import SequenceMode
 
 _log = logging.getLogger(__name__)
+
+_FAILED_TRANSACTION = "25P02"
+"""https://www.postgresql.org/docs/current/errcodes-appendix.html: a statement came after one that failed."""
 
 
 class Outcome(StrEnum):
@@ -129,7 +132,7 @@ class Delivery:
                 raise
             if await self._take_back(work.claims, connection):
                 raise TransactionEndedError(f"a handler committed {_names(items)} by itself") from error
-            ours = ours_of(error) or ConsumerError(f"{_names(items)} could not be applied: {type(error).__name__}")
+            ours = _aborted(error, items) or ours_of(error) or _refused(error, items)
             if ours is error:
                 raise
             raise ours from error
@@ -274,6 +277,17 @@ class _Work:
                 return Outcome.APPLIED if self._calls.has_handler(item.event) else Outcome.UNHANDLED
             case _:
                 return Outcome.PARKED
+
+
+def _aborted(error: Exception, items: Sequence[Item]) -> ConsumerError | None:
+    """Return the error of a transaction that had failed before our statement did: some drivers tell only then."""
+    if getattr(error, "sqlstate", None) != _FAILED_TRANSACTION:
+        return None
+    return TransactionAbortedError(f"a handler of {_names(items)} swallowed an SQL error")
+
+
+def _refused(error: Exception, items: Sequence[Item]) -> ConsumerError:
+    return ConsumerError(f"{_names(items)} could not be applied: {type(error).__name__}")
 
 
 def _names(items: Sequence[Item]) -> str:

@@ -28,11 +28,13 @@ from cdc_outbox.errors import (
     ConfigError,
     ConsumerError,
     DatabaseError,
+    DatabaseUnavailableError,
     OutboxError,
     ParkFullError,
     PartitionLostError,
     TransactionConflictError,
     TransactionEndedError,
+    TransactionTimeoutError,
     WatermarkMovedError,
 )
 from cdc_outbox.wire import WireContract
@@ -164,10 +166,16 @@ class Loop:
                 items = await self._begun(items)
                 delivered = await self._session.apply(items, held, self._watch.room)
         except CdcOutboxError as error:
-            await self._failed(backlog, items, error)
+            await self._failed(backlog, items, self._timed_out(error, time.monotonic() - begun_at))
         else:
             self._done(backlog, items)
             self._watch.applied(items, delivered, time.monotonic() - begun_at)
+
+    def _timed_out(self, error: CdcOutboxError, seconds: float) -> CdcOutboxError:
+        """Take a connection that was lost after the server's patience for a transaction that was ended for idling."""
+        if isinstance(error, DatabaseUnavailableError) and seconds >= self._limits.handler_seconds:
+            return TransactionTimeoutError(f"{error}, after {seconds:.0f} s in one transaction")
+        return error
 
     def _is_suspect(self, item: Item) -> bool:
         return item.failure is None and self._ownership.is_suspect(item.place)
@@ -199,6 +207,9 @@ class Loop:
                 self._watch.retried(error)
                 backlog.put_back(items)
                 await self._lost([Place(*place) for place in error.places])
+            case TransactionTimeoutError():  # its handler's own fault
+                await self._session.close()
+                await self._one_failed(backlog, items, error)
             case TransactionConflictError() | WatermarkMovedError():
                 backlog.put_back(items)
                 backlog.size.conflicted()
@@ -213,7 +224,7 @@ class Loop:
             case _:
                 raise error
 
-    async def _one_failed(self, backlog: Backlog, items: Sequence[Item], error: ConsumerError) -> None:
+    async def _one_failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         """Find the culprit by going through the batch one by one; then try it again, or set it aside."""
         self._watch.failed()
         if len(items) > 1:

@@ -73,6 +73,12 @@ class MemoryDatabase:
         """Refuse: there is no SQL."""
         raise NotImplementedError(sql)
 
+    async def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+        """Do nothing: no transaction idles here."""
+
+    async def flush(self, connection: Any) -> None:  # noqa: ANN401
+        """Do nothing: nothing is held back."""
+
     async def begin(self, connection: Any) -> None:  # noqa: ANN401, ARG002
         """Begin."""
         if self._is_open:
