@@ -13,12 +13,13 @@ import confluent_kafka
 
 from cdc_outbox import kafka
 from cdc_outbox.consumer.backlog import Backlog
-from cdc_outbox.consumer.delivery import Delivered
+from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets, is_still_owned, rewind
+from cdc_outbox.consumer.ordering import aggregate_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
@@ -185,9 +186,20 @@ class Loop:
                 self._offsets.done(item.message)
             self._ownership.survived(item.place)
         backlog.size.succeeded(len(items))
+        self._pass_over_chains(items, delivered)
         self._poison.forget(items)
         self._watch.applied(items, delivered)
         self._pause_seconds = _FIRST_RETRY_SECONDS
+
+    def _pass_over_chains(self, items: Sequence[Item], delivered: Delivered) -> None:
+        """Leave in the park what waits there behind an event that stays there."""
+        stuck = {
+            aggregate_of(item.event)
+            for item, outcome in zip(items, delivered.outcomes, strict=True)
+            if item.parked is not None and item.parked.blocks and outcome is Outcome.PARKED
+        }
+        if stuck:
+            self._redo.drop_if(lambda item: aggregate_of(item.event) in stuck)
 
     async def _failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         match error:
