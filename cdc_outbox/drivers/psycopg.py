@@ -76,7 +76,8 @@ def _refuse_misread(dsn: str) -> None:
 
 def translate(error: BaseException) -> DatabaseError | None:
     """Return our error for one of psycopg's, ``None`` where an operator can do nothing about it."""
-    if not isinstance(error, psycopg.Error):
+    # A pipeline is aborted by a statement before this one, whose own error is the one to look at.
+    if not isinstance(error, psycopg.Error) or isinstance(error, psycopg.errors.PipelineAborted):
         return None
     state = error.sqlstate
     if state is None:
