@@ -23,6 +23,20 @@ create table processed (id uuid primary key);
 """
 _LAST = "select count(*) from effects where id = any(%s::uuid[])"
 _COUNT = "select count(*), coalesce(sum(times), 0), coalesce(extract(epoch from max(at) - min(at)), 0) from effects"
+_REMEMBER = """
+insert into inbox (consumer, event_id)
+select
+    %(consumer)s,
+    concat_ws(
+        '-', left(stamp, 8), right(stamp, 4), '7' || left(noise, 3), 'a' || substr(noise, 4, 3), substr(noise, 7, 12)
+    )
+from (
+    select
+        lpad(to_hex(%(until)s - cast(2592000000.0 * (%(ids)s - number + 1) / %(ids)s as bigint)), 12, '0'),
+        md5(cast(number as text))
+    from generate_series(1, %(ids)s) as number
+) as made (stamp, noise)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,20 @@ class Effects:
         inbox = [InboxTable().table, InboxTable().watermarks]
         names = ["effects", "processed", *(table.quoted for table in inbox)]
         self.connection.execute(f"truncate {', '.join(names)}".encode())
+        self.connection.execute("checkpoint")
+
+    def remember(self, consumer: str, ids: int, *, until: str) -> None:
+        """Fill the inbox with ids of thirty days, as the events would have had them before that id."""
+        parameters = {"consumer": consumer, "ids": ids, "until": int(until.replace("-", "")[:12], 16)}
+        self.connection.execute(_REMEMBER.replace("inbox", InboxTable().table.quoted).encode(), parameters)
+        self.connection.execute(f"vacuum analyze {InboxTable().table.quoted}".encode())
+
+    def forget_since(self, event_id: str) -> None:
+        """Forget all that was claimed after an id, and everything but claims."""
+        inbox, watermarks = InboxTable().table.quoted, InboxTable().watermarks.quoted
+        self.connection.execute(f"truncate effects, {watermarks}".encode())
+        self.connection.execute(f"delete from {inbox} where event_id > %s".encode(), (event_id,))  # noqa: S608
+        self.connection.execute(f"vacuum {inbox}".encode())
         self.connection.execute("checkpoint")
 
     def are_complete(self, topic: Topic) -> bool:

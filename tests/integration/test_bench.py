@@ -3,7 +3,9 @@
 import pytest
 
 from benchmarks import cli, consumer, writer
+from benchmarks.consumers import ids
 from benchmarks.consumers.effects import Effects
+from benchmarks.consumers.side import table
 from benchmarks.consumers.topic import Topic
 from benchmarks.consumers.work import UPSERT
 from benchmarks.latency import DEFAULTS, Plan, config_of, measure, report, spec_of
@@ -60,9 +62,19 @@ def test_the_consumers_benchmark_counts_the_effects_of_every_side(outbox_stack: 
         assert run.rate > 0
         assert run.cpu > 0
         assert 10 < run.peak_megabytes < consumer.MAX_MEGABYTES
-    table = consumer.report(sides)
-    assert all(side.row() in table for side in sides)
-    assert all(str(finding) in table for finding in consumer.findings(sides))
+    found = consumer.findings(sides)
+    printed = table(sides, found)
+    assert all(side.row() in printed for side in sides)
+    assert all(str(finding) in printed for finding in found)
+
+
+def test_the_consumers_benchmark_compares_inboxes_that_remember_few_and_many(outbox_stack: Stack) -> None:
+    plan = ids.Plan(counts=(100, 1_000), events=200, aggregates=20, claims=3, rounds=2)
+    sides = ids.measure(outbox_stack, plan)
+    assert [len(side.claims) for side in sides] == [2, 2]
+    assert all(side.claim > 0 for side in sides)
+    printed = table(sides, ids.findings(sides))
+    assert all(side.row() in printed for side in sides)
 
 
 def test_the_consumers_benchmark_believes_no_consumer_that_loses_an_event_or_has_an_effect_twice(
