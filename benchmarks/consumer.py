@@ -43,7 +43,7 @@ class Plan:
     events: int = 500_000
     slow_events: int = 20_000
     aggregates: int = 50_000
-    rounds: int = 3
+    rounds: int = 5
 
 
 def main() -> int:
