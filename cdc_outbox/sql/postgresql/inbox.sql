@@ -14,15 +14,20 @@ where consumer = :consumer
 returning event_id
 
 -- name: find_watermarks
-select mark.source, mark.aggregatetype, mark.aggregateid, mark.last
-from {watermarks} as mark
-join unnest(
+-- Each is looked up in the index: before the first analyze, a plain join would read all that the consumer remembers.
+select wanted.source, wanted.aggregatetype, wanted.aggregateid, mark.last
+from unnest(
     cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
 ) as wanted (source, aggregatetype, aggregateid)
-    on wanted.source = mark.source
-    and wanted.aggregatetype = mark.aggregatetype
-    and wanted.aggregateid = mark.aggregateid
-where mark.consumer = :consumer
+cross join lateral (
+    select found.last
+    from {watermarks} as found
+    where found.consumer = :consumer
+        and found.source = wanted.source
+        and found.aggregatetype = wanted.aggregatetype
+        and found.aggregateid = wanted.aggregateid
+    limit 1
+) as mark
 
 -- name: advance_watermarks
 with moved as (
@@ -41,15 +46,26 @@ started as (
     on conflict (consumer, source, aggregatetype, aggregateid) do nothing
     returning last
 ),
+found as materialized (
+    select
+        (
+            select mark.ctid
+            from {watermarks} as mark
+            where mark.consumer = :consumer
+                and mark.source = moved.source
+                and mark.aggregatetype = moved.aggregatetype
+                and mark.aggregateid = moved.aggregateid
+        ) as place,
+        moved.before,
+        moved.after
+    from moved
+    where moved.before > 0
+),
 advanced as (
     update {watermarks} as mark
-    set last = moved.after, updated_at = clock_timestamp()
-    from moved
-    where mark.consumer = :consumer
-        and mark.source = moved.source
-        and mark.aggregatetype = moved.aggregatetype
-        and mark.aggregateid = moved.aggregateid
-        and mark.last = moved.before
+    set last = found.after, updated_at = clock_timestamp()
+    from found
+    where mark.ctid = found.place and mark.last = found.before
     returning mark.last
 )
 select
