@@ -14,9 +14,10 @@ from benchmarks.consumers.ours import HAS_BATCHES
 from benchmarks.consumers.side import Finding, Side, run
 from benchmarks.consumers.topic import fill
 from benchmarks.consumers.work import BATCH
-from cdc_outbox.consumer import InboxTable, SqlInbox
+from cdc_outbox.consumer import InboxTable
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.event import new_event_id
+from cdc_outbox.sql import PYFORMAT, load
 from cdc_outbox.testing import Stack
 
 COUNTS = (100_000, 1_000_000, 10_000_000)
@@ -93,13 +94,11 @@ def findings(sides: Sequence[IdsSide]) -> list[Finding]:
 
 def _claim(effects: Effects, consumer: str, claims: int) -> float:
     """Return the median of microseconds for each id, of batches of new ones."""
-    driver = Psycopg()
-    inbox, times = SqlInbox(table=InboxTable(), consumer=consumer, driver=driver), []
+    claim, driver, times = load("postgresql", "inbox")["claim"].render(InboxTable().names(), PYFORMAT), Psycopg(), []
     for _ in range(claims):
         event_ids = [new_event_id() for _ in range(BATCH)]
         begun = time.perf_counter()
-        driver.begin(effects.connection)
-        inbox.claim(effects.connection, event_ids)
-        driver.commit(effects.connection)
+        with effects.connection.transaction():
+            driver.fetch(effects.connection, claim, {"consumer": consumer, "event_ids": event_ids})
         times.append((time.perf_counter() - begun) / BATCH * 1e6)
     return statistics.median(times)

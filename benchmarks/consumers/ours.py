@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from benchmarks.consumers.work import BATCH, EVENT_TYPE, Row, Work, contract_of, upsert, upsert_all
+from benchmarks.consumers.work import EVENT_TYPE, Row, Work, contract_of, upsert, upsert_all
 from cdc_outbox.consumer import Consumer, Event
 
 HAS_BATCHES = hasattr(Consumer, "on_batch")
-_BATCHES: Mapping[str, Any] = {"batch_events": BATCH} if HAS_BATCHES else {}
 
 
 class Ours:
@@ -24,7 +23,6 @@ class Ours:
             contract=contract_of(work.topic),
             bootstrap_servers=work.bootstrap_servers,
             connect=lambda: psycopg.connect(work.dsn),
-            **_BATCHES,
             **self.options,
         )
         self._register()

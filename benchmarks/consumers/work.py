@@ -10,7 +10,7 @@ from cdc_outbox.consumer import SequenceMode, WireContract
 
 AGGREGATE_TYPE, EVENT_TYPE = "order", "OrderPlaced"
 BATCH = 500
-"""Messages of one transaction at most, for everyone alike."""
+"""Messages of one transaction at most: what our consumer takes by default, for everyone alike."""
 
 UPSERT = """
 insert into effects (id, aggregate_id, customer) values (%s, %s, %s)
