@@ -14,6 +14,7 @@
     ├── DatabaseError                          .sqlstate
     │   ├── DatabaseUnavailableError           retryable
     │   ├── TransactionConflictError           retryable
+    │   ├── TransactionTimeoutError            retryable
     │   ├── DatabaseAccessError
     │   └── TableNotFoundError
     ├── BrokerError
@@ -31,6 +32,8 @@
     │   ├── TransactionAbortedError
     │   ├── TransactionEndedError
     │   ├── WatermarkMovedError                retryable
+    │   ├── PartitionLostError                 retryable .places
+    │   ├── ParkFullError
     │   └── OrderingError
     │       ├── SequenceGapError               .expected .actual
     │       └── SequenceConflictError
@@ -156,6 +159,19 @@ class TransactionConflictError(DatabaseError):
     retryable = True
 
 
+class TransactionTimeoutError(DatabaseError):
+    """The server ended a transaction that idled or took too long (25P03, 25P04), and the connection with it.
+
+    Only PostgreSQL says so, and not through every driver; elsewhere it is a lost connection.
+    """
+
+    retryable = True
+    hint = (
+        "What waits for something else, such as an HTTP call, does so before the transaction or after it; "
+        "or allow the transaction more time."
+    )
+
+
 class DatabaseAccessError(DatabaseError):
     """The role may not log in or may not do this."""
 
@@ -275,6 +291,26 @@ class WatermarkMovedError(ConsumerError):
     """Another consumer advanced the aggregate meanwhile; the transaction was rolled back."""
 
     retryable = True
+
+
+class PartitionLostError(ConsumerError):
+    """Another consumer was given the partition meanwhile; the transaction was rolled back.
+
+    Args:
+        places: Topic and partition of each that was lost.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str, *, places: tuple[tuple[str, int], ...] = (), hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.places = places
+
+
+class ParkFullError(ConsumerError):
+    """So many events are parked that no more may be; the partition waits."""
+
+    hint = "See `cdc-outbox dead-letters list`, mend the cause, and retry or skip what is there."
 
 
 class OrderingError(ConsumerError):

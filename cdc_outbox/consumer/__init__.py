@@ -1,29 +1,39 @@
 """The consuming side: Kafka → effects, once and in order."""
 
-from cdc_outbox.consumer.consumer import Consumer
-from cdc_outbox.consumer.delivery import Handler, Outcome
-from cdc_outbox.consumer.inbox import Claims, Inbox, SqlInbox
-from cdc_outbox.consumer.ordering import Aggregate, Move, Verdict
+from cdc_outbox.consumer.calls import BeforeCommit
+from cdc_outbox.consumer.consumer import AsyncConsumer, Consumer
+from cdc_outbox.consumer.delivery import Outcome
+from cdc_outbox.consumer.handlers import BatchHandler, Handler
+from cdc_outbox.consumer.limits import Limits
+from cdc_outbox.consumer.ordering import Aggregate, Order, Verdict
+from cdc_outbox.consumer.plain import AsyncInbox, Inbox
+from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.foreign import ForeignOutbox
 from cdc_outbox.modes import PayloadType
 from cdc_outbox.wire import HeaderNames, WireContract
 
 __all__ = [
     "Aggregate",
-    "Claims",
+    "AsyncConsumer",
+    "AsyncInbox",
+    "BatchHandler",
+    "BeforeCommit",
     "Consumer",
     "Event",
+    "ForeignOutbox",
     "Handler",
     "HeaderNames",
     "Inbox",
     "InboxTable",
-    "Move",
+    "Limits",
+    "Order",
     "Outcome",
     "PayloadType",
+    "Retry",
     "SequenceMode",
-    "SqlInbox",
     "Verdict",
     "WireContract",
     "inbox_component",

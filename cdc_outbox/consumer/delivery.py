@@ -1,30 +1,37 @@
 """The inbox transaction: a list of events and their effects, all or nothing."""
 
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
-from cdc_outbox.consumer.inbox import Claims, Inbox
-from cdc_outbox.consumer.ordering import Judgement, Verdict, aggregate_of, judge, moves_of
-from cdc_outbox.drivers import TransactionDriver, TransactionState, translate
-from cdc_outbox.errors import (
-    CdcOutboxError,
-    ConsumerError,
-    DatabaseUnavailableError,
-    HandlerError,
-    SequenceConflictError,
-    SequenceGapError,
-    TransactionAbortedError,
-    TransactionEndedError,
+from cdc_outbox.consumer.aside import Aside
+from cdc_outbox.consumer.calls import Calls, ours_of, several
+from cdc_outbox.consumer.epochs import EpochStore, Place
+from cdc_outbox.consumer.inbox import Claims, InboxStore
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.ordering import (
+    Aggregate,
+    Judgement,
+    Mark,
+    Memory,
+    Order,
+    Verdict,
+    aggregate_of,
+    judge,
+    moves_of,
 )
-from cdc_outbox.event import Event, SequenceMode
-
-Handler = Callable[[Event, Any], object]
-"""The user's callback: the event, and the connection whose transaction is open. What it returns is ignored."""
+from cdc_outbox.consumer.park import ParkStore, Reason
+from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState
+from cdc_outbox.errors import ConsumerError, PartitionLostError, TransactionAbortedError, TransactionEndedError
+from cdc_outbox.event import SequenceMode
 
 _log = logging.getLogger(__name__)
+
+_FAILED_TRANSACTION = "25P02"
+"""https://www.postgresql.org/docs/current/errcodes-appendix.html: a statement came after one that failed."""
 
 
 class Outcome(StrEnum):
@@ -36,138 +43,252 @@ class Outcome(StrEnum):
     """No handler is registered for its type; it was claimed and counted all the same, so that no watermark stalls."""
     DUPLICATE = "duplicate"
     """It had been applied before."""
+    SUPERSEDED = "superseded"
+    """A later state of its aggregate had been applied before."""
+    PARKED = "parked"
+    """It is set aside, durably, until it can be applied or somebody decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """What a consumer remembers, in the database of the effects."""
+
+    inbox: InboxStore
+    park: ParkStore
+    epochs: EpochStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """What a committed transaction did.
+
+    Args:
+        outcomes: One for each item.
+        parked: Why events were parked, and how many for each reason.
+        woken: How many parked events can be applied now.
+    """
+
+    outcomes: list[Outcome]
+    parked: Mapping[Reason, int] = field(default_factory=dict)
+    woken: int = 0
 
 
 class Delivery:
     """Apply events in the order of steps that makes their effects happen once.
 
-    Claim the ids by inserting them; judge the sequences; run the handlers, and look at the transaction after each;
-    move the watermarks last, each from where it was read, in a statement that proves that the transaction is still
-    the one of the claims; commit, and believe the server's answer only.
+    Claim the ids by inserting them; look at who owns the partitions; judge the sequences; run the handlers, and look at
+    the transaction after each; give back the claims of what is set aside, and park it under the lock of its watermark;
+    move the watermarks, each from where it was read, in a statement that proves that the transaction is still the one
+    of the claims; wake what was parked behind them; look again at who owns the partitions; commit, and believe the
+    server's answer only.
     """
 
     def __init__(
         self,
         *,
-        inbox: Inbox,
-        driver: TransactionDriver,
-        handlers: Mapping[str, Handler],
-        mode_of: Callable[[str], SequenceMode],
+        stores: Stores,
+        driver: AsyncTransactionDriver,
+        calls: Calls,
+        order_of: Callable[[str], Order],
     ) -> None:
-        self._inbox = inbox
+        self._stores = stores
         self._driver = driver
-        self._handlers = handlers
-        self._mode_of = mode_of
+        self._calls = calls
+        self._order_of = order_of
 
-    def apply(self, events: Sequence[Event], connection: Any) -> list[Outcome]:  # noqa: ANN401
-        """Apply events in one transaction of this connection and return their outcomes after the commit.
+    async def apply(
+        self,
+        items: Sequence[Item],
+        connection: Any,  # noqa: ANN401
+        held: Mapping[Place, int],
+        room: int = sys.maxsize,
+    ) -> Delivered:
+        """Apply events in one transaction of this connection and return after the commit.
+
+        Args:
+            held: The epoch under which each of their partitions is owned.
+            room: How many more events may be parked.
 
         Raises:
-            SequenceGapError: A predecessor is missing.
-            SequenceConflictError: Another event holds this place.
             HandlerError: A handler raised.
             TransactionAbortedError: A handler swallowed an SQL error.
             TransactionEndedError: A handler committed, rolled back or closed the connection.
-            WatermarkMovedError, DatabaseError: Trying again may help if ``retryable``.
+            ParkFullError: There is no room for an event that is to be parked.
+            PartitionLostError, WatermarkMovedError, DatabaseError: Trying again may help if ``retryable``.
             ConsumerError: The database refused something else, such as effects that break a deferred constraint.
 
         Nothing is committed when it raises, but for what a handler committed by itself, and for a connection that
         broke during the commit: then the same events may be applied again, and the claims tell.
         """
-        claims = Claims()
+        work = _Work(self._stores, self._calls, self._order_of, items, connection, held, room)
         try:
-            self._driver.begin(connection)
-            claims = self._inbox.claim(connection, [event.id for event in events if event.id is not None])
-            outcomes = self._run(events, claims, connection)
-            claims = Claims()  # from here on the commit alone decides about them, answered or not
-            self._driver.commit(connection)
+            await self._driver.begin(connection)
+            delivered = await work.run()
+            work.claims = Claims()  # from here on the commit alone decides about them, answered or not
+            await self._driver.commit(connection)
         except BaseException as error:
-            self._driver.rollback(connection)
+            await self._driver.rollback(connection)
             if not isinstance(error, Exception):
                 raise
-            if self._take_back(claims, connection):
-                raise TransactionEndedError(f"a handler committed {_names(events)} by itself") from error
-            ours = _ours(error) or ConsumerError(f"{_names(events)} could not be applied: {type(error).__name__}")
+            if await self._take_back(work.claims, connection):
+                raise TransactionEndedError(f"a handler committed {_names(items)} by itself") from error
+            ours = _aborted(error, items) or ours_of(error) or _refused(error, items)
             if ours is error:
                 raise
             raise ours from error
-        return outcomes
+        return delivered
 
-    def _run(self, events: Sequence[Event], claims: Claims, connection: Any) -> list[Outcome]:  # noqa: ANN401
-        numbered = [aggregate_of(event) for event in events if event.sequence is not None]
-        watermarks = self._inbox.find_watermarks(connection, numbered)
-        judgements = judge(events, unseen=claims.new, watermarks=watermarks, mode_of=self._mode_of)
-        outcomes = [self._outcome(judgement, connection) for judgement in judgements]
-        self._inbox.advance(connection, claims, moves_of(judgements))
-        return outcomes
-
-    def _outcome(self, judgement: Judgement, connection: Any) -> Outcome:  # noqa: ANN401
-        event = judgement.event
-        match judgement.verdict:
-            case Verdict.DUPLICATE:
-                return Outcome.DUPLICATE
-            case Verdict.GAP:
-                expected, actual = judgement.last + 1, event.sequence or 0
-                raise SequenceGapError(
-                    f"{event} came, and {expected} should have come", expected=expected, actual=actual
-                )
-            case Verdict.CONFLICT:
-                raise SequenceConflictError(
-                    f"{event} contradicts what was applied: the aggregate stands at {judgement.last}"
-                )
-        handler = self._handlers.get(event.type)
-        if handler is None:
-            return Outcome.UNHANDLED
-        self._call(handler, event, connection)
-        return Outcome.APPLIED
-
-    def _call(self, handler: Handler, event: Event, connection: Any) -> None:  # noqa: ANN401
-        failure: Exception | None = None
-        try:
-            handler(event, connection)
-        except Exception as error:  # noqa: BLE001 - what it means depends on what became of the transaction
-            failure = error
-        state = self._driver.state(connection)
-        if state is TransactionState.ENDED:
-            raise TransactionEndedError(f"the handler of {event} ended its transaction") from failure
-        if failure is not None:
-            ours = _ours(failure)
-            if ours is not None and ours.retryable:
-                raise ours from failure
-            _log.debug("handler failed", exc_info=failure, extra={"event_id": event.id})
-            place = f"{type(failure).__name__}{_origin(failure)}"
-            raise HandlerError(f"the handler of {event} raised {place}") from failure
-        if state is TransactionState.LOST:
-            raise DatabaseUnavailableError(f"the connection broke in the handler of {event}")
-        if state is TransactionState.ABORTED:
-            raise TransactionAbortedError(f"the handler of {event} swallowed an SQL error")
-
-    def _take_back(self, claims: Claims, connection: Any) -> bool:  # noqa: ANN401
+    async def _take_back(self, claims: Claims, connection: Any) -> bool:  # noqa: ANN401
         """Undo claims that a handler committed: without a watermark they would pass for events that were applied."""
         if not claims.new or self._driver.state(connection) is TransactionState.LOST:
             return False
         try:
-            self._driver.begin(connection)
-            found = self._inbox.take_back(connection, claims)
-            self._driver.commit(connection)
+            await self._driver.begin(connection)
+            found = await self._stores.inbox.take_back(connection, claims)
+            await self._driver.commit(connection)
         except Exception as error:  # noqa: BLE001 - the error that led here is the one to tell
             _log.warning("claims were not looked for", extra={"reason": type(error).__name__})
-            self._driver.rollback(connection)
+            await self._driver.rollback(connection)
             return False
         return found
 
 
-def _ours(error: Exception) -> CdcOutboxError | None:
-    return error if isinstance(error, CdcOutboxError) else translate(error)
+class _Work:
+    """One transaction's work, step by step; the names of the steps are the names of the faults that are tested."""
+
+    def __init__(  # noqa: PLR0917 - the first three are the delivery's
+        self,
+        stores: Stores,
+        calls: Calls,
+        order_of: Callable[[str], Order],
+        items: Sequence[Item],
+        connection: Any,  # noqa: ANN401
+        held: Mapping[Place, int],
+        room: int,
+    ) -> None:
+        self._room = room
+        self._inbox, self._park, self._epochs = stores.inbox, stores.park, stores.epochs
+        self._calls, self._order_of = calls, order_of
+        self._connection = connection
+        self._held = held
+        self._items = items
+        self._readable = [item for item in items if not item.is_unreadable]
+        self.claims = Claims()
+
+    async def run(self) -> Delivered:
+        """Do all but the commit."""
+        redone = [aggregate_of(item.event) for item in self._readable if item.parked is not None]
+        marks = await self._inbox.lock_marks(self._connection, redone)
+        self.claims = await self._claim()
+        await self._fence()
+        marks, judgements = await self._judge(marks)
+        applied = [
+            (item, judgement)
+            for item, judgement in zip(self._readable, judgements, strict=True)
+            if judgement.verdict is Verdict.NEXT and not (item.failure or item.is_stuck)
+        ]
+        await self._calls.run([item for item, _ in applied], self._connection)
+        aside = await self._set_aside(judgements)
+        moves = moves_of([judgement for _, judgement in applied], marks, aside.blocking)
+        parked = await self._inbox.advance(self._connection, self.claims, moves)
+        moved = {move.aggregate: move.after for move in moves if move.after != move.before or move.parked < 0}
+        successors = {
+            aggregate: self._successor(aggregate, moved[aggregate]) for aggregate in parked if aggregate in moved
+        }
+        woken = await self._park.wake(self._connection, successors)
+        await self._fence()
+        outcomes = {
+            id(item): self._outcome(item, judgement) for item, judgement in zip(self._readable, judgements, strict=True)
+        }
+        return Delivered(
+            outcomes=[outcomes.get(id(item), Outcome.PARKED) for item in self._items], parked=aside.reasons, woken=woken
+        )
+
+    async def _claim(self) -> Claims:
+        orders = {item.event.aggregate_type: self._order_of(item.event.aggregate_type) for item in self._readable}
+        ids = [item.event_id for item in self._readable if not orders[item.event.aggregate_type].by_watermark]
+        claims = await self._inbox.claim(self._connection, ids)
+        if not claims.transaction and any(order.by_watermark for order in orders.values()):
+            return await self._inbox.identify(self._connection)
+        return claims
+
+    async def _fence(self) -> None:
+        """Refuse to go on for partitions that another consumer was given; nobody is waited for."""
+        stale = await self._epochs.find_stale(self._connection, self._held)
+        if stale:
+            names = ", ".join(f"{topic}[{partition}]" for topic, partition in stale)
+            raise PartitionLostError(f"{names} belongs to another consumer now", places=tuple(stale))
+
+    async def _judge(self, locked: Mapping[Aggregate, Mark]) -> tuple[Mapping[Aggregate, Mark], list[Judgement]]:
+        """Judge without locks, and again under lock where something is parked or is to be."""
+        purged_before = await self._inbox.find_purge(self._connection)
+        events = [item.event for item in self._readable]
+        # A lock was taken after nothing: what it read is as new as it gets.
+        others = {aggregate_of(event) for event in events} - locked.keys()
+        marks = {**await self._inbox.find_marks(self._connection, others), **locked}
+        memory = Memory(unseen=self.claims.new, marks=marks, purged_before=purged_before)
+        judgements = self._judgements(memory)
+        wanted = {
+            aggregate_of(item.event)
+            for item, judgement in zip(self._readable, judgements, strict=True)
+            if judgement.verdict.is_set_aside or item.failure or marks.get(aggregate_of(item.event), Mark()).parked
+        }
+        if wanted:
+            marks |= await self._inbox.lock_marks(self._connection, wanted - locked.keys())
+            ids = [event.id or "" for event in events if aggregate_of(event) in wanted]
+            parked = await self._park.find_parked(self._connection, ids)
+            memory = Memory(unseen=self.claims.new, marks=marks, parked=parked, purged_before=purged_before)
+            judgements = self._judgements(memory)
+        return marks, judgements
+
+    def _judgements(self, memory: Memory) -> list[Judgement]:
+        return judge(
+            [item.event for item in self._readable],
+            memory,
+            self._order_of,
+            failed={item.event_id for item in self._readable if item.failure or item.is_stuck},
+            redone={item.event_id for item in self._readable if item.parked},
+            forced={item.event_id for item in self._readable if item.parked and item.parked.forced},
+        )
+
+    async def _set_aside(self, judgements: Sequence[Judgement]) -> Aside:
+        aside = Aside(
+            inbox=self._inbox, park=self._park, epochs=self._epochs, connection=self._connection, room=self._room
+        )
+        for item in self._items:
+            if item.is_unreadable:
+                await aside.put_unreadable(item)
+        for item, judgement in zip(self._readable, judgements, strict=True):
+            await aside.put(item, judgement)
+        await aside.settle(self.claims)
+        return aside
+
+    def _successor(self, aggregate: Aggregate, last: int) -> int | None:
+        order = self._order_of(aggregate.aggregate_type)
+        return last + 1 if order.mode is SequenceMode.GAPLESS and not order.latest else None
+
+    def _outcome(self, item: Item, judgement: Judgement) -> Outcome:
+        match judgement.verdict:
+            case Verdict.DUPLICATE:
+                return Outcome.DUPLICATE
+            case Verdict.SUPERSEDED:
+                return Outcome.SUPERSEDED
+            case Verdict.NEXT if not (item.failure or item.is_stuck):
+                return Outcome.APPLIED if self._calls.has_handler(item.event) else Outcome.UNHANDLED
+            case _:
+                return Outcome.PARKED
 
 
-def _names(events: Sequence[Event]) -> str:
-    return ", ".join(map(str, events))
+def _aborted(error: Exception, items: Sequence[Item]) -> ConsumerError | None:
+    """Return the error of a transaction that had failed before our statement did: some drivers tell only then."""
+    if getattr(error, "sqlstate", None) != _FAILED_TRANSACTION:
+        return None
+    return TransactionAbortedError(f"a handler of {_names(items)} swallowed an SQL error")
 
 
-def _origin(error: BaseException) -> str:
-    """Return where an exception left the user's code, without its message, which may quote the payload."""
-    frame = error.__traceback__ and error.__traceback__.tb_next
-    if frame is None:
-        return ""
-    return f" at {Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}"
+def _refused(error: Exception, items: Sequence[Item]) -> ConsumerError:
+    return ConsumerError(f"{_names(items)} could not be applied: {type(error).__name__}")
+
+
+def _names(items: Sequence[Item]) -> str:
+    return several([item.event for item in items])

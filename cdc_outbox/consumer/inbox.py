@@ -1,14 +1,15 @@
 """The seam to the inbox: claims and watermarks, in the handler's transaction."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from cdc_outbox.consumer.ordering import Aggregate, Move
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import Driver, Row
-from cdc_outbox.errors import MessageError, TransactionEndedError, WatermarkMovedError
-from cdc_outbox.sql import load
+from cdc_outbox.consumer.ids import id_of, key_of
+from cdc_outbox.consumer.ordering import Aggregate, Mark, Move
+from cdc_outbox.consumer.statements import Statements
+from cdc_outbox.errors import ConfigError, MessageError, TransactionEndedError, WatermarkMovedError
 
 _MAX_KEY_BYTES = 2600
 """What the columns of a key may have together: an entry of PostgreSQL's index has 2,704 bytes with its own headers."""
@@ -27,28 +28,52 @@ class Claims:
     transaction: str = ""
 
 
-class Inbox(Protocol):
-    """What a consumer remembers.
+class InboxStore(Protocol):
+    """What a consumer remembers of events that it applied.
 
-    Every method works inside the transaction that is open on the connection; nothing lasts before its commit, and
-    a rollback undoes all of it. Lists may be of any length; an empty one does nothing.
+    Every method works inside the transaction that is open on the connection, under READ COMMITTED; nothing lasts before
+    its commit, and a rollback undoes all of it. Lists may be of any length; an empty one does nothing.
     """
 
-    def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401 - any driver's
+    async def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401 - any driver's
         """Claim ids and return those that were new.
 
         An id that another open transaction has claimed makes this one wait until that one ends.
         """
 
-    def find_watermarks(
+    async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
+        """Claim nothing, and return the transaction's name all the same."""
+
+    async def release(self, connection: Any, event_ids: Iterable[str]) -> None:  # noqa: ANN401
+        """Give claims of this transaction back, whose events are not applied in it."""
+
+    async def find_purge(self, connection: Any) -> datetime | None:  # noqa: ANN401
+        """Return up to which time ids were forgotten; asked after the claims, it stays true until the end."""
+
+    async def find_marks(
         self,
         connection: Any,  # noqa: ANN401
-        aggregates: Sequence[Aggregate],
-    ) -> Mapping[Aggregate, int]:
-        """Return the last sequence applied of each aggregate, without those that have none."""
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        """Return what is remembered of each aggregate, without those of which nothing is."""
 
-    def advance(self, connection: Any, claims: Claims, moves: Sequence[Move]) -> None:  # noqa: ANN401
+    async def lock_marks(
+        self,
+        connection: Any,  # noqa: ANN401
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        """Return the same as it is now, of every aggregate asked for, and let nobody change it before the end."""
+
+    async def advance(
+        self,
+        connection: Any,  # noqa: ANN401
+        claims: Claims,
+        moves: Sequence[Move],
+    ) -> Sequence[Aggregate]:
         """Move the watermarks, and prove that the transaction is the one of the claims.
+
+        Returns:
+            Those aggregates that have events parked as of now.
 
         Raises:
             TransactionEndedError: It is another one.
@@ -57,28 +82,18 @@ class Inbox(Protocol):
         The transaction must be rolled back when it raises.
         """
 
-    def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401
+    async def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401
         """Undo claims whose transaction somebody committed before its time; tell whether there were any."""
 
 
 class SqlInbox:
-    """The inbox in the consumer's own database.
+    """The inbox in the consumer's own database."""
 
-    Args:
-        consumer: The name under which it remembers; part of every key.
-        driver: How to talk to the connection.
-    """
+    def __init__(self, statements: Statements) -> None:
+        self._sql = statements
 
-    def __init__(self, *, table: InboxTable, consumer: str, driver: Driver) -> None:
-        self._consumer = consumer
-        self._driver = driver
-        self._statements = {
-            name: statement.render(table.names(), driver.style)
-            for name, statement in load(driver.dialect, "inbox").items()
-        }
-
-    def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401
-        """Claim ids by inserting them first; who comes second waits and is told.
+    async def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401
+        """Claim ids by inserting them first, in order; who comes second waits and is told.
 
         Raises:
             MessageError: An id does not fit into the index.
@@ -87,65 +102,118 @@ class SqlInbox:
             return Claims()
         for event_id in event_ids:
             self._refuse("id", event_id)
-        rows = self._fetch(connection, "claim", event_ids=list(event_ids))
-        return Claims(frozenset(event_id for event_id, _ in rows), rows[0][1] if rows else "")
+        keys = sorted(set(map(key_of, event_ids)))
+        rows = await self._sql.fetch(connection, "claim", event_ids=keys)
+        return Claims(frozenset(id_of(key) for key, _ in rows), rows[0][1] if rows else "")
 
-    def find_watermarks(
+    async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
+        """Ask the server, which names the transaction if it has not yet."""
+        [(transaction,)] = await self._sql.fetch(connection, "identify")
+        return Claims(transaction=transaction)
+
+    async def release(self, connection: Any, event_ids: Iterable[str]) -> None:  # noqa: ANN401
+        """Delete the rows."""
+        keys = sorted(map(key_of, event_ids))
+        if keys:
+            await self._sql.fetch(connection, "release", event_ids=keys)
+
+    async def find_purge(self, connection: Any) -> datetime | None:  # noqa: ANN401
+        """Read it, and look at the isolation level on the way.
+
+        Raises:
+            ConfigError: The transaction's snapshot is not renewed with each statement.
+        """
+        [(seconds, is_read_committed)] = await self._sql.fetch(connection, "look")
+        if not is_read_committed:
+            raise ConfigError(
+                "the inbox needs READ COMMITTED: with an older snapshot it would miss what others parked",
+                field="Consumer.connect",
+                hint="Leave the isolation level of the consumer's connections as it is.",
+            )
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+    async def find_marks(
         self,
         connection: Any,  # noqa: ANN401
-        aggregates: Sequence[Aggregate],
-    ) -> Mapping[Aggregate, int]:
-        """Read the watermarks without a lock; :meth:`advance` notices whoever came between.
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        """Read without a lock; :meth:`advance` notices whoever came between.
 
         Raises:
             MessageError: Source, aggregate type and aggregate id together do not fit into the index.
         """
-        if not aggregates:
-            return {}
-        for aggregate in aggregates:
-            self._refuse("aggregate", *aggregate)
-        rows = self._fetch(connection, "find_watermarks", **_columns(sorted(set(aggregates))))
-        return {Aggregate(*key): last for *key, last in rows}
+        return await self._marks(connection, "find_marks", aggregates)
 
-    def advance(self, connection: Any, claims: Claims, moves: Sequence[Move]) -> None:  # noqa: ANN401
+    async def lock_marks(
+        self,
+        connection: Any,  # noqa: ANN401
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        """Lock the rows in order, and make those that are not there."""
+        return await self._marks(connection, "lock_marks", aggregates)
+
+    async def advance(
+        self,
+        connection: Any,  # noqa: ANN401
+        claims: Claims,
+        moves: Sequence[Move],
+    ) -> Sequence[Aggregate]:
         """Move the watermarks in one conditional statement, count the rows and compare the transaction's number."""
-        if not moves and not claims.new:
-            return
-        columns = _columns([move.aggregate for move in moves])
-        befores, afters = [move.before for move in moves], [move.after for move in moves]
-        [(moved, transaction)] = self._fetch(
-            connection, "advance_watermarks", **columns, befores=befores, afters=afters
+        if not moves and not claims.transaction:
+            return []
+        [(moved, transaction, parked)] = await self._sql.fetch(
+            connection,
+            "advance",
+            **columns_of([move.aggregate for move in moves]),
+            befores=[move.before for move in moves],
+            afters=[move.after for move in moves],
+            parked=[move.parked for move in moves],
         )
         # A handler may have ended its transaction and begun another, which looks the same from here.
-        if transaction != claims.transaction:
+        if claims.transaction and transaction != claims.transaction:
             raise TransactionEndedError("the transaction that claimed the events was ended, and another one begun")
         if moved != len(moves):
             raise WatermarkMovedError(
                 f"{len(moves) - moved} of {len(moves)} watermarks were moved by another consumer meanwhile"
             )
+        return [Aggregate(*names) for names in json.loads(parked or "[]")]
 
-    def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401
+    async def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401
         """Delete the rows that this very transaction wrote: by now another consumer may have claimed the same ids."""
         if not claims.new:
             return False
-        parameters = {"event_ids": sorted(claims.new), "transaction": claims.transaction}
-        return bool(self._fetch(connection, "take_back", **parameters))
+        keys = sorted(map(key_of, claims.new))
+        return bool(await self._sql.fetch(connection, "take_back", event_ids=keys, transaction=claims.transaction))
+
+    async def _marks(
+        self,
+        connection: Any,  # noqa: ANN401
+        name: str,
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        wanted = sorted(set(aggregates))
+        if not wanted:
+            return {}
+        for aggregate in wanted:
+            self._refuse("aggregate", *aggregate)
+        rows = await self._sql.fetch(connection, name, **columns_of(wanted))
+        return {Aggregate(*key): Mark(last, parked) for *key, last, parked in rows}
 
     def _refuse(self, what: str, *columns: str) -> None:
         """Refuse here what the database would refuse with less to say about it."""
-        size = sum(len(column.encode()) for column in (self._consumer, *columns))
+        size = sum(map(len, columns)) * 4 + len(self._sql.consumer) * 4
+        if size <= _MAX_KEY_BYTES and "\0" not in "".join(columns):
+            return
+        size = sum(len(column.encode()) for column in (self._sql.consumer, *columns))
         if size > _MAX_KEY_BYTES or any("\0" in column for column in columns):
             raise MessageError(
                 f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: with the consumer's name it has "
                 f"{size:,} bytes, and may have {_MAX_KEY_BYTES:,}, none of them NUL"
             )
 
-    def _fetch(self, connection: Any, name: str, **parameters: Any) -> list[Row]:  # noqa: ANN401
-        return self._driver.fetch(connection, self._statements[name], {"consumer": self._consumer, **parameters})
 
-
-def _columns(aggregates: Sequence[Aggregate]) -> dict[str, list[str]]:
-    """Turn rows into the arrays that ``unnest`` takes."""
+def columns_of(aggregates: Sequence[Aggregate]) -> dict[str, list[str]]:
+    """Turn rows into the lists that a statement takes."""
     return {
         "sources": [aggregate.source for aggregate in aggregates],
         "aggregate_types": [aggregate.aggregate_type for aggregate in aggregates],

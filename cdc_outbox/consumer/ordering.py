@@ -1,4 +1,4 @@
-"""What an event is to a consumer: next, a duplicate, a conflict or a gap. Pure, and always over a list.
+"""What an event is to a consumer, as a function of what the consumer remembers. Pure, and always over a list.
 
 ========== ============ ================= ============ =============
 sequence   id unseen    id seen before    id unseen    id seen
@@ -11,14 +11,23 @@ none       next         duplicate         next         duplicate
 ========== ============ ================= ============ =============
 
 A stale event with an unseen id is never taken for a duplicate: two events claim one place, and to skip one would be to
-lose it. Nor is a known id with a sequence that was never applied.
+lose it. Nor is a known id with a sequence that was never applied. Beside the table:
+
+- While events of an aggregate are parked, those that only their order in the topic tells to be later are *behind*
+  them; where sequences have no gaps, the sequence alone decides.
+- An id that may have been forgotten, because it is older than the last purge, proves nothing by being unseen: only the
+  sequence can. Without one such an event is *expired*.
+- Where only an aggregate's latest state counts (``latest``), what is stale is *superseded*, and nothing is a gap.
+- Where the watermark alone remembers (``by_watermark``), what is stale is a duplicate.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from cdc_outbox.consumer.ids import time_of
 from cdc_outbox.event import Event, SequenceMode
 
 
@@ -30,13 +39,79 @@ class Aggregate(NamedTuple):
     aggregate_id: str
 
 
+class Mark(NamedTuple):
+    """What is remembered of an aggregate.
+
+    Args:
+        last: The last sequence that was applied, or skipped on purpose; 0 where there was none.
+        parked: How many of its events are parked so that those after them wait.
+    """
+
+    last: int = 0
+    parked: int = 0
+
+
 class Verdict(StrEnum):
     """What an event is to a consumer."""
 
     NEXT = "next"
+    """Its handler runs."""
     DUPLICATE = "duplicate"
-    CONFLICT = "conflict"
+    """It was applied before."""
+    SUPERSEDED = "superseded"
+    """A later state of the aggregate was applied before."""
+    PARKED = "parked"
+    """It is parked already."""
     GAP = "gap"
+    """A predecessor is missing."""
+    BEHIND = "behind"
+    """A predecessor is parked."""
+    CONFLICT = "conflict"
+    """Another event holds its place."""
+    EXPIRED = "expired"
+    """Whether it was applied before is forgotten."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing to do but to remember the id."""
+        return self in {Verdict.DUPLICATE, Verdict.SUPERSEDED}
+
+    @property
+    def is_set_aside(self) -> bool:
+        """Whether the event is parked now."""
+        return self in {Verdict.GAP, Verdict.BEHIND, Verdict.CONFLICT, Verdict.EXPIRED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the events of one aggregate type promise about their order.
+
+    Args:
+        mode: How they are numbered.
+        latest: Each carries the whole state, so that only the latest counts.
+        by_watermark: Their source is known never to go back, so that no id is remembered.
+    """
+
+    mode: SequenceMode
+    latest: bool = False
+    by_watermark: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What is remembered about the events of a list.
+
+    Args:
+        unseen: The ids that were claimed by this transaction, so that nobody had them before.
+        marks: Each aggregate's; missing means that it is new.
+        parked: Which of the ids are parked.
+        purged_before: Ids older than this may have been forgotten; ``None`` where none ever was.
+    """
+
+    unseen: Set[str]
+    marks: Mapping[Aggregate, Mark]
+    parked: Set[str] = frozenset()
+    purged_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +129,16 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An aggregate's watermark, before and after a list of events."""
+    """An aggregate's watermark, before and after a list of events.
+
+    Args:
+        parked: How many more of its events are parked than before; negative where some were taken out.
+    """
 
     aggregate: Aggregate
     before: int
     after: int
+    parked: int = 0
 
 
 def aggregate_of(event: Event) -> Aggregate:
@@ -68,49 +148,132 @@ def aggregate_of(event: Event) -> Aggregate:
 
 def judge(
     events: Sequence[Event],
+    memory: Memory,
+    order_of: Callable[[str], Order],
     *,
-    unseen: Set[str],
-    watermarks: Mapping[Aggregate, int],
-    mode_of: Callable[[str], SequenceMode],
+    failed: Set[str] = frozenset(),
+    redone: Set[str] = frozenset(),
+    forced: Set[str] = frozenset(),
 ) -> list[Judgement]:
-    """Return each event's verdict, as if they were handled one after the other.
+    """Return each event's verdict, as if they were applied one after the other.
 
     Args:
-        unseen: The ids that were claimed by this transaction, so that nobody had them before.
-        watermarks: The last sequence applied of each aggregate; missing means none.
+        failed: Ids of events whose handlers failed, so that they are set aside when they are next.
+        redone: Ids of events that come out of the park, an aggregate's in order from its first.
+        forced: Ids among them that somebody decided to apply in spite of their verdict.
     """
-    left, last = set(unseen), dict(watermarks)
+    state = _State(memory, redone)
     judgements = []
     for event in events:
-        aggregate = aggregate_of(event)
-        before = last.get(aggregate, 0)
-        is_new = event.id in left
-        left.discard(event.id or "")
-        verdict = _verdict(event.sequence, before, mode_of(event.aggregate_type), is_new=is_new)
-        if verdict is Verdict.NEXT and event.sequence is not None:
-            last[aggregate] = event.sequence
-        judgements.append(Judgement(event, verdict, before))
+        aggregate, event_id = aggregate_of(event), event.id or ""
+        last = state.last(aggregate)
+        if event_id in forced:
+            verdict = Verdict.NEXT if state.take(event_id) else Verdict.DUPLICATE
+        elif event_id in state.aside or (event_id in memory.parked and event_id not in redone):
+            verdict = Verdict.PARKED
+        else:
+            is_blocked = state.is_blocked(aggregate, event_id)
+            verdict = _verdict(event, last, order_of(event.aggregate_type), state, is_blocked=is_blocked)
+        is_run = verdict is Verdict.NEXT and event_id not in failed
+        if is_run and event.sequence is not None:
+            state.lasts[aggregate] = max(last, event.sequence)
+        if not (is_run or verdict.is_done):
+            state.aside.add(event_id)
+            if verdict not in _BESIDE:
+                state.stopped.add(aggregate)
+        judgements.append(Judgement(event, verdict, last))
     return judgements
 
 
-def moves_of(judgements: Sequence[Judgement]) -> list[Move]:
-    """Return how the watermarks move: one move an aggregate, sorted by it."""
-    moves: dict[Aggregate, Move] = {}
-    for judgement in judgements:
-        if judgement.verdict is Verdict.NEXT and judgement.event.sequence is not None:
-            aggregate = aggregate_of(judgement.event)
-            before = moves[aggregate].before if aggregate in moves else judgement.last
-            moves[aggregate] = Move(aggregate, before, judgement.event.sequence)
-    return [moves[aggregate] for aggregate in sorted(moves)]
+def moves_of(
+    applied: Iterable[Judgement], marks: Mapping[Aggregate, Mark], parked: Mapping[Aggregate, int] | None = None
+) -> list[Move]:
+    """Return how what is remembered of aggregates changes: one move each, sorted.
+
+    Args:
+        applied: What was judged next and applied.
+        marks: Where they stand.
+        parked: How many more events of an aggregate are parked than before, where the number changes.
+    """
+    lasts: dict[Aggregate, int] = {}
+    for judgement in applied:
+        sequence = judgement.event.sequence
+        if sequence is not None and sequence > judgement.last:
+            lasts[aggregate_of(judgement.event)] = sequence
+    parked = parked or {}
+    moves = []
+    for aggregate in sorted(lasts.keys() | parked.keys()):
+        before = marks.get(aggregate, Mark()).last
+        moves.append(Move(aggregate, before, lasts.get(aggregate, before), parked.get(aggregate, 0)))
+    return moves
 
 
-def _verdict(sequence: int | None, last: int, mode: SequenceMode, *, is_new: bool) -> Verdict:
-    if sequence is None or mode is SequenceMode.NONE:
-        return Verdict.NEXT if is_new else Verdict.DUPLICATE
-    if sequence <= last:
-        return Verdict.CONFLICT if is_new else Verdict.DUPLICATE
-    if not is_new:
-        return Verdict.CONFLICT
-    if mode is SequenceMode.GAPLESS and sequence > last + 1:
-        return Verdict.GAP
-    return Verdict.NEXT
+_BESIDE = {Verdict.PARKED, Verdict.CONFLICT, Verdict.EXPIRED}
+"""What is set aside alone: those after it do not depend on it."""
+
+
+@dataclass(slots=True)
+class _State:
+    """What changes from one event of a list to the next."""
+
+    memory: Memory
+    redone: Set[str]
+    left: set[str] = field(init=False)
+    lasts: dict[Aggregate, int] = field(default_factory=dict)
+    stopped: set[Aggregate] = field(default_factory=set)
+    """Aggregates of which an event of this list was set aside, so that those after it wait."""
+    aside: set[str] = field(default_factory=set)
+    """The ids of those events."""
+
+    def __post_init__(self) -> None:
+        self.left = set(self.memory.unseen)
+
+    def last(self, aggregate: Aggregate) -> int:
+        if aggregate not in self.lasts:
+            self.lasts[aggregate] = self.memory.marks.get(aggregate, Mark()).last
+        return self.lasts[aggregate]
+
+    def take(self, event_id: str) -> bool:
+        """Tell whether an id is unseen; it is seen from now on."""
+        if event_id in self.left:
+            self.left.discard(event_id)
+            return True
+        return False
+
+    def is_blocked(self, aggregate: Aggregate, event_id: str) -> bool:
+        if aggregate in self.stopped:
+            return True
+        # What comes out of the park comes in order and from its first: nothing is before it but what stopped it.
+        return event_id not in self.redone and self.memory.marks.get(aggregate, Mark()).parked > 0
+
+
+def _verdict(event: Event, last: int, order: Order, state: _State, *, is_blocked: bool) -> Verdict:
+    event_id = event.id or ""
+    is_new = order.by_watermark or state.take(event_id)
+    unproven = Verdict.EXPIRED if _may_be_forgotten(event_id, state) else None
+    if event.sequence is None or order.mode is SequenceMode.NONE:
+        if not is_new:
+            return Verdict.DUPLICATE
+        return Verdict.BEHIND if is_blocked else unproven or Verdict.NEXT
+    if event.sequence > last:
+        return _later(event.sequence, last, order, is_blocked=is_blocked) if is_new else Verdict.CONFLICT
+    if order.by_watermark or not is_new:
+        return Verdict.DUPLICATE
+    return Verdict.SUPERSEDED if order.latest else unproven or Verdict.CONFLICT
+
+
+def _later(sequence: int, last: int, order: Order, *, is_blocked: bool) -> Verdict:
+    """Return the verdict on a new event whose sequence was not reached yet."""
+    if order.latest:
+        return Verdict.NEXT
+    if order.mode is SequenceMode.GAPLESS:
+        return Verdict.NEXT if sequence == last + 1 else Verdict.GAP
+    return Verdict.BEHIND if is_blocked else Verdict.NEXT
+
+
+def _may_be_forgotten(event_id: str, state: _State) -> bool:
+    horizon = state.memory.purged_before
+    if horizon is None or event_id in state.redone:
+        return False
+    made = time_of(event_id)
+    return made is not None and made < horizon

@@ -3,10 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from cdc_outbox.consumer import Aggregate, Claims, Move
-from cdc_outbox.errors import WatermarkMovedError
 from cdc_outbox.event import Event
 from cdc_outbox.metrics import SERIES, SeriesKind
 from cdc_outbox.tracing import Arrival
@@ -91,36 +89,3 @@ class MemorySpan(NamedTuple):
     consumer: str
     events: tuple[Event, ...]
     error: type[BaseException] | None
-
-
-class MemoryInbox:
-    """An inbox without a database: it has no transactions, so what it takes it keeps."""
-
-    def __init__(self) -> None:
-        self.claimed: set[str] = set()
-        self.watermarks: dict[Aggregate, int] = {}
-
-    def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401, ARG002
-        """Claim ids and return those that were new."""
-        new = frozenset(event_ids) - self.claimed
-        self.claimed |= new
-        return Claims(new)
-
-    def find_watermarks(
-        self,
-        connection: Any,  # noqa: ANN401, ARG002
-        aggregates: Sequence[Aggregate],
-    ) -> Mapping[Aggregate, int]:
-        """Return the watermarks of those aggregates that have one."""
-        return {aggregate: self.watermarks[aggregate] for aggregate in aggregates if aggregate in self.watermarks}
-
-    def advance(self, connection: Any, claims: Claims, moves: Sequence[Move]) -> None:  # noqa: ANN401, ARG002
-        """Move the watermarks, or none of them."""
-        wrong = [move for move in moves if self.watermarks.get(move.aggregate, 0) != move.before]
-        if wrong:
-            raise WatermarkMovedError(f"{len(wrong)} of {len(moves)} watermarks were moved by another consumer")
-        self.watermarks |= {move.aggregate: move.after for move in moves}
-
-    def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401, ARG002
-        """Find nothing: without a transaction nobody can commit one before its time."""
-        return False

@@ -18,6 +18,7 @@ from cdc_outbox.errors import (
     HandlerError,
     TransactionConflictError,
     TransactionEndedError,
+    TransactionTimeoutError,
 )
 from cdc_outbox.testing import Stack
 from tests.rig import Connection, apply_effect, run_upgrade
@@ -195,7 +196,7 @@ def test_a_transaction_that_idled_too_long_is_worth_a_retry(dsn: str) -> None:
                 pass
 
     event = new_event()
-    with psycopg.connect(dsn) as connection, pytest.raises(DatabaseUnavailableError) as caught:
+    with psycopg.connect(dsn) as connection, pytest.raises(TransactionTimeoutError) as caught:
         deliver(connection, event, handler)
     assert caught.value.retryable
     assert traces(dsn, event) == (0, 0, 0)

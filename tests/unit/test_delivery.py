@@ -41,11 +41,17 @@ class SpyDriver:
     def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:
         return []
 
+    def prepare(self, connection: Any, *, idle_seconds: float) -> None:
+        self.steps.append("prepare")
+
     def begin(self, connection: Any) -> None:
         self.steps.append("begin")
 
     def state(self, connection: Any) -> TransactionState:
         return self.now
+
+    def flush(self, connection: Any) -> None:
+        self.steps.append("flush")
 
     def commit(self, connection: Any) -> None:
         self.steps.append("commit")

@@ -6,6 +6,12 @@ order by wanted.event_id
 on conflict (consumer, event_id) do nothing
 returning event_id, cast(pg_current_xact_id() as text)
 
+-- name: identify
+select cast(pg_current_xact_id() as text)
+
+-- name: release
+delete from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
+
 -- name: take_back
 delete from {inbox}
 where consumer = :consumer
@@ -13,14 +19,20 @@ where consumer = :consumer
     and xmin = cast(cast(:transaction as xid8) as xid)
 returning event_id
 
--- name: find_watermarks
+-- name: look
+-- After the claims: from then on nobody can forget ids before this transaction's end.
+select
+    (select cast(extract(epoch from max(purged_before)) as double precision) from {purges}),
+    current_setting('transaction_isolation') = 'read committed'
+
+-- name: find_marks
 -- Each is looked up in the index: before the first analyze, a plain join would read all that the consumer remembers.
-select wanted.source, wanted.aggregatetype, wanted.aggregateid, mark.last
+select wanted.source, wanted.aggregatetype, wanted.aggregateid, mark.last, mark.parked
 from unnest(
     cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
 ) as wanted (source, aggregatetype, aggregateid)
 cross join lateral (
-    select found.last
+    select found.last, found.parked
     from {watermarks} as found
     where found.consumer = :consumer
         and found.source = wanted.source
@@ -29,22 +41,34 @@ cross join lateral (
     limit 1
 ) as mark
 
--- name: advance_watermarks
+-- name: lock_marks
+insert into {watermarks} as mark (consumer, source, aggregatetype, aggregateid, last)
+select :consumer, wanted.source, wanted.aggregatetype, wanted.aggregateid, 0
+from unnest(
+    cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
+) as wanted (source, aggregatetype, aggregateid)
+order by wanted.source, wanted.aggregatetype, wanted.aggregateid
+on conflict (consumer, source, aggregatetype, aggregateid) do update set updated_at = clock_timestamp()
+returning mark.source, mark.aggregatetype, mark.aggregateid, mark.last, mark.parked
+
+-- name: advance
 with moved as (
     select *
     from unnest(
         cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
-        cast(:befores as bigint[]), cast(:afters as bigint[])
-    ) as moved (source, aggregatetype, aggregateid, before, after)
+        cast(:befores as bigint[]), cast(:afters as bigint[]), cast(:parked as bigint[])
+    ) as moved (source, aggregatetype, aggregateid, before, after, parked)
 ),
 started as (
-    insert into {watermarks} (consumer, source, aggregatetype, aggregateid, last)
-    select :consumer, moved.source, moved.aggregatetype, moved.aggregateid, moved.after
+    insert into {watermarks} as mark (consumer, source, aggregatetype, aggregateid, last, parked)
+    select :consumer, moved.source, moved.aggregatetype, moved.aggregateid, moved.after, moved.parked
     from moved
     where moved.before = 0
     order by moved.source, moved.aggregatetype, moved.aggregateid
-    on conflict (consumer, source, aggregatetype, aggregateid) do nothing
-    returning last
+    on conflict (consumer, source, aggregatetype, aggregateid) do update
+    set last = excluded.last, parked = mark.parked + excluded.parked, updated_at = clock_timestamp()
+    where mark.last = 0
+    returning mark.source, mark.aggregatetype, mark.aggregateid, mark.parked
 ),
 found as materialized (
     select
@@ -57,17 +81,25 @@ found as materialized (
                 and mark.aggregateid = moved.aggregateid
         ) as place,
         moved.before,
-        moved.after
+        moved.after,
+        moved.parked
     from moved
     where moved.before > 0
 ),
 advanced as (
     update {watermarks} as mark
-    set last = found.after, updated_at = clock_timestamp()
+    set last = found.after, parked = mark.parked + found.parked, updated_at = clock_timestamp()
     from found
     where mark.ctid = found.place and mark.last = found.before
-    returning mark.last
+    returning mark.source, mark.aggregatetype, mark.aggregateid, mark.parked
+),
+done as (
+    select * from started
+    union all
+    select * from advanced
 )
 select
-    (select count(*) from started) + (select count(*) from advanced),
-    cast(pg_current_xact_id_if_assigned() as text)
+    count(*),
+    cast(pg_current_xact_id_if_assigned() as text),
+    cast(json_agg(json_build_array(source, aggregatetype, aggregateid)) filter (where parked > 0) as text)
+from done

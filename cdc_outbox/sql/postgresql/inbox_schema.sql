@@ -15,3 +15,88 @@ create table if not exists {watermarks} (
     updated_at timestamptz not null default clock_timestamp(),
     primary key (consumer, source, aggregatetype, aggregateid)
 );
+
+-- name: mark_parked
+-- A watermark of 0 is a row to lock while an aggregate's first event is parked.
+alter table {watermarks}
+    drop constraint if exists {last_check},
+    add column if not exists parked bigint not null default 0
+
+-- name: know_times
+update {inbox} set event_id = '~' || event_id
+where event_id !~ {timed_literal} and left(event_id, 1) <> '~'
+
+-- name: create_parked
+create table if not exists {parked} (
+    place bigint generated always as identity primary key,
+    consumer text collate "C" not null,
+    source text collate "C" not null,
+    aggregatetype text collate "C" not null,
+    aggregateid text collate "C" not null,
+    event_id text collate "C" not null,
+    type text not null,
+    sequence bigint,
+    state text not null check (state in ('waiting', 'dead')),
+    reason text not null,
+    blocks boolean not null,
+    forced boolean not null default false,
+    error text,
+    attempts integer not null default 0,
+    parked_at timestamptz not null default clock_timestamp(),
+    retry_at timestamptz,
+    topic text not null,
+    "partition" integer not null,
+    "offset" bigint not null,
+    timestamp_ms bigint,
+    "key" bytea,
+    value bytea,
+    headers text not null,
+    unique (consumer, event_id)
+)
+
+-- name: index_parked
+create index if not exists {parked_aggregates} on {parked} (consumer, source, aggregatetype, aggregateid)
+
+-- name: index_due
+create index if not exists {parked_due} on {parked} (consumer, retry_at) where state = 'waiting'
+
+-- name: create_holes
+create table if not exists {holes} (
+    consumer text collate "C" not null,
+    source text collate "C" not null,
+    aggregatetype text collate "C" not null,
+    aggregateid text collate "C" not null,
+    first bigint not null,
+    last bigint not null check (last >= first),
+    reason text not null,
+    event_id text,
+    note text,
+    noted_at timestamptz not null default clock_timestamp(),
+    primary key (consumer, source, aggregatetype, aggregateid, first)
+)
+
+-- name: create_epochs
+create table if not exists {epochs} (
+    consumer text collate "C" not null,
+    topic text collate "C" not null,
+    "partition" integer not null,
+    epoch bigint not null,
+    unfinished integer not null,
+    assigned_at timestamptz not null default clock_timestamp(),
+    primary key (consumer, topic, "partition")
+)
+
+-- name: create_starts
+create table if not exists {starts} (
+    consumer text collate "C" not null,
+    event_id text collate "C" not null,
+    started integer not null,
+    started_at timestamptz not null default clock_timestamp(),
+    primary key (consumer, event_id)
+)
+
+-- name: create_purges
+create table if not exists {purges} (
+    purged_before timestamptz not null primary key,
+    purged_at timestamptz not null default clock_timestamp()
+)

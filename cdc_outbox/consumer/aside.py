@@ -1,0 +1,107 @@
+"""What a transaction does not apply, and what it takes out of the park."""
+
+from collections import Counter
+from typing import Any
+
+from cdc_outbox.consumer.epochs import EpochStore
+from cdc_outbox.consumer.inbox import Claims, InboxStore
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict, aggregate_of
+from cdc_outbox.consumer.park import REASONS, Failure, ParkedEvent, ParkStore, Reason
+from cdc_outbox.errors import ParkFullError
+
+
+class Aside:
+    """The events of one transaction that are not applied in it, and those that leave the park.
+
+    The locks on the watermarks of all of them are held.
+
+    Args:
+        room: How many events may be parked.
+    """
+
+    def __init__(
+        self,
+        *,
+        inbox: InboxStore,
+        park: ParkStore,
+        epochs: EpochStore,
+        connection: Any,  # noqa: ANN401
+        room: int,
+    ) -> None:
+        self._inbox, self._park, self._epochs = inbox, park, epochs
+        self._connection = connection
+        self._room = room
+        self.reasons: Counter[Reason] = Counter()
+        """How many events were parked, and why."""
+        self._blocking: Counter[Aggregate] = Counter()
+        self._released: set[str] = set()
+        self._removed: list[int] = []
+        self._rested: list[int] = []
+
+    @property
+    def blocking(self) -> dict[Aggregate, int]:
+        """How many more events of an aggregate are parked than before, so that those after them wait."""
+        return {aggregate: events for aggregate, events in self._blocking.items() if events}
+
+    async def put_unreadable(self, item: Item) -> None:
+        """Park what nobody can read; what could be read when it was parked stays there."""
+        assert item.failure is not None  # noqa: S101 - that is what unreadable means
+        if item.parked is None:
+            await self._put(item, item.failure)
+        else:
+            await self._park.fail(self._connection, item.parked.place, item.failure)
+
+    async def put(self, item: Item, judgement: Judgement) -> None:
+        """Do with an event what its verdict says, unless it is applied: then take it out of the park."""
+        verdict = judgement.verdict
+        if verdict is Verdict.PARKED or verdict.is_set_aside or item.failure or item.is_stuck:
+            self._released.add(item.event_id)
+        if item.parked is not None:
+            if not item.is_stuck:
+                await self._put_back(item, item.parked, judgement)
+        elif item.failure is not None and verdict is Verdict.NEXT:
+            await self._put(item, item.failure)
+        elif verdict.is_set_aside:
+            await self._put(item, Failure(reason=REASONS[verdict], error=sentence(judgement), attempts=0))
+        if item.is_begun:
+            await self._epochs.forget_start(self._connection, item.event_id)
+
+    async def settle(self, claims: Claims) -> None:
+        """Give back the claims that have no effects, and take out of the park what has."""
+        await self._inbox.release(self._connection, self._released & claims.new)
+        await self._park.remove(self._connection, self._removed)
+        await self._park.rest(self._connection, self._rested)
+
+    async def _put(self, item: Item, failure: Failure) -> None:
+        if self.reasons.total() >= self._room:
+            raise ParkFullError(f"{item.event} is to be parked, and as many are parked as may be")
+        await self._park.add(self._connection, item.event, item.message, failure)
+        self._blocking[aggregate_of(item.event)] += failure.reason.blocks
+        self.reasons[failure.reason] += 1
+
+    async def _put_back(self, item: Item, row: ParkedEvent, judgement: Judgement) -> None:
+        aggregate, verdict = aggregate_of(item.event), judgement.verdict
+        failure = item.failure if verdict is Verdict.NEXT else None
+        if verdict is Verdict.CONFLICT:
+            failure = Failure(reason=Reason.CONFLICT, error=sentence(judgement), attempts=row.attempts)
+        if failure is not None:
+            await self._park.fail(self._connection, row.place, failure)
+            self._blocking[aggregate] += failure.reason.blocks - row.blocks
+        elif verdict in {Verdict.GAP, Verdict.BEHIND}:
+            if row.is_due:
+                self._rested.append(row.place)
+        else:
+            self._removed.append(row.place)
+            self._blocking[aggregate] -= row.blocks
+
+
+def sentence(judgement: Judgement) -> str:
+    """Say why an event is set aside."""
+    event, last = judgement.event, judgement.last
+    return {
+        Verdict.GAP: f"{event} came, and {last + 1} should have come",
+        Verdict.BEHIND: f"{event} waits for an event of its aggregate that is parked",
+        Verdict.CONFLICT: f"{event} contradicts what was applied: the aggregate stands at {last}",
+        Verdict.EXPIRED: f"{event} is older than the last purge, so nobody knows whether it was applied",
+    }[judgement.verdict]

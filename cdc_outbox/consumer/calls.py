@@ -1,0 +1,191 @@
+"""Calling handlers, and what a handler did to its transaction."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any, Protocol
+
+from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, translate
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    DatabaseUnavailableError,
+    HandlerError,
+    TransactionAbortedError,
+    TransactionEndedError,
+)
+from cdc_outbox.event import Event
+from cdc_outbox.metrics import Metrics, NoMetrics
+from cdc_outbox.tracing import NoSpans, Spans
+
+_log = logging.getLogger(__name__)
+
+
+class Gathered(Protocol):
+    """What is gathered during a transaction."""
+
+    def caused_by(self, events: Sequence[Event]) -> None:
+        """Take what comes from here on for a consequence of these events."""
+
+
+class BeforeCommit(Protocol):
+    """What wants to write at the end of the handlers' transaction; an outbox is one."""
+
+    def gathering(
+        self,
+        connection: Any,  # noqa: ANN401
+    ) -> AbstractContextManager[Gathered] | AbstractAsyncContextManager[Gathered]:
+        """Enter before the first handler; leaving writes what was gathered, or nothing after an error."""
+
+
+class Calls:
+    """The handlers of a consumer, called in order, each in the transaction that is open.
+
+    Args:
+        before_commit: What writes after the last of them.
+        pipeline: Opens the driver's pipeline, in which statements do not wait for each other's answers.
+    """
+
+    def __init__(
+        self,
+        *,
+        consumer: str,
+        driver: AsyncTransactionDriver,
+        handlers: Handlers,
+        metrics: Metrics | None = None,
+        spans: Spans | None = None,
+        before_commit: BeforeCommit | None = None,
+        pipeline: Callable[[Any], AbstractAsyncContextManager[object]] | None = None,
+    ) -> None:
+        self._consumer = consumer
+        self._driver = driver
+        self._handlers = handlers
+        self._metrics, self._spans = metrics or NoMetrics(), spans or NoSpans()
+        self._before_commit = before_commit
+        self._pipeline = pipeline
+
+    def has_handler(self, event: Event) -> bool:
+        """Tell whether anybody listens."""
+        return self._handlers.get(event.type) is not None
+
+    async def run(self, items: Sequence[Item], connection: Any) -> None:  # noqa: ANN401
+        """Call the handlers of these events.
+
+        Raises:
+            HandlerError: One raised.
+            TransactionAbortedError, TransactionEndedError: One swallowed an SQL error, or ended the transaction.
+            DatabaseUnavailableError, TransactionConflictError: Trying again may help.
+        """
+        seconds: dict[str, list[float]] = {}
+        try:
+            async with AsyncExitStack() as stack:
+                gathered = None
+                if self._before_commit is not None:
+                    gathered = await _entered(stack, self._before_commit.gathering(connection))
+                if self._pipeline is None:
+                    await self._run(items, connection, gathered, seconds, looks=True)
+                else:
+                    await self._run_in_pipeline(self._pipeline, items, connection, gathered, seconds)
+        finally:
+            for event_type, values in seconds.items():
+                name = "cdc_outbox_consumer_handler_seconds"
+                self._metrics.measure(name, *values, consumer=self._consumer, type=event_type)
+
+    async def _run_in_pipeline(
+        self,
+        pipeline: Callable[[Any], AbstractAsyncContextManager[object]],
+        items: Sequence[Item],
+        connection: Any,  # noqa: ANN401
+        gathered: Gathered | None,
+        seconds: dict[str, list[float]],
+    ) -> None:
+        """Send what the handlers execute without waiting for each answer; what failed shows at the end."""
+        failure: Exception | None = None
+        try:
+            async with pipeline(connection):
+                await self._run(items, connection, gathered, seconds, looks=False)
+        except Exception as error:  # noqa: BLE001 - what it means depends on what became of the transaction
+            failure = error
+        self._look(items, connection, failure)
+
+    async def _run(
+        self,
+        items: Sequence[Item],
+        connection: Any,  # noqa: ANN401
+        gathered: Gathered | None,
+        seconds: dict[str, list[float]],
+        *,
+        looks: bool,
+    ) -> None:
+        for registered, run in self._handlers.runs(items):
+            events = [item.event for item in run]
+            if gathered is not None:
+                gathered.caused_by(events)
+            begun_at = time.perf_counter()
+            failure: Exception | None = None
+            try:
+                with self._spans.process(self._consumer, [(item.event, item.message) for item in run]):
+                    returned = registered.call(events if registered.takes_batch else events[0], connection)
+                    if isawaitable(returned):
+                        await returned
+                    await self._driver.flush(connection)
+            except Exception as error:
+                if not looks:
+                    raise
+                failure = error
+            finally:
+                seconds.setdefault(events[0].type, []).append(time.perf_counter() - begun_at)
+            if looks:
+                self._look(run, connection, failure)
+
+    def _look(self, items: Sequence[Item], connection: Any, failure: Exception | None) -> None:  # noqa: ANN401
+        """Raise what a handler did to its transaction, and what it raised."""
+        state = self._driver.state(connection)
+        if failure is None and state is TransactionState.OPEN:
+            return
+        names = several([item.event for item in items])
+        if state is TransactionState.ENDED:
+            raise TransactionEndedError(f"the handler of {names} ended its transaction") from failure
+        if failure is not None:
+            ours = ours_of(failure)
+            if ours is not None and ours.retryable:
+                raise ours from failure
+            _log.debug("handler failed", exc_info=failure, extra={"events": names})
+            place = f"{type(failure).__name__}{_origin(failure)}"
+            raise HandlerError(f"the handler of {names} raised {place}") from failure
+        if state is TransactionState.LOST:
+            raise DatabaseUnavailableError(f"the connection broke in the handler of {names}")
+        raise TransactionAbortedError(f"the handler of {names} swallowed an SQL error")
+
+
+def ours_of(error: Exception) -> CdcOutboxError | None:
+    """Return our error for any, ``None`` where there is none."""
+    return error if isinstance(error, CdcOutboxError) else translate(error)
+
+
+def several(events: Sequence[Event]) -> str:
+    """Name events: the first, and how many more there are."""
+    if not events:
+        return "no event"
+    return f"{events[0]} and {len(events) - 1} more" if len(events) > 1 else str(events[0])
+
+
+async def _entered(stack: AsyncExitStack, context: Any) -> Gathered:  # noqa: ANN401 - one of the two
+    gathered: Gathered = (
+        await stack.enter_async_context(context) if hasattr(context, "__aenter__") else stack.enter_context(context)
+    )
+    return gathered
+
+
+def _origin(error: BaseException) -> str:
+    """Return where an exception left the user's code, without its message, which may quote the payload."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__") != __name__:
+            return f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return ""

@@ -1,0 +1,82 @@
+"""Which handler an event goes to."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.event import Event
+
+Handler = Callable[[Event, Any], object]
+"""The user's callback: the event, and the connection whose transaction is open. What it returns is ignored."""
+BatchHandler = Callable[[list[Event], Any], object]
+"""The same for several events at once, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A handler as it was registered.
+
+    Args:
+        call: Takes an event, or a list of events where it ``takes_batch``.
+    """
+
+    call: Callable[[Any, Any], object]
+    takes_batch: bool
+
+
+class Handlers:
+    """The handlers of a consumer, by event type.
+
+    Args:
+        asynchronous: Whether coroutine functions may be among them.
+    """
+
+    def __init__(self, *, asynchronous: bool = False) -> None:
+        self._asynchronous = asynchronous
+        self._by_type: dict[str, Registered] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_type)
+
+    def get(self, event_type: str) -> Registered | None:
+        """Return the handler of an event type, if it has one."""
+        return self._by_type.get(event_type)
+
+    def add(self, event_types: Sequence[str], call: Callable[[Any, Any], object], *, takes_batch: bool) -> None:
+        """Register a handler.
+
+        Raises:
+            ConfigError: One of the types has a handler already, none was named, or the handler must be awaited and
+                cannot be.
+        """
+        if not event_types:
+            raise ConfigError("a handler is registered for at least one event type", field="Consumer.on")
+        if not self._asynchronous and inspect.iscoroutinefunction(call):
+            raise ConfigError(
+                f"{getattr(call, '__name__', call)} is a coroutine function, and nobody would await it",
+                field="Consumer.on",
+                hint="Use AsyncConsumer, or make it a plain function.",
+            )
+        registered = Registered(call, takes_batch)
+        for event_type in event_types:
+            if event_type in self._by_type:
+                raise ConfigError(f"the event type {event_type!r} has a handler already", field="Consumer.on")
+            self._by_type[event_type] = registered
+
+    def runs(self, items: Iterable[Item]) -> Iterator[tuple[Registered, list[Item]]]:
+        """Return the calls that a list of events makes, in order: a batch handler's neighbours are one call."""
+        run: list[Item] = []
+        runner: Registered | None = None
+        for item in items:
+            registered = self._by_type.get(item.event.type)
+            if runner is not None and not (registered is runner and runner.takes_batch):
+                yield runner, run
+                run = []
+            if registered is not None:
+                run.append(item)
+            runner = registered
+        if runner is not None:
+            yield runner, run

@@ -1,0 +1,73 @@
+"""One event on its way through a consumer."""
+
+from dataclasses import dataclass, replace
+
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.park import Failure, ParkedEvent, Reason
+from cdc_outbox.errors import MessageError
+from cdc_outbox.event import Event
+from cdc_outbox.message import Message
+from cdc_outbox.wire import WireContract
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """An event, the message it came in, and what is known of its fate.
+
+    Args:
+        failure: Why it is to be parked instead of being applied.
+        parked: Its row, where it came out of the park.
+        is_begun: Whether it is noted in the database that it was begun.
+    """
+
+    event: Event
+    message: Message
+    failure: Failure | None = None
+    parked: ParkedEvent | None = None
+    is_begun: bool = False
+
+    @property
+    def event_id(self) -> str:
+        """The event's id; every event that was read has one."""
+        return self.event.id or ""
+
+    @property
+    def place(self) -> Place:
+        """The partition it came from."""
+        return Place(self.message.topic, self.message.partition or 0)
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether nothing is known but the message."""
+        return self.failure is not None and self.failure.reason is Reason.UNREADABLE
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it is dead in the park, and read only because others wait behind it."""
+        return self.parked is not None and self.parked.state == "dead" and not self.parked.forced
+
+    def begun(self) -> "Item":
+        """Return the same, noted as begun."""
+        return replace(self, is_begun=True)
+
+    def failing(self, failure: Failure) -> "Item":
+        """Return the same, to be parked."""
+        return replace(self, failure=failure)
+
+
+def item_of(message: Message, contract: WireContract, parked: ParkedEvent | None = None) -> Item:
+    """Read a message; one that cannot be read becomes an item that can only be parked."""
+    try:
+        return Item(event=contract.event_of(message), message=message, parked=parked)
+    except MessageError as error:
+        return unreadable(message, error, parked)
+
+
+def unreadable(message: Message, error: MessageError, parked: ParkedEvent | None = None) -> Item:
+    """Return the item of a message that nobody can read; its place stands for its id."""
+    event = Event(
+        aggregate_type="", aggregate_id="", type="", payload=None, id=parked.event_id if parked else message.position
+    )
+    attempts = parked.attempts + 1 if parked else 1
+    failure = Failure(reason=Reason.UNREADABLE, error=str(error), attempts=attempts)
+    return Item(event=event, message=message, failure=failure, parked=parked)

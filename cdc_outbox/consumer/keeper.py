@@ -1,0 +1,116 @@
+"""Polling goes on while a handler runs, so that the group does not take its consumer for dead."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_SECONDS = 1.0
+"""How long a transaction may take before its partitions are paused: a pause throws away what was fetched."""
+_POLL_SECONDS = 0.1
+
+
+class Keeper:
+    """A thread that polls for the loop while the loop is busy, with all partitions paused.
+
+    librdkafka gives a partition away that nobody polled for ``max.poll.interval.ms``. Only one of the two polls at a
+    time; callbacks come in the thread that does.
+    """
+
+    def __init__(self, client: Consumer) -> None:
+        self._client = client
+        self._caught: list[Message] = []
+        self._turn = threading.Lock()
+        self._changed = threading.Condition()
+        self._is_busy = False
+        self._is_ended = False
+        self.paused_places: set[tuple[str, int]] = set()
+        """Partitions that stay paused when the others go on."""
+        self._thread = threading.Thread(target=self._run, name="keep polling", daemon=True)
+        self._thread.start()
+
+    def poll(self, seconds: float, events: int) -> list[Message]:
+        """Return up to so many messages: wait for the first, and take the rest as far as they are there."""
+        with self._turn:
+            caught, self._caught = self._caught, []
+            if caught:
+                return caught
+            first = self._client.poll(seconds)
+            if first is None:
+                return []
+            # A timeout here would be waited out in full, for want of as many messages.
+            return [first, *(self._client.consume(events - 1, 0) if events > 1 else [])]
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Have it poll from here on, if this takes long."""
+        with self._changed:
+            self._is_busy = True
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_busy = False
+                self._changed.notify_all()
+
+    def wait_until_idle(self, seconds: float) -> bool:
+        """Wait for the end of what the loop is busy with; called by callbacks, in the polling thread."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._is_busy, seconds)
+
+    def end(self) -> None:
+        """Let the thread end."""
+        with self._changed:
+            self._is_ended = True
+            self._is_busy = False
+            self._changed.notify_all()
+        self._thread.join(_PATIENCE_SECONDS * 2)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_busy or self._is_ended)
+                if self._is_ended:
+                    return
+                if self._changed.wait_for(lambda: not self._is_busy, _PATIENCE_SECONDS):
+                    continue
+            with self._turn:
+                self._keep()
+
+    def _keep(self) -> None:
+        """Poll until the loop is done; the loop's own next poll waits for that."""
+        kept: set[tuple[str, int]] = set()
+        while self._is_busy:
+            # Anew each time, for what was assigned meanwhile.
+            owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
+            self._set(self._client.pause, [TopicPartition(*place) for place in owned - kept - self.paused_places])
+            kept = owned
+            message = self._client.poll(_POLL_SECONDS)
+            if message is not None:
+                self._caught.append(message)
+        owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
+        self._set(self._client.resume, [TopicPartition(*place) for place in (owned & kept) - self.paused_places])
+
+    def pause(self, place: tuple[str, int]) -> None:
+        """Pause one partition until :meth:`resume_all`."""
+        self.paused_places.add(place)
+        self._set(self._client.pause, [TopicPartition(*place)])
+
+    def resume_all(self) -> set[tuple[str, int]]:
+        """Let all partitions go on, and return those that were paused and are still ours."""
+        paused, self.paused_places = self.paused_places, set()
+        ours = {(owned.topic, owned.partition) for owned in self._client.assignment()} & paused if paused else set()
+        self._set(self._client.resume, [TopicPartition(*place) for place in ours])
+        return ours
+
+    def _set(self, change: Callable[[list[TopicPartition]], None], places: list[TopicPartition]) -> None:
+        try:
+            if places:
+                change(places)
+        except KafkaException as error:
+            _log.warning("partitions were neither paused nor resumed", extra={"reason": error.args[0].str()})

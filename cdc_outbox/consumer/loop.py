@@ -1,0 +1,293 @@
+"""Poll, apply, commit the offset: the loop around the inbox transaction.
+
+It is written once, as a coroutine: :class:`Waits` says what waiting means.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any, Protocol
+
+import confluent_kafka
+
+from cdc_outbox import kafka
+from cdc_outbox.consumer.backlog import Backlog
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.item import Item, item_of
+from cdc_outbox.consumer.keeper import Keeper
+from cdc_outbox.consumer.limits import Limits
+from cdc_outbox.consumer.offsets import Offsets, is_still_owned, lags_of, rewind
+from cdc_outbox.consumer.ownership import Ownership
+from cdc_outbox.consumer.park import Failure, Reason
+from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.session import Session
+from cdc_outbox.consumer.watch import Watch
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    ConfigError,
+    ConsumerError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    OutboxError,
+    ParkFullError,
+    PartitionLostError,
+    TransactionConflictError,
+    TransactionEndedError,
+    TransactionTimeoutError,
+    WatermarkMovedError,
+)
+from cdc_outbox.wire import WireContract
+
+_log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.5
+"""How long an idle consumer may take to notice that it shall stop."""
+_ALIVE_SECONDS = 1.0
+"""How often a consumer polls that has enough to do."""
+_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 5.0
+"""Doubled from one to the other: quick for a deadlock, patient for a database that restarts."""
+_MAX_STARTS = 3
+"""How often an event may be begun and not ended before it is taken for the one that kills the process."""
+
+
+class Waits(Protocol):
+    """What waiting is: for the thread, or for the event loop."""
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        """Call what may block for a while."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, unless it is told to stop meanwhile."""
+
+
+class Loop:
+    """One run of a consumer, from its connection to the group until it is told to stop."""
+
+    def __init__(
+        self,
+        client: confluent_kafka.Consumer,
+        keeper: Keeper,
+        offsets: Offsets,
+        ownership: Ownership,
+        session: Session,
+        *,
+        contract: WireContract,
+        limits: Limits,
+        poison: Poison,
+        watch: Watch,
+        waits: Waits,
+        random: Random | None = None,
+    ) -> None:
+        self._client, self._keeper = client, keeper
+        self._offsets, self._ownership, self._session = offsets, ownership, session
+        self._contract, self._limits, self._poison, self._watch = contract, limits, poison, watch
+        self._waits = waits
+        self._random = random or Random()  # noqa: S311 - no secret
+        self._fresh, self._redo = Backlog(limits.batch_events), Backlog(limits.batch_events)
+        self._polled_at = self._looked_at = 0.0
+        self._pause_seconds = _FIRST_RETRY_SECONDS
+
+    async def run(self, is_stopping: Callable[[], bool]) -> None:
+        """Apply events until told to stop.
+
+        Raises:
+            CdcOutboxError: What is not retryable, and no event's own fault.
+        """
+        self._watch.started()
+        while not is_stopping():
+            await self._take()
+            self._offsets.commit(self._client)
+            if await self._tried(self._own) and await self._tried(self._look):
+                await self._apply(self._redo)
+                await self._apply(self._fresh)
+        self._watch.stopping()
+
+    async def _take(self) -> None:
+        now = time.monotonic()
+        has_work = bool(self._fresh or self._redo) or self._watch.is_due
+        if self._fresh and now - self._polled_at < _ALIVE_SECONDS:
+            return
+        events = 1 if self._fresh else self._limits.batch_events
+        records = await self._waits.call(self._keeper.poll, 0.0 if has_work else _POLL_SECONDS, events)
+        self._watch.polled_at = self._polled_at = time.monotonic()
+        for record in records:
+            self._receive(record)
+        self._watch.has_work(waits=bool(self._fresh or self._redo))
+
+    def _receive(self, record: confluent_kafka.Message) -> None:
+        """Put a polled message into the backlog."""
+        if record.error():
+            _pass_over(record)
+            return
+        item = item_of(kafka.message_of(record), self._contract)
+        # What a rebalance took away while it was on its way here comes to its new owner.
+        if item.place in self._ownership.places:
+            self._fresh.put([item])
+
+    async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await step()
+        except CdcOutboxError as error:
+            if not error.retryable:
+                raise
+            await self._back_off(error, close=True)
+            return False
+        return True
+
+    async def _own(self) -> None:
+        """Take what Kafka assigned from whoever had it before, and note where work gets done."""
+        if self._ownership.unissued:
+            self._ownership.issued(await self._session.issue(list(self._ownership.unissued)))
+        done = self._ownership.finishing(map(Place._make, self._offsets.take_answered()))
+        if done:
+            await self._session.finish(done)
+
+    async def _look(self) -> None:
+        """Look into the park for what is due."""
+        if self._redo or not self._watch.wants_a_look():
+            return
+        due, counts = await self._session.find_due(self._ownership.held, self._limits.batch_events)
+        self._watch.looked(counts)
+        self._watch.lagged(lags_of(self._client, self._ownership.held))
+        self._redo.put([item_of(row.message, self._contract, row) for row in due])
+        if self._watch.room:
+            self._resume()
+
+    async def _apply(self, backlog: Backlog) -> None:
+        """Apply the next batch."""
+        items: Sequence[Item] = backlog.take(lambda item: item.place in self._ownership.held, self._is_suspect)
+        if not items:
+            return
+        held = self._ownership.epochs_of(item.place for item in items)
+        begun_at = time.monotonic()
+        try:
+            with self._keeper.busy():
+                items = await self._begun(items)
+                delivered = await self._session.apply(items, held, self._watch.room)
+        except CdcOutboxError as error:
+            await self._failed(backlog, items, self._timed_out(error, time.monotonic() - begun_at))
+        else:
+            self._done(backlog, items)
+            self._watch.applied(items, delivered, time.monotonic() - begun_at)
+
+    def _timed_out(self, error: CdcOutboxError, seconds: float) -> CdcOutboxError:
+        """Take a connection that was lost after the server's patience for a transaction that was ended for idling."""
+        if isinstance(error, DatabaseUnavailableError) and seconds >= self._limits.handler_seconds:
+            return TransactionTimeoutError(f"{error}, after {seconds:.0f} s in one transaction")
+        return error
+
+    def _is_suspect(self, item: Item) -> bool:
+        return item.failure is None and self._ownership.is_suspect(item.place)
+
+    async def _begun(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Note before its handler runs that a suspect is begun, and give up what was begun and never ended."""
+        [item, *others] = items
+        if others or not self._is_suspect(item) or item.is_begun:
+            return items
+        started = await self._session.start(item.event_id)
+        if started <= _MAX_STARTS:
+            return [item.begun()]
+        error = f"{item.event} was begun {started - 1} times and never ended: its handler may kill the process"
+        return [item.failing(Failure(reason=Reason.CRASHED, error=error))]
+
+    def _done(self, backlog: Backlog, items: Sequence[Item]) -> None:
+        # A crash before this line repeats the events, and their claims tell; after it, they are done with.
+        for item in items:
+            if item.parked is None and item.place in self._ownership.held:
+                self._offsets.done(item.message)
+            self._ownership.survived(item.place)
+        backlog.size.succeeded(len(items))
+        self._poison.forget(items)
+        self._pause_seconds = _FIRST_RETRY_SECONDS
+
+    async def _failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
+        match error:
+            case PartitionLostError():
+                self._watch.retried(error)
+                backlog.put_back(items)
+                await self._lost([Place(*place) for place in error.places])
+            case TransactionTimeoutError():  # its handler's own fault
+                await self._session.close()
+                await self._one_failed(backlog, items, error)
+            case TransactionConflictError() | WatermarkMovedError():
+                backlog.put_back(items)
+                backlog.size.conflicted()
+                await self._back_off(error, close=False)
+            case _ if error.retryable:
+                backlog.put_back(items)
+                await self._back_off(error, close=True)
+            case TransactionEndedError() | ConfigError() | DatabaseError() | OutboxError():
+                raise error
+            case ConsumerError():
+                await self._one_failed(backlog, items, error)
+            case _:
+                raise error
+
+    async def _one_failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
+        """Find the culprit by going through the batch one by one; then try it again, or set it aside."""
+        self._watch.failed()
+        if len(items) > 1:
+            backlog.put_back(items)
+            backlog.size.failed(len(items))
+            return
+        [item] = items
+        if isinstance(error, ParkFullError):
+            self._pause(item, error)
+            return
+        if item.failure is not None:  # not its handler: it cannot even be parked
+            raise error
+        judged, pause = self._poison.judge(item, error)
+        backlog.put_back([judged])
+        if pause is not None:
+            await self._waits.sleep(pause)
+
+    async def _back_off(self, error: CdcOutboxError, *, close: bool) -> None:
+        if close:
+            await self._session.close()
+        seconds = self._pause_seconds * self._random.uniform(0.5, 1.0)
+        self._pause_seconds = min(_LAST_RETRY_SECONDS, self._pause_seconds * 2)
+        _log.warning("will be tried again", extra={"reason": str(error), "seconds": round(seconds, 2)})
+        self._watch.retried(error)
+        await self._waits.sleep(seconds)
+
+    async def _lost(self, places: Sequence[Place]) -> None:
+        """Give up partitions that the database gave to another consumer, unless Kafka says that they are ours still.
+
+        Who was given a partition, and took it in the database only after it had lost it again, is that other consumer:
+        then the owner takes it back.
+        """
+        for place in places:
+            dropped = [item for backlog in (self._fresh, self._redo) for item in backlog.drop(place)]
+            self._ownership.lose([place])
+            first = min((item.message.offset or 0 for item in dropped if item.parked is None), default=None)
+            if await self._waits.call(is_still_owned, self._client, place, first):
+                self._ownership.assign([place])
+            _log.warning(
+                "partition was taken by another consumer", extra={"topic": place.topic, "partition": place.partition}
+            )
+
+    def _pause(self, item: Item, error: ParkFullError) -> None:
+        """Let a partition wait that would park more than may be."""
+        _log.error(
+            "partition is paused",
+            extra={"topic": item.place.topic, "partition": item.place.partition, "reason": str(error)},
+        )
+        self._fresh.drop(item.place)
+        self._keeper.pause(item.place)
+        rewind(self._client, item.message)
+        self._watch.paused(set(map(Place._make, self._keeper.paused_places)))
+
+    def _resume(self) -> None:
+        for place in self._keeper.resume_all():
+            _log.warning("partition goes on", extra={"topic": place[0], "partition": place[1]})
+        self._watch.paused(set())
+
+
+def _pass_over(record: confluent_kafka.Message) -> None:
+    """Note an error that librdkafka gets over by itself, and raise any other."""
+    error = record.error()
+    assert error is not None  # noqa: S101 - the caller looked
+    if error.fatal() or error.code() not in kafka.PASSING_ERRORS:
+        raise kafka.translate(error)
+    _log.warning("kafka reports a passing error", extra={"topic": record.topic(), "reason": error.str()})

@@ -1,0 +1,313 @@
+"""The seam to the park: events set aside, as the messages they came in, until they are applied or somebody decides."""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.inbox import columns_of
+from cdc_outbox.consumer.ordering import Aggregate, Verdict
+from cdc_outbox.consumer.statements import Statements
+from cdc_outbox.event import Event
+from cdc_outbox.message import Message
+
+
+class State(StrEnum):
+    """What happens next to a parked event."""
+
+    WAITING = "waiting"
+    """It is tried again, by itself."""
+    DEAD = "dead"
+    """Nothing, until somebody decides."""
+
+
+class Reason(StrEnum):
+    """Why an event is parked."""
+
+    GAP = "gap"
+    """A predecessor is missing."""
+    BEHIND = "behind"
+    """A predecessor is parked."""
+    FAILED = "failed"
+    """Its handler raised."""
+    CRASHED = "crashed"
+    """Its handler took the process with it."""
+    CONFLICT = "conflict"
+    """Another event holds its place."""
+    EXPIRED = "expired"
+    """Whether it was applied before is forgotten."""
+    UNREADABLE = "unreadable"
+    """Its message does not keep the contract."""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether later events of its aggregate wait for it."""
+        return self in {Reason.GAP, Reason.BEHIND, Reason.FAILED, Reason.CRASHED}
+
+    @property
+    def state(self) -> State:
+        """What an event is that is parked for this reason."""
+        return State.WAITING if self in {Reason.GAP, Reason.BEHIND, Reason.FAILED} else State.DEAD
+
+
+REASONS = {
+    Verdict.GAP: Reason.GAP,
+    Verdict.BEHIND: Reason.BEHIND,
+    Verdict.CONFLICT: Reason.CONFLICT,
+    Verdict.EXPIRED: Reason.EXPIRED,
+}
+"""Why an event is parked that its verdict sets aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """How an event's handler failed.
+
+    Args:
+        error: What happened, in a sentence without the payload.
+        attempts: How often it was tried by now, in rounds: what is repeated at once counts as one.
+        retry_seconds: When it is tried again; ``None`` where it is not.
+    """
+
+    reason: Reason
+    error: str
+    attempts: int = 1
+    retry_seconds: float | None = None
+
+    @property
+    def state(self) -> State:
+        """What the event is from now on."""
+        return State.DEAD if self.retry_seconds is None else State.WAITING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedEvent:
+    """A row of the park.
+
+    Args:
+        place: Its number there, by which it is named.
+        is_due: Whether it is this one that is due, or one that waits behind it.
+        forced: Whether somebody decided to apply it in spite of its verdict.
+    """
+
+    place: int
+    event_id: str
+    state: State
+    reason: Reason
+    blocks: bool
+    forced: bool
+    attempts: int
+    message: Message
+    is_due: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedCount:
+    """How many events are parked for one reason.
+
+    Args:
+        oldest_seconds: How long the first of them has been there.
+    """
+
+    state: State
+    reason: Reason
+    events: int
+    oldest_seconds: float
+
+
+class ParkStore(Protocol):
+    """Where events are set aside, in the same database as the inbox.
+
+    Every method works inside the transaction that is open on the connection. Whoever adds or removes what blocks an
+    aggregate holds the lock on its watermark, and says there how many there are.
+    """
+
+    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
+        """Return those ids that are parked."""
+
+    async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
+        """Park an event; one that is parked already stays as it is."""
+
+    async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
+        """Take events out."""
+
+    async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401
+        """Note that an event failed again."""
+
+    async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
+        """Let events wait for their predecessors that were due and could not be applied."""
+
+    async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401
+        """Make due what can be applied now, and return how many.
+
+        Args:
+            successors: The one sequence that follows, of each aggregate that moved; ``None`` for whatever came first.
+        """
+
+    async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401
+        """Return what is due in these partitions, each with what waits behind it, in order."""
+
+    async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
+        """Return how many events are parked."""
+
+
+class SqlPark:
+    """The park in the consumer's own database."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._sql = statements
+
+    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
+        """Look."""
+        if not event_ids:
+            return set()
+        return {event_id for (event_id,) in await self._sql.fetch(connection, "find_parked", event_ids=list(event_ids))}
+
+    async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
+        """Insert one row."""
+        await self._sql.fetch(
+            connection,
+            "add",
+            source=event.source or "",
+            aggregate_type=event.aggregate_type,
+            aggregate_id=event.aggregate_id,
+            event_id=event.id,
+            type=_without_nul(event.type),
+            sequence=event.sequence,
+            state=failure.state if failure.retry_seconds is not None else failure.reason.state,
+            reason=failure.reason,
+            blocks=failure.reason.blocks,
+            error=_without_nul(failure.error),
+            attempts=failure.attempts,
+            retry_seconds=failure.retry_seconds,
+            topic=message.topic,
+            partition=message.partition or 0,
+            offset=message.offset or 0,
+            timestamp_ms=message.timestamp_ms,
+            key=message.key,
+            value=message.value,
+            headers=written_headers(message),
+        )
+
+    async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
+        """Delete the rows."""
+        if places:
+            await self._sql.fetch(connection, "remove", places=sorted(places))
+
+    async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401
+        """Update the row."""
+        await self._sql.fetch(
+            connection,
+            "fail",
+            place=place,
+            state=failure.state,
+            reason=failure.reason,
+            blocks=failure.reason.blocks,
+            error=_without_nul(failure.error),
+            attempts=failure.attempts,
+            retry_seconds=failure.retry_seconds,
+        )
+
+    async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
+        """Update the rows."""
+        if places:
+            await self._sql.fetch(connection, "rest", places=sorted(places))
+
+    async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401
+        """Update the rows: in a statement of its own, which sees what was parked while the watermark was waited for."""
+        if not successors:
+            return 0
+        aggregates = sorted(successors)
+        following = [successors[aggregate] for aggregate in aggregates]
+        return len(await self._sql.fetch(connection, "wake", **columns_of(aggregates), successors=following))
+
+    async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401
+        """Read the rows."""
+        places = sorted(owned)
+        if not places:
+            return []
+        topics, partitions = [place.topic for place in places], [place.partition for place in places]
+        rows = await self._sql.fetch(connection, "find_due", topics=topics, partitions=partitions, limit=limit)
+        return [_parked(*row) for row in rows]
+
+    async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
+        """Count the rows."""
+        return [
+            ParkedCount(state=State(state), reason=Reason(reason), events=events, oldest_seconds=float(seconds))
+            for state, reason, events, seconds in await self._sql.fetch(connection, "count")
+        ]
+
+
+def written_headers(message: Message) -> str:
+    """Return a message's headers as JSON: those that are text as text, other bytes as an object."""
+    return json.dumps([[name, _written(value)] for name, value in message.headers], ensure_ascii=False)
+
+
+def read_headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
+    """Return the headers that :func:`written_headers` wrote."""
+    return tuple((name, _read(value)) for name, value in json.loads(text))
+
+
+def _written(value: bytes | None) -> str | dict[str, str] | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value or b"").decode()}
+
+
+def _read(value: str | dict[str, str] | None) -> bytes | None:
+    if isinstance(value, dict):
+        return base64.b64decode(value["base64"])
+    return None if value is None else value.encode()
+
+
+def _parked(  # noqa: PLR0917 - a row
+    place: int,
+    event_id: str,
+    state: str,
+    reason: str,
+    blocks: bool,  # noqa: FBT001
+    forced: bool,  # noqa: FBT001
+    attempts: int,
+    topic: str,
+    partition: int,
+    offset: int,
+    timestamp_ms: int | None,
+    key: Any,  # noqa: ANN401 - bytes, as each driver gives them
+    value: Any,  # noqa: ANN401
+    headers: str,
+    is_due: bool,  # noqa: FBT001
+) -> ParkedEvent:
+    return ParkedEvent(
+        place=place,
+        event_id=event_id,
+        state=State(state),
+        reason=Reason(reason),
+        blocks=bool(blocks),
+        forced=bool(forced),
+        attempts=attempts,
+        message=Message(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            key=_bytes(key),
+            value=_bytes(value),
+            headers=read_headers(headers),
+        ),
+        is_due=bool(is_due),
+    )
+
+
+def _without_nul(text: str) -> str:
+    """Return the text as a database takes it."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _bytes(value: Any) -> bytes | None:  # noqa: ANN401
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else bytes(value)

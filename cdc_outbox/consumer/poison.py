@@ -1,0 +1,59 @@
+"""What is to become of an event whose handler failed."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from random import Random
+
+from cdc_outbox.consumer.item import Item, unreadable
+from cdc_outbox.consumer.park import Failure, Reason
+from cdc_outbox.consumer.retry import Retry
+from cdc_outbox.errors import CdcOutboxError, MessageError
+
+_log = logging.getLogger(__name__)
+
+
+class Poison:
+    """The events that failed since they were polled, and how often.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, retry: Retry, *, random: Random | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._retry = retry
+        self._random = random or Random()  # noqa: S311 - no secret
+        self._clock = clock
+        self._tries: dict[str, tuple[int, float]] = {}
+
+    def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
+        """Return the event as it is to be delivered again, and how long to wait before that.
+
+        An event that comes out of the park is not tried again at once: it has waited already.
+        """
+        if isinstance(error, MessageError):
+            return unreadable(item.message, error, item.parked), None
+        is_hopeless = self._retry.is_hopeless(error.__cause__)
+        if item.parked is None and not is_hopeless:
+            tries, since = self._tries.get(item.event_id, (0, self._clock()))
+            self._tries[item.event_id] = tries + 1, since
+            pause = self._retry.inline_pause(tries + 1, self._clock() - since, self._random)
+            if pause is not None:
+                return item, pause
+        attempts = (item.parked.attempts if item.parked else 0) + 1
+        seconds = None if is_hopeless else self._retry.parked_pause(attempts, self._random)
+        _log.error(
+            "event is parked" if seconds is not None else "event is dead",
+            extra={"event_id": item.event_id, "reason": str(error), "attempts": attempts, "retry_seconds": seconds},
+        )
+        return item.failing(
+            Failure(reason=Reason.FAILED, error=str(error), attempts=attempts, retry_seconds=seconds)
+        ), None
+
+    def forget(self, items: Iterable[Item]) -> None:
+        """Forget events that are done with."""
+        if self._tries:
+            for item in items:
+                self._tries.pop(item.event_id, None)

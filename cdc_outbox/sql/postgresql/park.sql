@@ -1,0 +1,90 @@
+-- name: find_parked
+select event_id from {parked} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
+
+-- name: add
+insert into {parked} (
+    consumer, source, aggregatetype, aggregateid, event_id, type, sequence, state, reason, blocks, error, attempts,
+    retry_at, topic, "partition", "offset", timestamp_ms, "key", value, headers
+)
+values (
+    :consumer, :source, :aggregate_type, :aggregate_id, :event_id, :type, cast(:sequence as bigint), :state, :reason,
+    :blocks, :error, :attempts, clock_timestamp() + make_interval(secs => cast(:retry_seconds as double precision)),
+    :topic, :partition, :offset, cast(:timestamp_ms as bigint), cast(:key as bytea), cast(:value as bytea), :headers
+)
+on conflict (consumer, event_id) do nothing
+
+-- name: remove
+delete from {parked} where consumer = :consumer and place = any(cast(:places as bigint[]))
+
+-- name: fail
+update {parked}
+set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts, forced = false,
+    retry_at = clock_timestamp() + make_interval(secs => cast(:retry_seconds as double precision))
+where consumer = :consumer and place = :place
+
+-- name: rest
+update {parked} set retry_at = null where consumer = :consumer and place = any(cast(:places as bigint[]))
+
+-- name: wake
+-- Where a successor is named, it alone can be next; where none is, the first one parked.
+update {parked} as parked
+set retry_at = clock_timestamp()
+from unnest(
+    cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
+    cast(:successors as bigint[])
+) as moved (source, aggregatetype, aggregateid, successor)
+where parked.consumer = :consumer
+    and parked.source = moved.source
+    and parked.aggregatetype = moved.aggregatetype
+    and parked.aggregateid = moved.aggregateid
+    and parked.state = 'waiting'
+    and parked.blocks
+    and parked.retry_at is null
+    and (
+        parked.sequence = moved.successor
+        or moved.successor is null and parked.place = (
+            select min(head.place)
+            from {parked} as head
+            where head.consumer = :consumer
+                and head.source = moved.source
+                and head.aggregatetype = moved.aggregatetype
+                and head.aggregateid = moved.aggregateid
+                and head.blocks
+        )
+    )
+returning parked.place
+
+-- name: find_due
+-- What is due, and what waits behind it: all of an aggregate in the order in which it came.
+with due as (
+    select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks
+    from {parked} as due
+    join unnest(cast(:topics as text[]), cast(:partitions as integer[])) as owned (topic, "partition")
+        on owned.topic = due.topic and owned."partition" = due."partition"
+    where due.consumer = :consumer and due.state = 'waiting' and due.retry_at <= clock_timestamp()
+    order by due.retry_at, due.place
+    limit :limit
+)
+select
+    parked.place, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
+    parked.topic, parked."partition", parked."offset", parked.timestamp_ms, parked."key", parked.value, parked.headers,
+    parked.place in (select due.place from due)
+from {parked} as parked
+where parked.consumer = :consumer
+    and exists (
+        select
+        from due
+        where due.place = parked.place
+            or due.blocks and parked.blocks
+            and due.source = parked.source
+            and due.aggregatetype = parked.aggregatetype
+            and due.aggregateid = parked.aggregateid
+    )
+order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequence, parked.place
+limit :limit
+
+-- name: count
+select state, reason, count(*), cast(extract(epoch from clock_timestamp() - min(parked_at)) as double precision)
+from {parked}
+where consumer = :consumer
+group by state, reason

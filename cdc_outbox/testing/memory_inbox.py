@@ -1,0 +1,269 @@
+"""The inbox in memory: for unit tests that want no database, and for models of a consumer."""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from cdc_outbox.consumer.delivery import Stores
+from cdc_outbox.consumer.epochs import Place, Tenure
+from cdc_outbox.consumer.inbox import Claims
+from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
+from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, State
+from cdc_outbox.drivers import Parameters, Row, TransactionState
+from cdc_outbox.errors import OutboxError, TransactionEndedError, WatermarkMovedError
+from cdc_outbox.event import Event
+from cdc_outbox.message import Message
+from cdc_outbox.sql import NAMED, ParameterStyle
+from cdc_outbox.table import Dialect
+
+
+@dataclass(slots=True)
+class MemoryRow:
+    """A parked event, with what judges it."""
+
+    parked: ParkedEvent
+    event: Event
+    retry_at: float | None
+
+
+@dataclass(slots=True)
+class Remembered:
+    """All that an inbox remembers, and the effects that a test wants to share its fate."""
+
+    claims: set[str] = field(default_factory=set)
+    marks: dict[Aggregate, Mark] = field(default_factory=dict)
+    rows: dict[int, MemoryRow] = field(default_factory=dict)
+    places: int = 0
+    epochs: dict[Place, Tenure] = field(default_factory=dict)
+    starts: dict[str, int] = field(default_factory=dict)
+    purged_before: datetime | None = None
+    effects: list[Any] = field(default_factory=list)
+
+
+class MemoryDatabase:
+    """A database with one connection: what a transaction did is there after its commit, and gone after a rollback.
+
+    It is its own driver and its own stores: pass it as ``driver``, and :attr:`stores` beside it.
+    """
+
+    dialect = Dialect.SQLITE
+    style: ParameterStyle = NAMED
+    transaction_hint = ""
+
+    def __init__(self) -> None:
+        self.committed = Remembered()
+        self.now: Remembered = self.committed
+        """As the open transaction sees it."""
+        self.clock = 0.0
+        """Seconds; parked events are due by it."""
+        self._is_open = False
+
+    @property
+    def stores(self) -> Stores:
+        """Its stores."""
+        return Stores(inbox=self, park=self, epochs=self)
+
+    async def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401, ARG002
+        """Every statement joins the open transaction."""
+        return self._is_open
+
+    async def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
+        """Refuse: there is no SQL."""
+        raise NotImplementedError(sql)
+
+    async def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+        """Do nothing: no transaction idles here."""
+
+    async def flush(self, connection: Any) -> None:  # noqa: ANN401
+        """Do nothing: nothing is held back."""
+
+    async def begin(self, connection: Any) -> None:  # noqa: ANN401, ARG002
+        """Begin."""
+        if self._is_open:
+            raise OutboxError("the connection has a transaction already")
+        self.now, self._is_open = copy.deepcopy(self.committed), True
+
+    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401, ARG002
+        """Tell whether one is open."""
+        return TransactionState.OPEN if self._is_open else TransactionState.ENDED
+
+    async def commit(self, connection: Any) -> None:  # noqa: ANN401, ARG002
+        """Keep."""
+        if not self._is_open:
+            raise TransactionEndedError("there is no transaction to commit")
+        self.committed, self._is_open = self.now, False
+
+    async def rollback(self, connection: Any) -> None:  # noqa: ANN401, ARG002
+        """Forget."""
+        self.now, self._is_open = self.committed, False
+
+    async def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401, ARG002
+        """Claim ids and return those that were new."""
+        new = frozenset(event_ids) - self.now.claims
+        self.now.claims |= new
+        return Claims(new, "1" if new else "")
+
+    async def identify(self, connection: Any) -> Claims:  # noqa: ANN401, ARG002
+        """Return the transaction's name."""
+        return Claims(transaction="1")
+
+    async def release(self, connection: Any, event_ids: Iterable[str]) -> None:  # noqa: ANN401, ARG002
+        """Give claims back."""
+        self.now.claims -= set(event_ids)
+
+    async def find_purge(self, connection: Any) -> datetime | None:  # noqa: ANN401, ARG002
+        """Return up to which time ids were forgotten."""
+        return self.now.purged_before
+
+    async def find_marks(
+        self,
+        connection: Any,  # noqa: ANN401, ARG002
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        """Return what is remembered of each aggregate."""
+        return {aggregate: self.now.marks[aggregate] for aggregate in aggregates if aggregate in self.now.marks}
+
+    async def lock_marks(
+        self,
+        connection: Any,  # noqa: ANN401
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        """Return the same, and make those that are not there."""
+        wanted = set(aggregates)
+        self.now.marks |= {aggregate: self.now.marks.get(aggregate, Mark()) for aggregate in wanted}
+        return await self.find_marks(connection, wanted)
+
+    async def advance(
+        self,
+        connection: Any,  # noqa: ANN401, ARG002
+        claims: Claims,  # noqa: ARG002
+        moves: Sequence[Move],
+    ) -> Sequence[Aggregate]:
+        """Move the watermarks, or none of them."""
+        marks = self.now.marks
+        wrong = [move for move in moves if marks.get(move.aggregate, Mark()).last != move.before]
+        if wrong:
+            raise WatermarkMovedError(f"{len(wrong)} of {len(moves)} watermarks were moved by another consumer")
+        for move in moves:
+            marks[move.aggregate] = Mark(move.after, marks.get(move.aggregate, Mark()).parked + move.parked)
+        return [move.aggregate for move in moves if marks[move.aggregate].parked > 0]
+
+    async def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401, ARG002
+        """Find nothing: nobody can commit a transaction before its time."""
+        return False
+
+    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401, ARG002
+        """Return those ids that are parked."""
+        return {row.parked.event_id for row in self.now.rows.values()} & set(event_ids)
+
+    async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
+        """Park an event; one that is parked already stays as it is."""
+        if await self.find_parked(connection, [event.id or ""]):
+            return
+        self.now.places += 1
+        parked = ParkedEvent(
+            place=self.now.places,
+            event_id=event.id or "",
+            state=failure.state if failure.retry_seconds is not None else failure.reason.state,
+            reason=failure.reason,
+            blocks=failure.reason.blocks,
+            forced=False,
+            attempts=failure.attempts,
+            message=message,
+            is_due=False,
+        )
+        self.now.rows[parked.place] = MemoryRow(parked, event, self._due_at(failure))
+
+    async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401, ARG002
+        """Take events out."""
+        for place in places:
+            del self.now.rows[place]
+
+    async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401, ARG002
+        """Note that an event failed again."""
+        row = self.now.rows[place]
+        row.retry_at = self._due_at(failure)
+        row.parked = replace(
+            row.parked,
+            state=failure.state,
+            reason=failure.reason,
+            blocks=failure.reason.blocks,
+            attempts=failure.attempts,
+            forced=False,
+        )
+
+    async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401, ARG002
+        """Let events wait for their predecessors."""
+        for place in places:
+            self.now.rows[place].retry_at = None
+
+    async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401, ARG002
+        """Make due what can be applied now."""
+        woken = 0
+        for aggregate, successor in successors.items():
+            rows = [row for row in self.now.rows.values() if row.parked.blocks and aggregate_of(row.event) == aggregate]
+            first = min((row.parked.place for row in rows), default=None)
+            for row in rows:
+                is_next = row.parked.place == first if successor is None else row.event.sequence == successor
+                if is_next and row.parked.state is State.WAITING and row.retry_at is None:
+                    row.retry_at = self.clock
+                    woken += 1
+        return woken
+
+    async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401, ARG002
+        """Return what is due, each with what waits behind it, in order."""
+        ours = set(owned)
+        due = {
+            place: row
+            for place, row in self.now.rows.items()
+            if row.parked.state is State.WAITING
+            and row.retry_at is not None
+            and row.retry_at <= self.clock
+            and Place(row.parked.message.topic, row.parked.message.partition or 0) in ours
+        }
+        chains = {aggregate_of(row.event) for row in due.values() if row.parked.blocks}
+        found = [
+            (aggregate_of(row.event), row.event.sequence or 0, place, replace(row.parked, is_due=place in due))
+            for place, row in self.now.rows.items()
+            if place in due or (row.parked.blocks and aggregate_of(row.event) in chains)
+        ]
+        return [parked for *_, parked in sorted(found, key=lambda entry: entry[:3])][:limit]
+
+    async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401, ARG002
+        """Return how many events are parked."""
+        return [
+            ParkedCount(state=row.parked.state, reason=row.parked.reason, events=1, oldest_seconds=0.0)
+            for row in self.now.rows.values()
+        ]
+
+    async def issue(self, connection: Any, places: Iterable[Place]) -> Mapping[Place, Tenure]:  # noqa: ANN401, ARG002
+        """Give partitions to this consumer."""
+        issued = {}
+        for place in places:
+            epoch, unfinished = self.now.epochs.get(place, Tenure(0, 0))
+            issued[place] = self.now.epochs[place] = Tenure(epoch + 1, unfinished + 1)
+        return issued
+
+    async def find_stale(self, connection: Any, held: Mapping[Place, int]) -> list[Place]:  # noqa: ANN401, ARG002
+        """Return those partitions whose epoch is another one by now."""
+        return [place for place, epoch in held.items() if self.now.epochs.get(place, Tenure(0, 0)).epoch != epoch]
+
+    async def finish(self, connection: Any, held: Mapping[Place, int]) -> None:  # noqa: ANN401, ARG002
+        """Note that work on these partitions gets done."""
+        for place, epoch in held.items():
+            if self.now.epochs[place].epoch == epoch:
+                self.now.epochs[place] = Tenure(epoch, 0)
+
+    async def start(self, connection: Any, event_id: str) -> int:  # noqa: ANN401, ARG002
+        """Note that an event is begun."""
+        self.now.starts[event_id] = self.now.starts.get(event_id, 0) + 1
+        return self.now.starts[event_id]
+
+    async def forget_start(self, connection: Any, event_id: str) -> None:  # noqa: ANN401, ARG002
+        """Forget that it was begun."""
+        self.now.starts.pop(event_id, None)
+
+    def _due_at(self, failure: Failure) -> float | None:
+        return None if failure.retry_seconds is None else self.clock + failure.retry_seconds
