@@ -72,7 +72,7 @@ def deliver(
     delivery = Delivery(
         stores=sql_stores(table=InboxTable(), consumer="shop", driver=driver),
         driver=driver,
-        calls=Calls(driver=driver, handlers=handlers),
+        calls=Calls(consumer="shop", driver=driver, handlers=handlers),
         order_of=lambda _: Order(mode=mode),
     )
     item = Item(event=event, message=Message(topic="orders", partition=0, offset=0, key=None, value=None))
