@@ -1,5 +1,6 @@
 """What every inbox promises."""
 
+import re
 import secrets
 import threading
 from collections.abc import Iterator, Set
@@ -135,6 +136,48 @@ class TestSqlInboxOnPostgresql(InboxContract):
             second.rollback()
             watcher.execute("delete from inbox")
         assert told == [{"2"}]
+
+    @pytest.mark.parametrize("first_commits", [True, False])
+    def test_the_second_of_two_moves_waits_and_is_told(
+        self, inbox: Inbox, connection: Any, dsn: str, *, first_commits: bool
+    ) -> None:
+        advance(inbox, connection, [Move(A, 0, 3)])
+        connection.commit()
+        advance(inbox, connection, [Move(A, 3, 4)])
+        told: list[bool] = []
+
+        def move(second: Any) -> None:
+            try:
+                advance(inbox, second, [Move(A, 3, 5)])
+            except WatermarkMovedError:
+                told.append(False)
+            else:
+                told.append(True)
+
+        with psycopg.connect(dsn) as second, psycopg.connect(dsn, autocommit=True) as watcher:
+            thread = threading.Thread(target=move, args=(second,))
+            thread.start()
+            waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and pid = %s"
+            eventually(lambda: one(watcher, waiting, second.info.backend_pid), "the second to wait")
+            connection.commit() if first_commits else connection.rollback()
+            thread.join(10)
+            second.rollback()
+            watcher.execute("truncate inbox, inbox_watermarks")
+        assert told == [not first_commits]
+
+    @pytest.mark.parametrize("statement", ["find_watermarks", "advance_watermarks"])
+    def test_a_watermark_is_looked_up_and_not_searched_for_even_before_the_first_analyze(
+        self, inbox: SqlInbox, connection: Any, statement: str
+    ) -> None:
+        connection.execute(
+            "insert into inbox_watermarks (consumer, source, aggregatetype, aggregateid, last)"
+            " select 'shipping', 'orders.1', 'order', cast(number as text), 1 from generate_series(1, 20000) as number"
+        )
+        keys = {"sources": ["orders.1"] * 500, "aggregate_types": ["order"] * 500, "aggregate_ids": ["7"] * 500}
+        parameters = {"consumer": "shipping", **keys, "befores": [1] * 500, "afters": [2] * 500}
+        sql = f"explain {inbox._statements[statement]}".encode()
+        plan = "\n".join(line for (line,) in psycopg.ClientCursor(connection).execute(sql, parameters).fetchall())
+        assert re.search(r"Index Cond: .*aggregateid", plan), plan
 
     @pytest.mark.parametrize("moves", [[Move(A, 0, 1)], []], ids=["numbered", "not numbered"])
     def test_another_transaction_than_that_of_the_claims_is_noticed(
