@@ -19,7 +19,6 @@ from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets, is_still_owned, lags_of, rewind
-from cdc_outbox.consumer.ordering import aggregate_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
@@ -124,7 +123,7 @@ class Loop:
             return
         item = item_of(kafka.message_of(record), self._contract)
         # What a rebalance took away while it was on its way here comes to its new owner.
-        if item.place in self._ownership.places:
+        if self._ownership.owns(item.place):
             self._fresh.put([item])
 
     async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
@@ -207,12 +206,12 @@ class Loop:
     def _pass_over_chains(self, items: Sequence[Item], delivered: Delivered) -> None:
         """Leave in the park what waits there behind an event that stays there."""
         stuck = {
-            aggregate_of(item.event)
+            item.aggregate
             for item, outcome in zip(items, delivered.outcomes, strict=True)
             if item.parked is not None and item.parked.blocks and outcome is Outcome.PARKED
         }
         if stuck:
-            self._redo.drop_if(lambda item: aggregate_of(item.event) in stuck)
+            self._redo.drop_if(lambda item: item.aggregate in stuck)
 
     async def _failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         match error:
