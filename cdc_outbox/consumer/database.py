@@ -50,6 +50,7 @@ class ConsumerDatabase:
                 f"the inbox is on {table.dialect}, and the consumer's connection leads to {self.driver.dialect}",
                 field="Consumer.inbox",
             )
+        self._session = Statements("session", table=table, consumer=consumer, driver=self.driver)
         self.stores = sql_stores(table=table, consumer=consumer, driver=self.driver)
         calls = Calls(
             driver=self.driver,
@@ -61,6 +62,9 @@ class ConsumerDatabase:
 
     async def prepare(self, connection: Any) -> None:  # noqa: ANN401
         """Make its transactions READ COMMITTED, and bound how long they may be idle."""
+        await self.driver.begin(connection)
+        await self._session.fetch(connection, "prepare", idle_milliseconds=round(self._limits.handler_seconds * 1000))
+        await self.driver.commit(connection)
 
 
 def _pipeline_of(connection: Any) -> Callable[[Any], AbstractAsyncContextManager[object]]:  # noqa: ANN401
