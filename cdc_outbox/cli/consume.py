@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from cdc_outbox.consumer import Consumer
-from cdc_outbox.errors import ConfigError, HandlerError
+from cdc_outbox.errors import ConfigError
 
 
 @click.command(short_help="Run a consumer until it is told to stop.")
@@ -33,9 +33,6 @@ def consume(target: str, *, verbose: bool) -> None:
         signal.signal(number, lambda _number, _frame: consumer.stop())
     try:
         consumer.run()
-    except HandlerError as error:
-        error.hint = error.hint or "Run it with --verbose to see the traceback."
-        raise
     finally:
         counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(consumer.outcomes.items()))
         if counts or sys.exception() is None:
