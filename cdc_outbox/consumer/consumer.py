@@ -334,8 +334,10 @@ def _subscribe(  # noqa: PLR0917 - all that a rebalance concerns
         forget(client, partitions)
 
     def forget(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        places = [Place(partition.topic, partition.partition) for partition in partitions]
+        keeper.forget(places)
         offsets.lose(client, partitions)
-        ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
+        ownership.lose(places)
 
     client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
 

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -100,6 +100,12 @@ class Keeper:
         """Pause one partition until :meth:`resume_all`."""
         self.paused_places.add(place)
         self._set(self._client.pause, [TopicPartition(*place)])
+
+    def forget(self, places: Iterable[tuple[str, int]]) -> None:
+        """Leave no pause behind on partitions that are given up: librdkafka would keep it for when they come back."""
+        left = set(places)
+        self.paused_places -= left
+        self._set(self._client.resume, [TopicPartition(*place) for place in left])
 
     def resume_all(self) -> set[tuple[str, int]]:
         """Let all partitions go on, and return those that were paused and are still ours."""
