@@ -221,7 +221,8 @@ class Loop:
                 self._watch.retried(error)
                 backlog.put_back(items)
                 await self._lost([Place(*place) for place in error.places])
-            case TransactionTimeoutError():  # its handler's own fault
+            # Its handler's own fault, unless none was to run.
+            case TransactionTimeoutError() if any(item.failure is None for item in items):
                 await self._session.close()
                 await self._one_failed(backlog, items, error)
             case TransactionConflictError() | WatermarkMovedError():
