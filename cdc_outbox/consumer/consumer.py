@@ -28,7 +28,7 @@ from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.consumer.table import InboxTable, checked_name
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import ConfigError
@@ -42,8 +42,6 @@ EventT = TypeVar("EventT")
 BatchHandlerT = TypeVar("BatchHandlerT", bound=BatchHandler)
 
 _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
-_MAX_NAME_BYTES = 255
-"""It is part of every key in the inbox, and an index has only so much room."""
 _REACH_SECONDS = 5.0
 """How long the first contact with the brokers may take before the consumer says that it cannot reach them."""
 
@@ -72,13 +70,7 @@ class _Consumer(Generic[EventT]):
         metrics: Metrics | None = None,
         spans: Spans | None = None,
     ) -> None:
-        if not name:
-            raise ConfigError("a consumer has a name, under which it remembers", field="Consumer.name")
-        if len(name.encode()) > _MAX_NAME_BYTES or "\0" in name:
-            raise ConfigError(
-                f"a consumer's name has at most {_MAX_NAME_BYTES} bytes and no NUL", field="Consumer.name"
-            )
-        self.name = name
+        self.name = checked_name(name, "Consumer.name")
         self.contract = contract
         self.limits = limits or Limits()
         self._stopping = self._new_event()
