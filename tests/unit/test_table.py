@@ -74,7 +74,7 @@ def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
     [
         *(("postgresql", file) for file in ("catalog", "epochs", "inbox", "inbox_schema", "park")),
         *(("postgresql", file) for file in ("preflight", "roles", "session")),
-        *((dialect, file) for dialect in Dialect for file in ("outbox", "outbox_schema", "versions")),
+        *((dialect, file) for dialect in Dialect for file in ("faults", "outbox", "outbox_schema", "versions")),
     ],
 )
 def test_every_file_of_statements_can_be_read(dialect: str, file: str) -> None:
