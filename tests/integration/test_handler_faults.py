@@ -7,9 +7,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.orm import Session
 
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, SequenceMode, WireContract
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.testing import FaultReport, HandlerFaults, Stack
+from tests.contract.sqlalchemy_clients import make_url
 from tests.rig import Connection
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS, "customer": SequenceMode.NONE})
@@ -274,6 +278,32 @@ def test_an_asynchronous_consumer_is_tried_in_a_loop_of_its_own(dsn: str) -> Non
     assert "another consumer takes the partition before the commit" in report.scenarios
     swallows = True
     assert "swallowed" in str(faults.run(consumer, events=EVENTS, connect=connect, effects=see, reset=forget))
+
+
+def test_connections_of_other_drivers_are_tried_but_for_their_statements(dsn: str) -> None:
+    consumer = new_consumer()
+    engine = create_engine(make_url(dsn, "psycopg2"), poolclass=NullPool)
+
+    @consumer.on("Placed")
+    def handler(event: Event, session: Session) -> None:
+        row = {"aggregate": event.aggregate_id, "sequence": event.sequence}
+        session.execute(text("insert into history values (:aggregate, :sequence, 0)"), row)
+
+    report = HandlerFaults().run(
+        consumer,
+        events=EVENTS,
+        connect=lambda: Session(engine),
+        effects=lambda session: session.execute(text("select * from history")).all(),
+        reset=lambda session: session.execute(text("delete from history")),
+    )
+    report.raise_for_problems()
+    assert not [scenario for scenario in report.scenarios if "statement" in scenario]
+    assert "note: not tried: faults within a handler" in str(report)
+
+
+def test_a_connection_that_is_always_the_same_shows_nothing_and_is_refused(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection, pytest.raises(ConfigError, match="the same connection twice"):
+        run(right, dsn, connect=lambda: connection)
 
 
 def test_nothing_is_left_behind_but_what_the_handlers_did_last(dsn: str) -> None:

@@ -93,6 +93,18 @@ def test_a_report_names_each_problem_with_its_remedy_and_the_worst_repetition_on
         "note: mails happen again: 3 times more, for example in 'y'",
         "note: not tried: z, for a reason",
     ]
-    report.problems.append(Problem(scenario="y", what="the effects differ", remedy="Mend it."))
-    with pytest.raises(AssertionError, match=r"are not safe: 2 scenarios\n1\. y: the effects differ\n   → Mend it\."):
+
+
+def test_problems_that_have_one_remedy_name_it_once() -> None:
+    report = FaultReport(consumer="shop", scenarios=["x", "y", "z"])
+    report.problems = [Problem(scenario=name, what="differs", remedy=f"Mend {name > 'x'}.") for name in "yxz"]
+    with pytest.raises(AssertionError) as caught:
         report.raise_for_problems()
+    assert str(caught.value).splitlines() == [
+        "the handlers of shop are not safe: 3 scenarios",
+        "- y: differs",
+        "- z: differs",
+        "  → Mend True.",
+        "- x: differs",
+        "  → Mend False.",
+    ]

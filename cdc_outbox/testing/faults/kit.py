@@ -99,7 +99,7 @@ class _Run:
                 await self._play(scenario)
         if not has_others:
             self._report.skipped.append("another consumer at the same time, for SQLite has one writer")
-        if not self._stage.probe.statements:
+        if not self._stage.probe.is_watching:
             self._report.skipped.append("faults within a handler, whose statements only psycopg's connections show")
         return self._report
 

@@ -28,11 +28,13 @@ class Probe:
 
     Attributes:
         statements: The most that one call has executed.
+        is_watching: Whether statements can be seen at all.
         after_call: Awaited after each call of a handler, while its transaction is open.
     """
 
     def __init__(self, instead: Mapping[Kind, str]) -> None:
         self.statements = 0
+        self.is_watching = False
         self.after_call: Callable[[Sequence[Event]], Awaitable[None]] | None = None
         self._instead = instead
         self._fault: Fault | None = None
@@ -59,6 +61,7 @@ class Probe:
         """Watch what handlers execute on a connection of psycopg's; other drivers have no place for it."""
         if type(connection).__module__.partition(".")[0] != "psycopg":
             return
+        self.is_watching = True
         probe, factory = self, connection.cursor_factory
 
         # One function for both kinds of cursors: what an asynchronous one returns is awaited by who called.

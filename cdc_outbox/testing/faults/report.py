@@ -23,7 +23,7 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.scenario}: {self.what}\n   → {self.remedy}"
+        return f"{self.scenario}: {self.what}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,9 @@ class FaultReport:
     def __str__(self) -> str:
         verdict = "are not safe" if self.problems else "are safe"
         lines = [f"the handlers of {self.consumer} {verdict}: {len(self.scenarios)} scenarios"]
-        lines += [f"{number}. {problem}" for number, problem in enumerate(self.problems, 1)]
+        for remedy in dict.fromkeys(problem.remedy for problem in self.problems):
+            lines += [f"- {problem}" for problem in self.problems if problem.remedy == remedy]
+            lines.append(f"  → {remedy}")
         lines += [f"note: {note}" for note in (*self._worst, *(f"not tried: {why}" for why in self.skipped))]
         return "\n".join(lines)
 

@@ -3,8 +3,8 @@
 import copy
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
@@ -31,8 +31,8 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import Event
 from cdc_outbox.metrics import NoMetrics
-from cdc_outbox.sql import load
-from cdc_outbox.table import TableName
+from cdc_outbox.sql import Statement, load
+from cdc_outbox.table import Dialect
 from cdc_outbox.testing.faults.probe import CrashError, Probe, ProbedBeforeCommit
 from cdc_outbox.testing.faults.scenarios import Kind
 from cdc_outbox.tracing import NoSpans
@@ -109,6 +109,10 @@ class Stage:
         finally:
             await play.close()
 
+    def has(self, connection: object) -> bool:
+        """Tell whether it looks on through this connection."""
+        return connection is self._connection
+
     async def see(self) -> list[object]:
         """Return the effects that are committed by now."""
         async with self._transaction():
@@ -127,22 +131,21 @@ class Stage:
         return rehearsing
 
     @property
-    def _dialect(self) -> Any:  # noqa: ANN401
+    def _dialect(self) -> Dialect:
         return self._database.driver.dialect
 
     async def _make_inbox(self) -> None:
-        async with self._transaction():
-            for step in inbox_component(self.table).migrations:
-                for statement in step.statements:
-                    await self._database.driver.fetch(self._connection, statement)
+        statements = [Statement(sql) for step in inbox_component(self.table).migrations for sql in step.statements]
+        await self._change_tables(step.text for statement in statements for step in statement.steps())
 
     async def _drop_inbox(self) -> None:
-        async with self._transaction():
-            for table in reversed(self.table.tables):
-                await self._database.driver.fetch(self._connection, self._drop_of(table))
+        drop = self._texts["drop_table"]
+        await self._change_tables(drop.render({"table": table.quoted}) for table in reversed(self.table.tables))
 
-    def _drop_of(self, table: TableName) -> str:
-        return self._texts["drop_table"].render({"table": table.quoted})
+    async def _change_tables(self, statements: Iterable[str]) -> None:
+        async with self._transaction() if self._dialect.undoes_ddl else nullcontext():
+            for statement in statements:
+                await self._database.driver.fetch(self._connection, statement)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
@@ -213,6 +216,12 @@ class Play:
         await self._session.close()
 
     def _know(self, connection: Any) -> ConsumerDatabase:  # noqa: ANN401
+        if self._stage.has(connection):
+            raise ConfigError(
+                "connect returned the same connection twice, through which nobody can look on",
+                field="connect",
+                hint="Have it open one each time; with Django: connections.create_connection(alias).",
+            )
         self._stage.probe.watch(connection)
         return self._consumer._know(connection)  # noqa: SLF001
 
