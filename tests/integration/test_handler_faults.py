@@ -150,7 +150,7 @@ def test_a_list_that_knows_no_rollback_is_found_as_an_effect_and_noted_as_a_call
     report.raise_for_problems()
     [times] = {one.times for one in report.repetitions if one.scenario == "a crash after the handler"}
     assert times == len(EVENTS)
-    assert "every event twice" not in {one.scenario for one in report.repetitions}
+    assert not [one for one in report.repetitions if one.scenario.startswith(("every event twice", "all events"))]
     assert "note: mails happen again: 3 times more" in str(report)
 
 
@@ -196,7 +196,7 @@ def test_what_cannot_be_applied_alone_is_told_with_its_reason(dsn: str) -> None:
 
     found = problem(handler, dsn)
     assert "without a fault: not all is applied" in found
-    assert "raised LookupError" in found
+    assert "raised LookupError at test_handler_faults.py:" in found
     assert "(no such customer)" in found
 
 

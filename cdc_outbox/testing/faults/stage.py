@@ -1,12 +1,15 @@
 """A consumer without Kafka: its own transactions on a test's database, with tables of its own to remember in."""
 
 import copy
+import re
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from inspect import isawaitable
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 from uuid import uuid4
 
@@ -39,6 +42,9 @@ from cdc_outbox.tracing import NoSpans
 
 _MAX_TRIES = 5
 """How often a delivery is repeated that is worth it: a struck one needs one more."""
+
+_PLACE = re.compile(r" at \S+:\d+$")
+"""What an error says of where it was raised; that is the probe, seen from the consumer."""
 
 AnyConsumer = Consumer | AsyncConsumer
 OnConnection = Callable[[Any], Any]
@@ -287,8 +293,18 @@ class UnsafeError(Exception):
 
 
 def _why(error: BaseException) -> str:
+    """Return what happened, with the place in the user's own code, and the message: a test may see it."""
     cause = error.__cause__
-    return f"{error} ({cause})" if cause is not None and str(cause) else str(error)
+    if cause is None:
+        return str(error)
+    return f"{_PLACE.sub(_place(cause), str(error))} ({cause})"
+
+
+def _place(error: BaseException) -> str:
+    for frame, line in walk_tb(error.__traceback__):
+        if not frame.f_globals.get("__name__", "").startswith("cdc_outbox."):
+            return f" at {Path(frame.f_code.co_filename).name}:{line}"
+    return ""
 
 
 def _remedy(error: CdcOutboxError) -> str:
