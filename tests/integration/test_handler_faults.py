@@ -151,6 +151,8 @@ def test_a_list_that_knows_no_rollback_is_found_as_an_effect_and_noted_as_a_call
     [times] = {one.times for one in report.repetitions if one.scenario == "a crash after the handler"}
     assert times == len(EVENTS)
     assert not [one for one in report.repetitions if one.scenario.startswith(("every event twice", "all events"))]
+    [times] = {one.times for one in report.repetitions if one.scenario.startswith("another consumer")}
+    assert times == 1
     assert "note: mails happen again: 3 times more" in str(report)
 
 
