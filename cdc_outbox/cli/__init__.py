@@ -28,6 +28,7 @@ _COMMANDS = {
     "partitions": ("cdc_outbox.cli.partitions:partitions", "Create the outbox's next partitions."),
     "preflight": ("cdc_outbox.cli.preflight:preflight", "Find what is wrong with a pipeline's database."),
     "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
+    "purge-inbox": ("cdc_outbox.cli.purge_inbox:purge_inbox", "Forget the ids that an inbox need not know any more."),
     "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),
     "simulate": ("cdc_outbox.cli.simulate:simulate", "Show what a row becomes on its way to Kafka."),
     "spec-schema": ("cdc_outbox.cli.spec_schema:print_schema", "Print the JSON Schema of specs, for editors."),
