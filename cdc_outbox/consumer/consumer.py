@@ -18,6 +18,7 @@ from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.delivery import Outcome
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.handlers import BatchHandler, Handler, Handlers
+from cdc_outbox.consumer.horizon import refuse_short_horizon
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.loop import Loop, Waits
@@ -69,6 +70,7 @@ class _Consumer(Generic[EventT]):
         before_commit: BeforeCommit | None = None,
         metrics: Metrics | None = None,
         spans: Spans | None = None,
+        horizon_days: float | None = None,
     ) -> None:
         self.name = checked_name(name, "Consumer.name")
         self.contract = contract
@@ -79,6 +81,9 @@ class _Consumer(Generic[EventT]):
         self._retry = retry or Retry()
         self._pipeline, self._before_commit = pipeline, before_commit
         self._orders = orders_of(contract, latest, by_watermark)
+        if horizon_days is not None and horizon_days <= 0:
+            raise ConfigError("ids are kept for longer than no time", field="Consumer.horizon_days")
+        self._horizon_days = horizon_days
         self._settings = kafka.consumer_settings(bootstrap_servers=bootstrap_servers, group=name, extra=kafka_settings)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
         self.metrics = metrics or NoMetrics()
@@ -141,6 +146,21 @@ class _Consumer(Generic[EventT]):
             spans=self._spans,
         )
 
+    def _check_horizon(self) -> None:
+        """Refuse a horizon behind which topics still hold events; a topic that is not there yet holds none."""
+        if self._horizon_days is None:
+            return
+        kept = kafka.find_retentions(
+            self.contract.topics,
+            bootstrap_servers=self._settings["bootstrap.servers"],
+            extra=self._settings,
+            logger=_LIBRDKAFKA_LOG,
+        )
+        hint = (
+            "Forget ids later, with purge-inbox --horizon-days too, or let the topics keep their events for less long."
+        )
+        refuse_short_horizon(self._horizon_days, kept, field="Consumer.horizon_days", hint=hint)
+
     async def _run(self, waits: Waits, is_stopping: Callable[[], bool]) -> None:
         if not self._handlers:
             raise ConfigError(
@@ -157,6 +177,7 @@ class _Consumer(Generic[EventT]):
             client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
             await waits.call(_reach, client)
+            await waits.call(self._check_horizon)
             keeper = Keeper(client)
             stack.callback(keeper.end)
             loop = Loop(
@@ -208,6 +229,8 @@ class Consumer(_Consumer[threading.Event]):
         before_commit: What writes at the end of the handlers' transaction: an outbox that gathers their events.
         metrics: Told of what :data:`cdc_outbox.metrics.SERIES` lists.
         spans: Told of the handlers' time; by default OpenTelemetry is, where its SDK runs.
+        horizon_days: After how many days ``cdc-outbox purge-inbox`` forgets ids, where it does: the start is refused if
+            a topic may keep its events for longer. ``None`` checks nothing.
     """
 
     _new_event = threading.Event
@@ -224,7 +247,7 @@ class Consumer(_Consumer[threading.Event]):
 
         Raises:
             BrokerUnavailableError, DatabaseUnavailableError: One could not be reached at the start.
-            ConfigError: librdkafka refuses a setting, or there is no handler.
+            ConfigError: librdkafka refuses a setting, there is no handler, or ids are forgotten too soon.
             TransactionEndedError: A handler committed or rolled back. The offset of its event is not committed; it
                 comes again at the next start.
             DatabaseAccessError, TableNotFoundError: The inbox cannot be used.
