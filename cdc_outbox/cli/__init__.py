@@ -30,6 +30,7 @@ _COMMANDS = {
     "simulate": ("cdc_outbox.cli.simulate:simulate", "Show what a row becomes on its way to Kafka."),
     "spec-schema": ("cdc_outbox.cli.spec_schema:print_schema", "Print the JSON Schema of specs, for editors."),
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
+    "verify": ("cdc_outbox.cli.verify:verify", "Compare the outbox, its topics and a consumer."),
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
 
