@@ -27,6 +27,8 @@ _COMMANDS = {
     "preflight": ("cdc_outbox.cli.preflight:preflight", "Find what is wrong with a pipeline's database."),
     "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
     "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),
+    "replay": ("cdc_outbox.cli.replay:replay", "Give a consumer messages again."),
+    "reset": ("cdc_outbox.cli.reset:reset", "Make a consumer forget events, so that their effects run again."),
     "simulate": ("cdc_outbox.cli.simulate:simulate", "Show what a row becomes on its way to Kafka."),
     "spec-schema": ("cdc_outbox.cli.spec_schema:print_schema", "Print the JSON Schema of specs, for editors."),
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),

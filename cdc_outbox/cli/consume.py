@@ -28,7 +28,7 @@ def consume(target: str, *, verbose: bool) -> None:
     log = logging.StreamHandler()
     log.setFormatter(Fields())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[log])
-    consumer = _load(target)
+    consumer = load(target)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: consumer.stop())
     try:
@@ -56,7 +56,12 @@ class Fields(logging.Formatter):
         return " ".join([super().formatMessage(record), *fields])
 
 
-def _load(target: str) -> Consumer:
+def load(target: str) -> Consumer:
+    """Import a consumer.
+
+    Raises:
+        ConfigError: There is none, or its module fails at its import.
+    """
     module, colon, attribute = target.partition(":")
     if not colon or not module or not attribute:
         raise ConfigError(f"{target!r} is not of the form module:attribute", field="TARGET")

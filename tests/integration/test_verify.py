@@ -9,14 +9,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer as Reader
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.cli.brokers import broker_settings
 from cdc_outbox.cli.database import connected
 from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.message import Message
 from cdc_outbox.migrations import upgrade
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
 from cdc_outbox.operate.verification import Kind
@@ -25,25 +25,13 @@ from cdc_outbox.spec import parse_spec
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, Stack
 from cdc_outbox.writer.schema import outbox_component
+from tests.carrying import carry, consume_and_leave, forget_first, make_shop, skip_to_the_end, write
 from tests.rig import Pipeline, Shop, eventually, run_command
 
 
 @pytest.fixture
 def shop(pipeline: Pipeline) -> Shop:
-    for topic in pipeline.spec.contract.topics:
-        pipeline.stack.broker.create_topic(topic, partitions=3)
-    return Shop(pipeline)
-
-
-def carry(pipeline: Pipeline, events: list[Event]) -> None:
-    """Do what a connector does."""
-    pipeline.produce(*(pipeline.spec.contract.message_of(event) for event in events))
-
-
-def write(pipeline: Pipeline, count: int = 1, aggregate_id: str = "1") -> list[Event]:
-    events = pipeline.write(count, aggregate_id)
-    carry(pipeline, events)
-    return events
+    return make_shop(pipeline)
 
 
 def add(pipeline: Pipeline, event: Event) -> Event:
@@ -71,16 +59,6 @@ def kinds(found: Verified) -> dict[Kind, int]:
     for (_, kind), events in found.findings.events.items():
         counts[kind] = counts.get(kind, 0) + events
     return counts
-
-
-def offsets_of(shop: Shop) -> int:
-    settings = {"bootstrap.servers": shop.pipeline.stack.broker.bootstrap_servers, "group.id": shop.name}
-    reader = Reader(settings)
-    try:
-        places = [TopicPartition(shop.pipeline.topic, number) for number in range(3)]
-        return sum(max(0, place.offset) for place in reader.committed(places, timeout=10))
-    finally:
-        reader.close()
 
 
 def test_nothing_differs_where_everything_arrived(shop: Shop) -> None:
@@ -140,26 +118,35 @@ def test_a_consumer_that_lags_is_behind_until_it_has_caught_up(shop: Shop) -> No
 
 def test_what_the_offset_passed_over_is_told_from_what_is_to_come(shop: Shop) -> None:
     write(shop.pipeline, 3)
-    shop.consume(3)
-    eventually(lambda: offsets_of(shop) == 3, "the offset of three")
-    events = write(shop.pipeline, 2)
-    place = shop.pipeline.messages()[-1].partition or 0
-    reader = Reader({"bootstrap.servers": shop.pipeline.stack.broker.bootstrap_servers, "group.id": shop.name})
-    try:
-        reader.commit(offsets=[TopicPartition(shop.pipeline.topic, place, 5)], asynchronous=False)
-    finally:
-        reader.close()
-    assert len(events) == 2
+    consume_and_leave(shop, 3)
+    write(shop.pipeline, 2)
+    assert kinds(verified(shop)) == {Kind.BEHIND: 2}
+    skip_to_the_end(shop)
     assert kinds(verified(shop)) == {Kind.PASSED_OVER: 2}
 
 
 def test_a_message_that_nobody_can_read_is_named(shop: Shop) -> None:
-    from cdc_outbox.message import Message
-
     shop.pipeline.produce(Message(topic=shop.pipeline.topic, key=b"1", value=b"{}"))
     found = verified(shop, inbox=False)
     [told] = found.findings.told[Kind.UNREADABLE]
     assert told.place.startswith(f"{shop.pipeline.topic}[")
+
+
+def test_what_a_producer_aborted_is_in_no_topic_and_keeps_nobody_waiting(shop: Shop) -> None:
+    write(shop.pipeline, 2)
+    [aborted] = shop.pipeline.write(1)
+    message = shop.pipeline.spec.contract.message_of(aborted)
+    producer = Producer(
+        {"bootstrap.servers": shop.pipeline.stack.broker.bootstrap_servers, "transactional.id": shop.name}
+    )
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce(message.topic, message.value, message.key, headers=list(message.headers))
+    producer.flush(10)
+    producer.abort_transaction(10)
+    found = verified(shop, inbox=False)
+    assert kinds(found) == {Kind.MISSING: 1}
+    assert found.seconds < 5
 
 
 def test_unnumbered_events_are_compared_as_far_as_their_rows_are_kept(shop: Shop) -> None:
@@ -180,14 +167,9 @@ def test_unnumbered_events_are_compared_as_far_as_their_rows_are_kept(shop: Shop
 
 
 def test_what_the_topic_forgot_is_missing_to_nobody_who_has_applied_it(shop: Shop) -> None:
-    from confluent_kafka.admin import AdminClient
-
     write(shop.pipeline, 5)
     shop.consume(5)
-    place = shop.pipeline.messages()[0].partition or 0
-    admin = AdminClient({"bootstrap.servers": shop.pipeline.stack.broker.bootstrap_servers})
-    [answer] = admin.delete_records([TopicPartition(shop.pipeline.topic, place, 3)]).values()
-    answer.result()
+    forget_first(shop.pipeline, 3)
     found = verified(shop)
     assert kinds(found) == {}
     assert found.sums[1].forgotten == 3
