@@ -64,7 +64,7 @@ def verify(
     Numbers are compared by source and aggregate: an event that is missing is seen, also if it is the last one. The ids
     of the rows that the outbox keeps are compared with those in the topics. Nothing is written, no offset is committed,
     and all of it may run meanwhile: what differs is looked at again for as long as --settle says. Topics are read from
-    their beginning, which takes a few seconds for each million messages, and half a kilobyte for each aggregate.
+    their beginning, which takes about half a minute for each million messages, and half a kilobyte for each aggregate.
 
     DSN is the outbox's database as this machine reaches it, on the server that is written to, for a role that may
     select from the outbox and the table of heads beside it.

@@ -18,6 +18,8 @@ from cdc_outbox.errors import BrokerUnavailableError
 from cdc_outbox.message import Message
 
 _log = logging.getLogger("cdc_outbox.consumer.topics.librdkafka")
+_REACH_SECONDS = 5.0
+"""How long the first contact with the brokers may take before it is said that they cannot be reached."""
 _ANSWER_SECONDS = 10.0
 """How long the brokers may take to answer a question."""
 _SILENCE_SECONDS = 30.0
@@ -60,7 +62,7 @@ class TopicReader:
     def places(self, topics: Collection[str]) -> list[Place]:
         """Return the partitions of those topics that exist."""
         # Asked for all: to ask for one that does not exist makes librdkafka wait for it.
-        known = self._client.list_topics(timeout=_ANSWER_SECONDS).topics
+        known = self._client.list_topics(timeout=_REACH_SECONDS).topics
         return [
             Place(topic, number) for topic in sorted(topics) if topic in known for number in known[topic].partitions
         ]
