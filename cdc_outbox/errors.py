@@ -14,6 +14,7 @@
     ├── DatabaseError                          .sqlstate
     │   ├── DatabaseUnavailableError           retryable
     │   ├── TransactionConflictError           retryable
+    │   ├── TransactionTimeoutError            retryable
     │   ├── DatabaseAccessError
     │   └── TableNotFoundError
     ├── BrokerError
@@ -156,6 +157,19 @@ class TransactionConflictError(DatabaseError):
     """Transactions got in each other's way (40001, 40P01, 55P03); the whole transaction may be tried again."""
 
     retryable = True
+
+
+class TransactionTimeoutError(DatabaseError):
+    """The server ended a transaction that idled or took too long (25P03, 25P04), and the connection with it.
+
+    Only PostgreSQL says so, and not through every driver; elsewhere it is a lost connection.
+    """
+
+    retryable = True
+    hint = (
+        "What waits for something else, such as an HTTP call, does so before the transaction or after it; "
+        "or allow the transaction more time."
+    )
 
 
 class DatabaseAccessError(DatabaseError):

@@ -260,9 +260,17 @@ def _header_names(table: OutboxTable, role_headers: Mapping[str, str | None]) ->
     try:
         for column, header in role_headers.items():
             _ = Placement(column, alias=header).entry()  # which refuses what would not come out as it went in
+            _refuse_second_column(column, header, {**role_headers, **table.headers})
         return HeaderNames(**{role: header for role, header in named.items() if header is not None})
     except ConfigError as error:
         raise ConfigError(str(error), field="outbox.headers", hint=error.hint) from error
+
+
+def _refuse_second_column(column: str, header: str | None, headers: Mapping[str, str | None]) -> None:
+    """Refuse a header that two columns would write: whoever reads it takes one for the other."""
+    others = [other for other, name in headers.items() if name is not None and name == header and other != column]
+    if others:
+        raise ConfigError(f"the columns {column!r} and {others[0]!r} cannot both be the header {header!r}")
 
 
 def _refuse_numbers_without_columns(table: OutboxTable, modes: Mapping[str, SequenceMode]) -> None:

@@ -1,38 +1,65 @@
 """``cdc-outbox consume``."""
 
+import asyncio
 import importlib
 import logging
 import signal
 import sys
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 
-from cdc_outbox.consumer import Consumer
+from cdc_outbox.cli.logs import FORMATS
+from cdc_outbox.cli.progress import ProgressLine
+from cdc_outbox.consumer import AsyncConsumer, Consumer
 from cdc_outbox.errors import ConfigError, HandlerError
+from cdc_outbox.monitor import MonitorServer
+
+_MAX_PORT = 65_535
 
 
 @click.command(short_help="Run a consumer until it is told to stop.")
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
 @click.option("--verbose", "-v", is_flag=True, help="Log what happens, with the traceback of a failing handler.")
-def consume(target: str, *, verbose: bool) -> None:
-    """Import a Consumer and run it until SIGTERM or Ctrl-C; the event at hand is finished first.
+@click.option(
+    "--log-format",
+    type=click.Choice(sorted(FORMATS)),
+    default="text",
+    show_default=True,
+    envvar="CDC_OUTBOX_LOG_FORMAT",
+    show_envvar=True,
+    help="One line a record: for people, or an object of JSON for what collects logs.",
+)
+@click.option(
+    "--listen",
+    metavar="[HOST:]PORT",
+    envvar="CDC_OUTBOX_LISTEN",
+    show_envvar=True,
+    help="Answer /health by progress, and /metrics where the consumer counts for Prometheus; HOST is 127.0.0.1.",
+)
+def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) -> None:
+    """Import a Consumer and run it until SIGTERM or Ctrl-C; the batch at hand is finished first.
 
-    MODULE is looked for in the current folder too.
+    MODULE is looked for in the current folder too. An AsyncConsumer is run in an event loop of its own. On a terminal a
+    line shows how a long catch-up goes.
 
     \b
-    Example:
+    Examples:
       cdc-outbox consume examples.orders.shipping:consumer
+      cdc-outbox consume examples.orders.shipping:consumer --listen 0.0.0.0:8080
     """
+    line = ProgressLine(sys.stderr)
     log = logging.StreamHandler()
-    log.setFormatter(Fields())
+    log.setFormatter(FORMATS[log_format]())
+    log.addFilter(line)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[log])
     consumer = load(target)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: consumer.stop())
     try:
-        consumer.run()
+        with _listening(listen, consumer), line.following(consumer):
+            _run(consumer)
     except HandlerError as error:
         error.hint = error.hint or "Run it with --verbose to see the traceback."
         raise
@@ -42,21 +69,33 @@ def consume(target: str, *, verbose: bool) -> None:
             click.echo(f"{consumer.name}: {counts or 'no events'}", err=True)
 
 
-class Fields(logging.Formatter):
-    """One line a record: the constant message, and behind it the fields that it was logged with."""
+def _run(consumer: Consumer | AsyncConsumer) -> None:
+    if isinstance(consumer, Consumer):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: consumer.stop())
+        consumer.run()
+        return
 
-    _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+    async def run() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, consumer.stop)
+        await consumer.run()
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the line without the traceback."""
-        fields = [f"{name}={value}" for name, value in vars(record).items() if name not in self._STANDARD]
-        return " ".join([super().formatMessage(record), *fields])
+    asyncio.run(run())
 
 
-def load(target: str) -> Consumer:
+def _listening(listen: str | None, consumer: Consumer | AsyncConsumer) -> AbstractContextManager[object]:
+    if listen is None:
+        return nullcontext()
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > _MAX_PORT:
+        raise ConfigError(f"{listen!r} is not of the form host:port", field="--listen")
+    metrics: Any = consumer.metrics  # which may be able to show itself, and need not
+    shown = metrics if hasattr(metrics, "exposition") else None
+    return MonitorServer(consumer, metrics=shown, host=host or "127.0.0.1", port=int(port))
+
+
+def load(target: str) -> Consumer | AsyncConsumer:
     """Import a consumer.
 
     Raises:
@@ -79,7 +118,7 @@ def load(target: str) -> Consumer:
         found = getattr(imported, attribute)
     except AttributeError as error:
         raise ConfigError(f"the module {module} has no {attribute!r}", field="TARGET") from error
-    if not isinstance(found, Consumer):
+    if not isinstance(found, Consumer | AsyncConsumer):
         raise ConfigError(f"{target} is a {type(found).__name__}, not a Consumer", field="TARGET")
     return found
 

@@ -14,7 +14,8 @@ from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import TransactionDriver, changing_tables
+from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers.transactions import changing_tables
 from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
 from cdc_outbox.migrations import script, turn, upgrade

@@ -1,5 +1,6 @@
 """``cdc-outbox replay``."""
 
+import asyncio
 import logging
 import re
 import signal
@@ -8,11 +9,12 @@ from datetime import datetime
 
 import click
 
-from cdc_outbox.cli.consume import Fields, load
+from cdc_outbox.cli.consume import load
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import visible
+from cdc_outbox.cli.logs import TextLines
 from cdc_outbox.cli.spans import moment
-from cdc_outbox.consumer import Fate, Replayed, Selection
+from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
 
 _WORDS = {
     Fate.APPLIED: ("applied", "would be applied"),
@@ -65,7 +67,7 @@ def replay(
     rate: float | None,
     dry_run: bool,
 ) -> ExitCode:
-    """Import a Consumer and give it messages again that the topics hold; those that all options select.
+    """Import a consumer and give it messages again that the topics hold; those that all options select.
 
     What was applied is skipped as a duplicate. What never was, for example after the group's offsets were moved by
     accident, is applied in order, in the same transactions as ever. No other consumer notices, no offset is committed,
@@ -84,7 +86,7 @@ def replay(
       cdc-outbox replay orders.shipping:consumer --topic outbox.event.order --offsets 0:1200-1250
     """
     log = logging.StreamHandler()
-    log.setFormatter(Fields())
+    log.setFormatter(TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[log])
     consumer = load(target)
     partition, first, last = offsets or (None, None, None)
@@ -98,14 +100,27 @@ def replay(
         first_offset=first,
         last_offset=last,
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: consumer.stop())
-    done = consumer.replay(selection, rate=rate, dry_run=dry_run)
+    done = _run(consumer, selection, rate=rate, dry_run=dry_run)
     _tell(consumer.name, done, dry_run=dry_run)
     if not done.is_complete:
         return ExitCode.INTERRUPTED
     aside = (Fate.PARKED, Fate.LEFT_OUT, Fate.UNREADABLE)
     return ExitCode.DIFFERENCES if any(done.fates[fate] for fate in aside) else ExitCode.DONE
+
+
+def _run(consumer: Consumer | AsyncConsumer, selection: Selection, *, rate: float | None, dry_run: bool) -> Replayed:
+    signals = (signal.SIGTERM, signal.SIGINT)
+    if isinstance(consumer, Consumer):
+        for number in signals:
+            signal.signal(number, lambda _number, _frame: consumer.stop())
+        return consumer.replay(selection, rate=rate, dry_run=dry_run)
+
+    async def run() -> Replayed:
+        for number in signals:
+            asyncio.get_running_loop().add_signal_handler(number, consumer.stop)
+        return await consumer.replay(selection, rate=rate, dry_run=dry_run)
+
+    return asyncio.run(run())
 
 
 def _tell(name: str, done: Replayed, *, dry_run: bool) -> None:

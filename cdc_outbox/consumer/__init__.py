@@ -6,6 +6,7 @@ from cdc_outbox.consumer.delivery import Outcome
 from cdc_outbox.consumer.handlers import BatchHandler, Handler
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.ordering import Aggregate, Order, Verdict
+from cdc_outbox.consumer.plain import AsyncInbox, Inbox
 from cdc_outbox.consumer.replay import Fate, Replayed, Selection
 from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.schema import inbox_component
@@ -18,6 +19,7 @@ from cdc_outbox.wire import HeaderNames, WireContract
 __all__ = [
     "Aggregate",
     "AsyncConsumer",
+    "AsyncInbox",
     "BatchHandler",
     "BeforeCommit",
     "Consumer",
@@ -26,6 +28,7 @@ __all__ = [
     "ForeignOutbox",
     "Handler",
     "HeaderNames",
+    "Inbox",
     "InboxTable",
     "Limits",
     "Order",

@@ -6,7 +6,7 @@ from typing import Any
 from cdc_outbox.consumer.epochs import EpochStore
 from cdc_outbox.consumer.inbox import Claims, InboxStore
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict, aggregate_of
+from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict
 from cdc_outbox.consumer.park import REASONS, Failure, ParkedEvent, ParkStore, Reason
 from cdc_outbox.errors import ParkFullError
 
@@ -77,11 +77,11 @@ class Aside:
         if self.reasons.total() >= self._room:
             raise ParkFullError(f"{item.event} is to be parked, and as many are parked as may be")
         await self._park.add(self._connection, item.event, item.message, failure)
-        self._blocking[aggregate_of(item.event)] += failure.reason.blocks
+        self._blocking[item.aggregate] += failure.reason.blocks
         self.reasons[failure.reason] += 1
 
     async def _put_back(self, item: Item, row: ParkedEvent, judgement: Judgement) -> None:
-        aggregate, verdict = aggregate_of(item.event), judgement.verdict
+        aggregate, verdict = item.aggregate, judgement.verdict
         failure = item.failure if verdict is Verdict.NEXT else None
         if verdict is Verdict.CONFLICT:
             failure = Failure(reason=Reason.CONFLICT, error=sentence(judgement), attempts=row.attempts)

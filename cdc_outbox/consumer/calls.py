@@ -1,13 +1,15 @@
 """Calling handlers, and what a handler did to its transaction."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Protocol
 
-from cdc_outbox.consumer.handlers import Handlers, Registered
+from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.item import Item
 from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, translate
 from cdc_outbox.errors import (
     CdcOutboxError,
@@ -17,14 +19,26 @@ from cdc_outbox.errors import (
     TransactionEndedError,
 )
 from cdc_outbox.event import Event
+from cdc_outbox.metrics import Metrics, NoMetrics
+from cdc_outbox.tracing import NoSpans, Spans
 
 _log = logging.getLogger(__name__)
 
 
-class BeforeCommit(Protocol):
-    """What wants to write at the end of the handlers' transaction; an outbox that gathers events is one."""
+class Gathered(Protocol):
+    """What is gathered during a transaction."""
 
-    def gathering(self, connection: Any) -> AbstractAsyncContextManager[object]:  # noqa: ANN401
+    def caused_by(self, events: Sequence[Event]) -> None:
+        """Take what comes from here on for a consequence of these events."""
+
+
+class BeforeCommit(Protocol):
+    """What wants to write at the end of the handlers' transaction; an outbox is one."""
+
+    def gathering(
+        self,
+        connection: Any,  # noqa: ANN401
+    ) -> AbstractContextManager[Gathered] | AbstractAsyncContextManager[Gathered]:
         """Enter before the first handler; leaving writes what was gathered, or nothing after an error."""
 
 
@@ -39,13 +53,18 @@ class Calls:
     def __init__(
         self,
         *,
+        consumer: str,
         driver: AsyncTransactionDriver,
         handlers: Handlers,
+        metrics: Metrics | None = None,
+        spans: Spans | None = None,
         before_commit: BeforeCommit | None = None,
         pipeline: Callable[[Any], AbstractAsyncContextManager[object]] | None = None,
     ) -> None:
+        self._consumer = consumer
         self._driver = driver
         self._handlers = handlers
+        self._metrics, self._spans = metrics or NoMetrics(), spans or NoSpans()
         self._before_commit = before_commit
         self._pipeline = pipeline
 
@@ -53,7 +72,7 @@ class Calls:
         """Tell whether anybody listens."""
         return self._handlers.get(event.type) is not None
 
-    async def run(self, events: Sequence[Event], connection: Any) -> None:  # noqa: ANN401
+    async def run(self, items: Sequence[Item], connection: Any) -> None:  # noqa: ANN401
         """Call the handlers of these events.
 
         Raises:
@@ -61,40 +80,74 @@ class Calls:
             TransactionAbortedError, TransactionEndedError: One swallowed an SQL error, or ended the transaction.
             DatabaseUnavailableError, TransactionConflictError: Trying again may help.
         """
-        gathering = self._before_commit.gathering(connection) if self._before_commit else nullcontext()
-        async with gathering:
-            if self._pipeline is None:
-                for registered, run in self._handlers.runs(events):
-                    await self._call(registered, run, connection)
-            else:
-                await self._call_in_pipeline(events, connection)
+        seconds: dict[str, list[float]] = {}
+        try:
+            async with AsyncExitStack() as stack:
+                gathered = None
+                if self._before_commit is not None:
+                    gathered = await _entered(stack, self._before_commit.gathering(connection))
+                if self._pipeline is None:
+                    await self._run(items, connection, gathered, seconds, looks=True)
+                else:
+                    await self._run_in_pipeline(self._pipeline, items, connection, gathered, seconds)
+        finally:
+            for event_type, values in seconds.items():
+                name = "cdc_outbox_consumer_handler_seconds"
+                self._metrics.measure(name, *values, consumer=self._consumer, type=event_type)
 
-    async def _call_in_pipeline(self, events: Sequence[Event], connection: Any) -> None:  # noqa: ANN401
+    async def _run_in_pipeline(
+        self,
+        pipeline: Callable[[Any], AbstractAsyncContextManager[object]],
+        items: Sequence[Item],
+        connection: Any,  # noqa: ANN401
+        gathered: Gathered | None,
+        seconds: dict[str, list[float]],
+    ) -> None:
         """Send what the handlers execute without waiting for each answer; what failed shows at the end."""
-        assert self._pipeline is not None  # noqa: S101 - the caller looked
+        failure: Exception | None = None
         try:
-            async with self._pipeline(connection):
-                for registered, run in self._handlers.runs(events):
-                    await _awaited(registered, run, connection)
+            async with pipeline(connection):
+                await self._run(items, connection, gathered, seconds, looks=False)
         except Exception as error:  # noqa: BLE001 - what it means depends on what became of the transaction
-            self._look(events, connection, error)
-        else:
-            self._look(events, connection, None)
+            failure = error
+        self._look(items, connection, failure)
 
-    async def _call(self, registered: Registered, events: list[Event], connection: Any) -> None:  # noqa: ANN401
-        try:
-            await _awaited(registered, events, connection)
-        except Exception as error:  # noqa: BLE001 - what it means depends on what became of the transaction
-            self._look(events, connection, error)
-        else:
-            self._look(events, connection, None)
+    async def _run(
+        self,
+        items: Sequence[Item],
+        connection: Any,  # noqa: ANN401
+        gathered: Gathered | None,
+        seconds: dict[str, list[float]],
+        *,
+        looks: bool,
+    ) -> None:
+        for registered, run in self._handlers.runs(items):
+            events = [item.event for item in run]
+            if gathered is not None:
+                gathered.caused_by(events)
+            begun_at = time.perf_counter()
+            failure: Exception | None = None
+            try:
+                with self._spans.process(self._consumer, [(item.event, item.message) for item in run]):
+                    returned = registered.call(events if registered.takes_batch else events[0], connection)
+                    if isawaitable(returned):
+                        await returned
+                    await self._driver.flush(connection)
+            except Exception as error:
+                if not looks:
+                    raise
+                failure = error
+            finally:
+                seconds.setdefault(events[0].type, []).append(time.perf_counter() - begun_at)
+            if looks:
+                self._look(run, connection, failure)
 
-    def _look(self, events: Sequence[Event], connection: Any, failure: Exception | None) -> None:  # noqa: ANN401
+    def _look(self, items: Sequence[Item], connection: Any, failure: Exception | None) -> None:  # noqa: ANN401
         """Raise what a handler did to its transaction, and what it raised."""
         state = self._driver.state(connection)
         if failure is None and state is TransactionState.OPEN:
             return
-        names = several(events)
+        names = several([item.event for item in items])
         if state is TransactionState.ENDED:
             raise TransactionEndedError(f"the handler of {names} ended its transaction") from failure
         if failure is not None:
@@ -121,14 +174,11 @@ def several(events: Sequence[Event]) -> str:
     return f"{events[0]} and {len(events) - 1} more" if len(events) > 1 else str(events[0])
 
 
-async def _awaited(registered: Registered, events: list[Event], connection: Any) -> None:  # noqa: ANN401
-    returned = registered.call(events if registered.takes_batch else events[0], connection)
-    if isawaitable(returned):
-        await _result(returned)
-
-
-async def _result(awaitable: Awaitable[object]) -> object:
-    return await awaitable
+async def _entered(stack: AsyncExitStack, context: Any) -> Gathered:  # noqa: ANN401 - one of the two
+    gathered: Gathered = (
+        await stack.enter_async_context(context) if hasattr(context, "__aenter__") else stack.enter_context(context)
+    )
+    return gathered
 
 
 def _origin(error: BaseException) -> str:

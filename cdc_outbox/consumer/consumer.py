@@ -4,10 +4,10 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
@@ -23,22 +23,25 @@ from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.loop import Loop, Waits
 from cdc_outbox.consumer.offsets import Offsets, leave
 from cdc_outbox.consumer.ordering import Order
+from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.replay import Replay, Replayed, Selection
 from cdc_outbox.consumer.retry import Retry
-from cdc_outbox.consumer.session import Connection, Session
+from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.consumer.waits import Blocking, Yielding
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.event import SequenceMode
 from cdc_outbox.metrics import Metrics, NoMetrics
+from cdc_outbox.progress import Progress
+from cdc_outbox.tracing import OpenTelemetrySpans, Spans
 from cdc_outbox.wire import WireContract
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
+EventT = TypeVar("EventT")
 BatchHandlerT = TypeVar("BatchHandlerT", bound=BatchHandler)
 
 _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
@@ -48,10 +51,11 @@ _REACH_SECONDS = 5.0
 """How long the first contact with the brokers may take before the consumer says that it cannot reach them."""
 
 
-class _Consumer:
-    """What both kinds of consumers have in common."""
+class _Consumer(Generic[EventT]):
+    """What both kinds of consumers have in common: all but what waits."""
 
     _is_asynchronous = False
+    _new_event: Callable[[], EventT]
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class _Consumer:
         by_watermark: Collection[str] = (),
         before_commit: BeforeCommit | None = None,
         metrics: Metrics | None = None,
+        spans: Spans | None = None,
     ) -> None:
         if not name:
             raise ConfigError("a consumer has a name, under which it remembers", field="Consumer.name")
@@ -79,19 +84,26 @@ class _Consumer:
         self.name = name
         self.contract = contract
         self.limits = limits or Limits()
+        self._stopping = self._new_event()
         self._connect = connect
         self._inbox_table = inbox
         self._retry = retry or Retry()
         self._pipeline, self._before_commit = pipeline, before_commit
-        self._orders = _orders(contract, latest, by_watermark)
+        self._orders = orders_of(contract, latest, by_watermark)
         self._settings = kafka.consumer_settings(bootstrap_servers=bootstrap_servers, group=name, extra=kafka_settings)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
-        self._watch = Watch(name=name, limits=self.limits, metrics=metrics or NoMetrics())
+        self.metrics = metrics or NoMetrics()
+        self._spans = spans or OpenTelemetrySpans()
+        self._watch = Watch(name=name, limits=self.limits, metrics=self.metrics)
 
     @property
     def outcomes(self) -> Counter[Outcome]:
         """How many events came to which end since this object was made."""
         return self._watch.outcomes
+
+    def progress(self) -> Progress:
+        """Return how far it is, at once; from any thread."""
+        return self._watch.progress()
 
     def on(self, *event_types: str) -> Callable[[HandlerT], HandlerT]:
         """Register the handler of event types.
@@ -135,6 +147,9 @@ class _Consumer:
             limits=self.limits,
             before_commit=self._before_commit,
             pipeline=self._pipeline,
+            asynchronous=self._is_asynchronous,
+            metrics=self.metrics,
+            spans=self._spans,
         )
 
     def _refuse_without_handlers(self) -> None:
@@ -177,7 +192,8 @@ class _Consumer:
             session = Session(self._connect, self._know)
             stack.push_async_callback(session.close)
             await session.open()
-            offsets, ownership = Offsets(), Ownership()
+            offsets = Offsets(told=lambda is_done: self._watch.offsets_committed(is_done=is_done))
+            ownership = Ownership()
             client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
             await waits.call(_reach, client)
@@ -195,12 +211,12 @@ class _Consumer:
                 watch=self._watch,
                 waits=waits,
             )
-            _subscribe(client, self.contract.topics, keeper, offsets, ownership, self.limits)
+            _subscribe(client, self.contract.topics, keeper, offsets, ownership, self.limits, self._watch)
             stack.push_async_callback(waits.call, offsets.finish, client)
             await loop.run(is_stopping)
 
 
-class Consumer(_Consumer):
+class Consumer(_Consumer[threading.Event]):
     """Read events and commit the effects of each exactly where and when its id is claimed.
 
     ::
@@ -230,12 +246,11 @@ class Consumer(_Consumer):
         by_watermark: Aggregate types whose source never goes back and is never restored: no ids are kept for them,
             and what is stale by its sequence is a duplicate.
         before_commit: What writes at the end of the handlers' transaction: an outbox that gathers their events.
-        metrics: Told of each event after its commit, as ``cdc_outbox_consumer_events_total`` with ``outcome``.
+        metrics: Told of what :data:`cdc_outbox.metrics.SERIES` lists.
+        spans: Told of the handlers' time; by default OpenTelemetry is, where its SDK runs.
     """
 
-    def __init__(self, *, connect: Callable[[], Connection], **options: Any) -> None:  # noqa: ANN401
-        super().__init__(connect=connect, **options)
-        self._stopping = threading.Event()
+    _new_event = threading.Event
 
     def stop(self) -> None:
         """Make :meth:`run` return after the batch at hand; safe from a signal handler or another thread."""
@@ -286,7 +301,7 @@ class Consumer(_Consumer):
             self._stopping.clear()
 
 
-class AsyncConsumer(_Consumer):
+class AsyncConsumer(_Consumer[asyncio.Event]):
     """The same for a service that runs on asyncio; its handlers may be coroutine functions.
 
     ::
@@ -306,10 +321,7 @@ class AsyncConsumer(_Consumer):
     """
 
     _is_asynchronous = True
-
-    def __init__(self, *, connect: Callable[[], Awaitable[Any]], **options: Any) -> None:  # noqa: ANN401
-        super().__init__(connect=connect, **options)
-        self._stopping = asyncio.Event()
+    _new_event = asyncio.Event
 
     def stop(self) -> None:
         """Make :meth:`run` return after the batch at hand; called in the event loop's thread."""
@@ -334,20 +346,6 @@ class AsyncConsumer(_Consumer):
             self._stopping.clear()
 
 
-def _orders(contract: WireContract, latest: Collection[str], by_watermark: Collection[str]) -> Mapping[str, Order]:
-    for field, names in (("latest", latest), ("by_watermark", by_watermark)):
-        for name in names:
-            if contract.mode_of(name) is SequenceMode.NONE:
-                raise ConfigError(
-                    f"the events of {name} are not numbered, so nothing tells which is the later one",
-                    field=f"Consumer.{field}",
-                )
-    return {
-        name: Order(mode=mode, latest=name in latest, by_watermark=name in by_watermark)
-        for name, mode in contract.aggregates.items()
-    }
-
-
 def _subscribe(  # noqa: PLR0917 - all that a rebalance concerns
     client: confluent_kafka.Consumer,
     topics: Collection[str],
@@ -355,19 +353,26 @@ def _subscribe(  # noqa: PLR0917 - all that a rebalance concerns
     offsets: Offsets,
     ownership: Ownership,
     limits: Limits,
+    watch: Watch,
 ) -> None:
     """Join the group; the callbacks come while somebody polls."""
 
     def assign(_client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        watch.rebalanced("assigned")
         ownership.assign(Place(partition.topic, partition.partition) for partition in partitions)
 
     def revoke(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        watch.rebalanced("revoked")
         # The transaction at hand may still end, and its offsets be committed; who comes next waits for us that long.
         keeper.wait_until_idle(limits.handler_seconds)
         offsets.revoke(client, partitions)
-        lose(client, partitions)
+        forget(client, partitions)
 
     def lose(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        watch.rebalanced("lost")
+        forget(client, partitions)
+
+    def forget(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
         offsets.lose(client, partitions)
         ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
 

@@ -14,12 +14,19 @@ from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.park import SqlPark
 from cdc_outbox.consumer.statements import Statements
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import AsyncTransactionDriver, find_transaction_driver
+from cdc_outbox.drivers import (
+    AsyncDriver,
+    AsyncTransactionDriver,
+    find_async_transaction_driver,
+    find_transaction_driver,
+)
 from cdc_outbox.drivers.immediate import ImmediateTransactions
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.metrics import Metrics
+from cdc_outbox.tracing import Spans
 
 
-def sql_stores(*, table: InboxTable, consumer: str, driver: AsyncTransactionDriver) -> Stores:
+def sql_stores(*, table: InboxTable, consumer: str, driver: AsyncDriver) -> Stores:
     """Return what a consumer remembers, in the tables of its inbox."""
     inbox, park, epochs = (
         Statements(file, table=table, consumer=consumer, driver=driver) for file in ("inbox", "park", "epochs")
@@ -41,8 +48,16 @@ class ConsumerDatabase:
         limits: Limits,
         before_commit: BeforeCommit | None,
         pipeline: bool,
+        asynchronous: bool,
+        metrics: Metrics,
+        spans: Spans,
     ) -> None:
-        self.driver: AsyncTransactionDriver = ImmediateTransactions(find_transaction_driver(connection))
+        # One object from here to the last commit: it remembers what it began.
+        self.driver: AsyncTransactionDriver = (
+            find_async_transaction_driver(connection)
+            if asynchronous
+            else ImmediateTransactions(find_transaction_driver(connection))
+        )
         self._limits = limits
         table = table or InboxTable.on(self.driver.dialect)
         if table.dialect is not self.driver.dialect:
@@ -52,8 +67,11 @@ class ConsumerDatabase:
             )
         self.stores = sql_stores(table=table, consumer=consumer, driver=self.driver)
         calls = Calls(
+            consumer=consumer,
             driver=self.driver,
             handlers=handlers,
+            metrics=metrics,
+            spans=spans,
             before_commit=before_commit,
             pipeline=_pipeline_of(connection) if pipeline else None,
         )
@@ -61,6 +79,7 @@ class ConsumerDatabase:
 
     async def prepare(self, connection: Any) -> None:  # noqa: ANN401
         """Make its transactions READ COMMITTED, and bound how long they may be idle."""
+        await self.driver.prepare(connection, idle_seconds=self._limits.handler_seconds)
 
 
 def _pipeline_of(connection: Any) -> Callable[[Any], AbstractAsyncContextManager[object]]:  # noqa: ANN401

@@ -19,16 +19,18 @@ from cdc_outbox.consumer.ordering import (
     Memory,
     Order,
     Verdict,
-    aggregate_of,
     judge,
     moves_of,
 )
 from cdc_outbox.consumer.park import ParkStore, Reason
 from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState
-from cdc_outbox.errors import ConsumerError, PartitionLostError, TransactionEndedError
+from cdc_outbox.errors import ConsumerError, PartitionLostError, TransactionAbortedError, TransactionEndedError
 from cdc_outbox.event import SequenceMode
 
 _log = logging.getLogger(__name__)
+
+_FAILED_TRANSACTION = "25P02"
+"""https://www.postgresql.org/docs/current/errcodes-appendix.html: a statement came after one that failed."""
 
 
 class Outcome(StrEnum):
@@ -129,7 +131,7 @@ class Delivery:
                 raise
             if await self._take_back(work.claims, connection):
                 raise TransactionEndedError(f"a handler committed {_names(items)} by itself") from error
-            ours = ours_of(error) or ConsumerError(f"{_names(items)} could not be applied: {type(error).__name__}")
+            ours = _aborted(error, items) or ours_of(error) or _refused(error, items)
             if ours is error:
                 raise
             raise ours from error
@@ -174,8 +176,7 @@ class _Work:
 
     async def run(self) -> Delivered:
         """Do all but the commit."""
-        redone = [aggregate_of(item.event) for item in self._readable if item.parked is not None]
-        marks = await self._inbox.lock_marks(self._connection, redone)
+        marks = await self._lock_redone()
         self.claims = await self._claim()
         await self._fence()
         marks, judgements = await self._judge(marks)
@@ -184,7 +185,7 @@ class _Work:
             for item, judgement in zip(self._readable, judgements, strict=True)
             if judgement.verdict is Verdict.NEXT and not (item.failure or item.is_stuck)
         ]
-        await self._calls.run([item.event for item, _ in applied], self._connection)
+        await self._calls.run([item for item, _ in applied], self._connection)
         aside = await self._set_aside(judgements)
         moves = moves_of([judgement for _, judgement in applied], marks, aside.blocking)
         parked = await self._inbox.advance(self._connection, self.claims, moves)
@@ -200,6 +201,14 @@ class _Work:
         return Delivered(
             outcomes=[outcomes.get(id(item), Outcome.PARKED) for item in self._items], parked=aside.reasons, woken=woken
         )
+
+    async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
+        """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""
+        redone = [item for item in self._readable if item.parked is not None]
+        marks = await self._inbox.lock_marks(self._connection, [item.aggregate for item in redone])
+        there = await self._park.find_parked(self._connection, [item.event_id for item in redone])
+        self._readable = [item for item in self._readable if item.parked is None or item.event_id in there]
+        return marks
 
     async def _claim(self) -> Claims:
         orders = {item.event.aggregate_type: self._order_of(item.event.aggregate_type) for item in self._readable}
@@ -219,20 +228,20 @@ class _Work:
     async def _judge(self, locked: Mapping[Aggregate, Mark]) -> tuple[Mapping[Aggregate, Mark], list[Judgement]]:
         """Judge without locks, and again under lock where something is parked or is to be."""
         purged_before = await self._inbox.find_purge(self._connection)
-        events = [item.event for item in self._readable]
         # A lock was taken after nothing: what it read is as new as it gets.
-        others = {aggregate_of(event) for event in events} - locked.keys()
+        others = {item.aggregate for item in self._readable} - locked.keys()
         marks = {**await self._inbox.find_marks(self._connection, others), **locked}
         memory = Memory(unseen=self.claims.new, marks=marks, purged_before=purged_before)
         judgements = self._judgements(memory)
+        blocked = {aggregate for aggregate, mark in marks.items() if mark.parked}
         wanted = {
-            aggregate_of(item.event)
+            item.aggregate
             for item, judgement in zip(self._readable, judgements, strict=True)
-            if judgement.verdict.is_set_aside or item.failure or marks.get(aggregate_of(item.event), Mark()).parked
+            if judgement.verdict.is_set_aside or item.failure or item.aggregate in blocked
         }
         if wanted:
             marks |= await self._inbox.lock_marks(self._connection, wanted - locked.keys())
-            ids = [event.id or "" for event in events if aggregate_of(event) in wanted]
+            ids = [item.event_id for item in self._readable if item.aggregate in wanted]
             parked = await self._park.find_parked(self._connection, ids)
             memory = Memory(unseen=self.claims.new, marks=marks, parked=parked, purged_before=purged_before)
             judgements = self._judgements(memory)
@@ -256,7 +265,9 @@ class _Work:
             if item.is_unreadable:
                 await aside.put_unreadable(item)
         for item, judgement in zip(self._readable, judgements, strict=True):
-            await aside.put(item, judgement)
+            # Most are applied, and there is nothing to do about those.
+            if judgement.verdict is not Verdict.NEXT or item.failure or item.parked or item.is_begun:
+                await aside.put(item, judgement)
         await aside.settle(self.claims)
         return aside
 
@@ -274,6 +285,17 @@ class _Work:
                 return Outcome.APPLIED if self._calls.has_handler(item.event) else Outcome.UNHANDLED
             case _:
                 return Outcome.PARKED
+
+
+def _aborted(error: Exception, items: Sequence[Item]) -> ConsumerError | None:
+    """Return the error of a transaction that had failed before our statement did: some drivers tell only then."""
+    if getattr(error, "sqlstate", None) != _FAILED_TRANSACTION:
+        return None
+    return TransactionAbortedError(f"a handler of {_names(items)} swallowed an SQL error")
+
+
+def _refused(error: Exception, items: Sequence[Item]) -> ConsumerError:
+    return ConsumerError(f"{_names(items)} could not be applied: {type(error).__name__}")
 
 
 def _names(items: Sequence[Item]) -> str:

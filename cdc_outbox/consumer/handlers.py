@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cdc_outbox.consumer.item import Item
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import Event
 
@@ -65,17 +66,17 @@ class Handlers:
                 raise ConfigError(f"the event type {event_type!r} has a handler already", field="Consumer.on")
             self._by_type[event_type] = registered
 
-    def runs(self, events: Iterable[Event]) -> Iterator[tuple[Registered, list[Event]]]:
+    def runs(self, items: Iterable[Item]) -> Iterator[tuple[Registered, list[Item]]]:
         """Return the calls that a list of events makes, in order: a batch handler's neighbours are one call."""
-        run: list[Event] = []
+        run: list[Item] = []
         runner: Registered | None = None
-        for event in events:
-            registered = self._by_type.get(event.type)
+        for item in items:
+            registered = self._by_type.get(item.event.type)
             if runner is not None and not (registered is runner and runner.takes_batch):
                 yield runner, run
                 run = []
             if registered is not None:
-                run.append(event)
+                run.append(item)
             runner = registered
         if runner is not None:
             yield runner, run

@@ -1,8 +1,9 @@
 """One event on its way through a consumer."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.park import Failure, ParkedEvent, Reason
 from cdc_outbox.errors import MessageError
 from cdc_outbox.event import Event
@@ -25,16 +26,20 @@ class Item:
     failure: Failure | None = None
     parked: ParkedEvent | None = None
     is_begun: bool = False
+    place: Place = field(init=False)
+    """The partition it came from."""
+    aggregate: Aggregate = field(init=False)
+    """What its watermark is kept for."""
+
+    def __post_init__(self) -> None:
+        # Once, and not whenever they are asked for: with many events in a batch that is what costs.
+        object.__setattr__(self, "place", Place(self.message.topic, self.message.partition or 0))
+        object.__setattr__(self, "aggregate", aggregate_of(self.event))
 
     @property
     def event_id(self) -> str:
         """The event's id; every event that was read has one."""
         return self.event.id or ""
-
-    @property
-    def place(self) -> Place:
-        """The partition it came from."""
-        return Place(self.message.topic, self.message.partition or 0)
 
     @property
     def is_unreadable(self) -> bool:

@@ -13,12 +13,12 @@ import confluent_kafka
 
 from cdc_outbox import kafka
 from cdc_outbox.consumer.backlog import Backlog
-from cdc_outbox.consumer.delivery import Delivered
+from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.offsets import Offsets, is_still_owned, rewind
+from cdc_outbox.consumer.offsets import Offsets, is_still_owned, lags_of, rewind
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
@@ -29,11 +29,13 @@ from cdc_outbox.errors import (
     ConfigError,
     ConsumerError,
     DatabaseError,
+    DatabaseUnavailableError,
     OutboxError,
     ParkFullError,
     PartitionLostError,
     TransactionConflictError,
     TransactionEndedError,
+    TransactionTimeoutError,
     WatermarkMovedError,
 )
 from cdc_outbox.wire import WireContract
@@ -93,12 +95,14 @@ class Loop:
         Raises:
             CdcOutboxError: What is not retryable, and no event's own fault.
         """
+        self._watch.started()
         while not is_stopping():
             await self._take()
             self._offsets.commit(self._client)
             if await self._tried(self._own) and await self._tried(self._look):
                 await self._apply(self._redo)
                 await self._apply(self._fresh)
+        self._watch.stopping()
 
     async def _take(self) -> None:
         now = time.monotonic()
@@ -107,9 +111,10 @@ class Loop:
             return
         events = 1 if self._fresh else self._limits.batch_events
         records = await self._waits.call(self._keeper.poll, 0.0 if has_work else _POLL_SECONDS, events)
-        self._polled_at = time.monotonic()
+        self._watch.polled_at = self._polled_at = time.monotonic()
         for record in records:
             self._receive(record)
+        self._watch.has_work(waits=bool(self._fresh or self._redo))
 
     def _receive(self, record: confluent_kafka.Message) -> None:
         """Put a polled message into the backlog."""
@@ -118,7 +123,7 @@ class Loop:
             return
         item = item_of(kafka.message_of(record), self._contract)
         # What a rebalance took away while it was on its way here comes to its new owner.
-        if item.place in self._ownership.places:
+        if self._ownership.owns(item.place):
             self._fresh.put([item])
 
     async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
@@ -145,8 +150,9 @@ class Loop:
             return
         due, counts = await self._session.find_due(self._ownership.held, self._limits.batch_events)
         self._watch.looked(counts)
+        self._watch.lagged(lags_of(self._client, self._ownership.held))
         self._redo.put([item_of(row.message, self._contract, row) for row in due])
-        if not self._watch.is_full:
+        if self._watch.room:
             self._resume()
 
     async def _apply(self, backlog: Backlog) -> None:
@@ -155,14 +161,22 @@ class Loop:
         if not items:
             return
         held = self._ownership.epochs_of(item.place for item in items)
+        begun_at = time.monotonic()
         try:
             with self._keeper.busy():
                 items = await self._begun(items)
                 delivered = await self._session.apply(items, held, self._watch.room)
         except CdcOutboxError as error:
-            await self._failed(backlog, items, error)
+            await self._failed(backlog, items, self._timed_out(error, time.monotonic() - begun_at))
         else:
             self._done(backlog, items, delivered)
+            self._watch.applied(items, delivered, time.monotonic() - begun_at)
+
+    def _timed_out(self, error: CdcOutboxError, seconds: float) -> CdcOutboxError:
+        """Take a connection that was lost after the server's patience for a transaction that was ended for idling."""
+        if isinstance(error, DatabaseUnavailableError) and seconds >= self._limits.handler_seconds:
+            return TransactionTimeoutError(f"{error}, after {seconds:.0f} s in one transaction")
+        return error
 
     def _is_suspect(self, item: Item) -> bool:
         return item.failure is None and self._ownership.is_suspect(item.place)
@@ -185,15 +199,29 @@ class Loop:
                 self._offsets.done(item.message)
             self._ownership.survived(item.place)
         backlog.size.succeeded(len(items))
+        self._pass_over_chains(items, delivered)
         self._poison.forget(items)
-        self._watch.applied(items, delivered)
         self._pause_seconds = _FIRST_RETRY_SECONDS
+
+    def _pass_over_chains(self, items: Sequence[Item], delivered: Delivered) -> None:
+        """Leave in the park what waits there behind an event that stays there."""
+        stuck = {
+            item.aggregate
+            for item, outcome in zip(items, delivered.outcomes, strict=True)
+            if item.parked is not None and item.parked.blocks and outcome is Outcome.PARKED
+        }
+        if stuck:
+            self._redo.drop_if(lambda item: item.aggregate in stuck)
 
     async def _failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         match error:
             case PartitionLostError():
+                self._watch.retried(error)
                 backlog.put_back(items)
                 await self._lost([Place(*place) for place in error.places])
+            case TransactionTimeoutError():  # its handler's own fault
+                await self._session.close()
+                await self._one_failed(backlog, items, error)
             case TransactionConflictError() | WatermarkMovedError():
                 backlog.put_back(items)
                 backlog.size.conflicted()
@@ -208,9 +236,9 @@ class Loop:
             case _:
                 raise error
 
-    async def _one_failed(self, backlog: Backlog, items: Sequence[Item], error: ConsumerError) -> None:
+    async def _one_failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         """Find the culprit by going through the batch one by one; then try it again, or set it aside."""
-        self._watch.failed(items, error)
+        self._watch.failed()
         if len(items) > 1:
             backlog.put_back(items)
             backlog.size.failed(len(items))
@@ -260,12 +288,12 @@ class Loop:
         self._fresh.drop(item.place)
         self._keeper.pause(item.place)
         rewind(self._client, item.message)
-        self._watch.paused = set(self._keeper.paused_places)
+        self._watch.paused(set(map(Place._make, self._keeper.paused_places)))
 
     def _resume(self) -> None:
         for place in self._keeper.resume_all():
             _log.warning("partition goes on", extra={"topic": place[0], "partition": place[1]})
-        self._watch.paused = set()
+        self._watch.paused(set())
 
 
 def _pass_over(record: confluent_kafka.Message) -> None:

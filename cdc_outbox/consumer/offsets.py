@@ -3,10 +3,12 @@
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc_outbox import kafka
+from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.message import Message
 
 _log = logging.getLogger(__name__)
@@ -26,11 +28,15 @@ _Place = tuple[str, int]
 class Offsets:
     """The offsets of applied events, committed a few times a second and before a partition is given up.
 
+    Args:
+        told: Told of each answer, whether it was a commit.
+
     The loop does not wait for the answers: while a group rebalances they take as long as the rebalance does. What was
     refused is sent again. Nothing depends on it but how much is repeated after a crash.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, told: Callable[[bool], None] = lambda _is_done: None) -> None:
+        self._told = told
         self._done: dict[_Place, int] = {}
         self._committed: dict[_Place, int] = {}
         self._answered: set[_Place] = set()
@@ -51,6 +57,7 @@ class Offsets:
 
     def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """Take librdkafka's answer to a commit; it comes during a poll."""
+        self._told(error is None)
         if error is not None:
             _log.info("offsets were not committed", extra={"reason": error.str()})
             return
@@ -123,6 +130,19 @@ def rewind(client: Consumer, message: Message) -> None:
         if _place(message) in {(owned.topic, owned.partition) for owned in client.assignment()}:
             raise kafka.translate(error.args[0]) from error
         _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
+
+
+def lags_of(client: Consumer, places: Iterable[_Place]) -> dict[Place, int]:
+    """Return how many messages each partition has to go, as far as the client knows without asking."""
+    lags = {}
+    try:
+        for position in client.position([TopicPartition(*place) for place in places]):
+            _, end = client.get_watermark_offsets(position, cached=True)
+            if position.offset >= 0 and end >= 0:
+                lags[Place(position.topic, position.partition)] = max(0, end - position.offset)
+    except KafkaException as error:
+        _log.debug("lags are not known", extra={"reason": error.args[0].str()})
+    return lags
 
 
 def is_still_owned(client: Consumer, place: _Place, offset: int | None) -> bool:

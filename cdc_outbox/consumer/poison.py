@@ -8,7 +8,7 @@ from random import Random
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.retry import Retry
-from cdc_outbox.errors import ConsumerError, MessageError
+from cdc_outbox.errors import CdcOutboxError, MessageError
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class Poison:
         self._clock = clock
         self._tries: dict[str, tuple[int, float]] = {}
 
-    def judge(self, item: Item, error: ConsumerError) -> tuple[Item, float | None]:
+    def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
         """Return the event as it is to be delivered again, and how long to wait before that.
 
         An event that comes out of the park is not tried again at once: it has waited already.

@@ -29,6 +29,7 @@ from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.errors import (
     ConfigError,
     ConsumerError,
+    MessageError,
     ParkFullError,
     TransactionConflictError,
     TransactionEndedError,
@@ -210,9 +211,9 @@ class Replay:
             if is_stopping():
                 self._replayed.is_complete = False
                 break
-            events = [item.event for item in items]
-            memory = imagined.added_to(await self._session.recall(events))
-            judgements = judge(events, memory, self._order_of)
+            items, remembered = await self._recall(items)
+            memory = imagined.added_to(remembered)
+            judgements = judge([item.event for item in items], memory, self._order_of)
             if dry_run:
                 imagined.apply(judgements, memory)
             # What is stale under an unseen id would be parked, for somebody to decide event by event. When it came for
@@ -235,6 +236,22 @@ class Replay:
                 self._replayed.add(Fate.UNREADABLE, message.position)
             elif selection.takes(item.event, message):
                 yield item
+
+    async def _recall(self, items: list[Item]) -> tuple[list[Item], Memory]:
+        """Return what is remembered of events, without those that no inbox can take."""
+        try:
+            return items, await self._session.recall([item.event for item in items])
+        except MessageError:
+            fitting = [item for item in items if await self._fits(item)]
+            return fitting, await self._session.recall([item.event for item in fitting])
+
+    async def _fits(self, item: Item) -> bool:
+        try:
+            await self._session.recall([item.event])
+        except MessageError:
+            self._replayed.add(Fate.UNREADABLE, item.message.position)
+            return False
+        return True
 
     def _count(self, judgement: Judgement, *, everything: bool) -> bool:
         """Count an event whose fate is known from its verdict, and tell whether it is."""

@@ -14,13 +14,6 @@ from cdc_outbox.drivers import AsyncTransactionDriver, translate
 from cdc_outbox.event import Event
 
 
-class Connection(Protocol):
-    """What every driver's connection has in common."""
-
-    def close(self) -> object:
-        """End it."""
-
-
 class Database(Protocol):
     """What is known of a connection once it is open."""
 

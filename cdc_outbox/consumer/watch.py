@@ -1,21 +1,25 @@
-"""What a consumer notices about itself: counts, the park's size, and gaps that last."""
+"""What a consumer notices about itself: counts, the park's size, gaps that last, and how far it is."""
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from cdc_outbox.consumer.delivery import Delivered, Outcome
+from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.park import ParkedCount, Reason
-from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.consumer.park import ParkedCount, Reason, State
+from cdc_outbox.errors import CdcOutboxError, DatabaseError, PartitionLostError
 from cdc_outbox.metrics import Metrics
+from cdc_outbox.progress import PausedPartition, Progress
 
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
 """How late a parked event may be tried again that somebody else made due."""
+_FULL = "the park is full"
 
 
 class Watch:
@@ -31,24 +35,24 @@ class Watch:
         self._name, self._limits, self._metrics, self._clock = name, limits, metrics, clock
         self.outcomes: Counter[Outcome] = Counter()
         """How many events came to which end since this object was made."""
-        self.parked = 0
-        """How many events are parked, as far as is known here."""
-        self.paused: set[tuple[str, int]] = set()
-        """Partitions that wait for room in the park."""
         self.is_due = False
         """Whether there is something in the park that can be applied now."""
+        self.polled_at: float | None = None
+        self._started_at = clock()
+        self._committed_at: float | None = None
+        self._waiting_since: float | None = None
         self._looked_at = -_LOOK_SECONDS
-        self._is_alarmed = False
+        self._parked: Counter[tuple[State, Reason]] = Counter()
+        self._gap_seconds: float | None = None
+        self._lags: dict[Place, int] = {}
+        self._paused: set[Place] = set()
+        self._outage = ""
+        self._is_stopping = False
 
     @property
     def room(self) -> int:
         """How many more events may be parked."""
-        return max(0, self._limits.max_parked_events - self.parked)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether none may be."""
-        return self.room == 0
+        return max(0, self._limits.max_parked_events - self._parked.total())
 
     def wants_a_look(self) -> bool:
         """Tell whether it is time to look into the park."""
@@ -58,29 +62,130 @@ class Watch:
             return True
         return False
 
+    def started(self) -> None:
+        """Note that a run begins."""
+        self._started_at, self._is_stopping, self.polled_at = self._clock(), False, None
+        self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
+
+    def stopping(self) -> None:
+        """Note that the run ends."""
+        self._is_stopping = True
+
+    def has_work(self, *, waits: bool) -> None:
+        """Note whether messages are at hand that are not done with."""
+        if not waits:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = self._clock()
+
     def looked(self, counts: Sequence[ParkedCount]) -> None:
         """Take what is in the park, and tell of a gap that lasts."""
-        self.parked = sum(count.events for count in counts)
-        oldest = max((count.oldest_seconds for count in counts if count.reason is Reason.GAP), default=0.0)
-        if oldest >= self._limits.gap_alarm_seconds and not self._is_alarmed:
-            gaps = sum(count.events for count in counts if count.reason is Reason.GAP)
-            _log.warning("events wait for one that is missing", extra={"events": gaps, "seconds": round(oldest)})
-        self._is_alarmed = oldest >= self._limits.gap_alarm_seconds
+        parked = Counter({(count.state, count.reason): count.events for count in counts})
+        for state, reason in self._parked.keys() | parked.keys():
+            self._metrics.set(
+                "cdc_outbox_consumer_parked_events",
+                parked[state, reason],
+                consumer=self._name,
+                state=state,
+                reason=reason,
+            )
+        self._parked = parked
+        gaps = [count for count in counts if count.reason is Reason.GAP]
+        oldest = max((count.oldest_seconds for count in gaps), default=0.0)
+        self._metrics.set("cdc_outbox_consumer_oldest_gap_seconds", oldest, consumer=self._name)
+        is_alarm = oldest >= self._limits.gap_alarm_seconds
+        if is_alarm and self._gap_seconds is None:
+            waiting = sum(count.events for count in gaps)
+            _log.warning("events wait for one that is missing", extra={"events": waiting, "seconds": round(oldest)})
+        self._gap_seconds = oldest if is_alarm else None
 
-    def applied(self, items: Sequence[Item], delivered: Delivered) -> None:
-        """Count a committed transaction."""
+    def lagged(self, lags: Mapping[Place, int]) -> None:
+        """Take how many messages each partition has to go."""
+        for place in self._lags.keys() - lags.keys():
+            self._set("cdc_outbox_consumer_lag_events", None, place)
+        for place, lag in lags.items():
+            self._set("cdc_outbox_consumer_lag_events", lag, place)
+        self._lags = dict(lags)
+        self._metrics.set("cdc_outbox_consumer_assigned_partitions", len(lags), consumer=self._name)
+
+    def paused(self, places: set[Place]) -> None:
+        """Take which partitions wait for room in the park."""
+        for place in places ^ self._paused:
+            value = 1 if place in places else None
+            self._set("cdc_outbox_consumer_partition_paused", value, place, reason=_FULL)
+        self._paused = places
+
+    def rebalanced(self, change: str) -> None:
+        """Count that partitions were ``assigned``, ``revoked`` or ``lost``."""
+        self._metrics.count("cdc_outbox_consumer_rebalances_total", consumer=self._name, change=change)
+
+    def offsets_committed(self, *, is_done: bool) -> None:
+        """Count the answer to a commit of offsets."""
+        result = "committed" if is_done else "failed"
+        self._metrics.count("cdc_outbox_consumer_offset_commits_total", consumer=self._name, result=result)
+
+    def applied(self, items: Sequence[Item], delivered: Delivered, seconds: float) -> None:
+        """Count a committed transaction.
+
+        Args:
+            seconds: How long it took.
+        """
+        ends: Counter[tuple[str, Outcome]] = Counter()
+        now, ways = datetime.now(UTC), []
         for item, outcome in zip(items, delivered.outcomes, strict=True):
             if item.parked is not None and outcome is Outcome.PARKED:
                 continue  # it stays where it is
-            self.outcomes[outcome] += 1
+            ends[item.event.type, outcome] += 1
+            if outcome is Outcome.APPLIED and item.event.created_at is not None:
+                ways.append((now - item.event.created_at).total_seconds())
+        for (event_type, outcome), events in ends.items():
+            self.outcomes[outcome] += events
             self._metrics.count(
-                "cdc_outbox_consumer_events_total", consumer=self._name, outcome=outcome, type=item.event.type
+                "cdc_outbox_consumer_events_total", events, consumer=self._name, outcome=outcome, type=event_type
             )
-        self.parked += sum(delivered.parked.values())
+        self._metrics.count("cdc_outbox_consumer_batches_total", consumer=self._name, result="committed")
+        self._metrics.measure("cdc_outbox_consumer_batch_events", len(items), consumer=self._name)
+        self._metrics.measure("cdc_outbox_consumer_batch_seconds", seconds, consumer=self._name)
+        self._metrics.measure("cdc_outbox_consumer_end_to_end_seconds", *ways, consumer=self._name)
+        self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
+        # By state it is known with the next look.
+        self._parked.update({(reason.state, reason): events for reason, events in delivered.parked.items()})
         self.is_due = self.is_due or delivered.woken > 0
+        self._committed_at, self._outage = self._clock(), ""
 
-    def failed(self, items: Sequence[Item], error: CdcOutboxError) -> None:
-        """Count a transaction that an event of it made fail."""
+    def failed(self) -> None:
+        """Count a transaction that was undone for what its events are."""
+        self._metrics.count("cdc_outbox_consumer_batches_total", consumer=self._name, result="undone")
 
     def retried(self, error: CdcOutboxError) -> None:
-        """Count a transaction that is tried again for no fault of its events."""
+        """Count what is tried again for no fault of an event's."""
+        self._outage = "the database" if isinstance(error, DatabaseError) else self._outage
+        self._metrics.count("cdc_outbox_consumer_retries_total", consumer=self._name, reason=type(error).__name__)
+        if isinstance(error, PartitionLostError):
+            self._metrics.count("cdc_outbox_consumer_fenced_total", consumer=self._name)
+
+    def progress(self) -> Progress:
+        """Return how far it is; asked by other threads."""
+        parked = dict(self._parked)
+        return Progress(
+            consumer=self._name,
+            events=sum(dict(self.outcomes).values()),
+            started_at=self._started_at,
+            polled_at=self.polled_at,
+            committed_at=self._committed_at,
+            waiting_since=self._waiting_since,
+            lag_events=sum(dict(self._lags).values()) if self._lags else None,
+            paused=tuple(
+                PausedPartition(topic=topic, partition=partition, reason=_FULL)
+                for topic, partition in sorted(self._paused)
+            ),
+            waiting_events=sum(events for (state, _), events in parked.items() if state is State.WAITING),
+            dead_events=sum(events for (state, _), events in parked.items() if state is State.DEAD),
+            max_parked_events=self._limits.max_parked_events,
+            gap_seconds=self._gap_seconds,
+            outage=self._outage,
+            stopping=self._is_stopping,
+        )
+
+    def _set(self, name: str, value: float | None, place: Place, **labels: str) -> None:
+        self._metrics.set(name, value, consumer=self._name, topic=place.topic, partition=str(place.partition), **labels)

@@ -68,7 +68,22 @@ class Driver(Protocol):
 
 @runtime_checkable
 class TransactionDriver(Driver, Protocol):
-    """What consumers and commands ask beside that: they open and end transactions of their own."""
+    """What consumers and commands ask beside that: they open and end transactions of their own.
+
+    A driver remembers what it began, so one object serves one connection from :meth:`prepare` to the last commit.
+    """
+
+    def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+        """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer than this.
+
+        Called once on a new connection, outside a transaction; where a pool stands behind the connection, its others
+        are prepared when they come. MySQL bounds nothing (MariaDB does, in whole seconds), and SQLite neither isolates
+        in another way nor has a server.
+
+        Raises:
+            ConfigError: The connection is set to another isolation level, or no server takes such a bound.
+            OutboxError: The connection has a transaction already.
+        """
 
     def begin(self, connection: Any) -> None:  # noqa: ANN401
         """Open a transaction as the connection is configured to; one that has a transaction is refused.
@@ -82,6 +97,9 @@ class TransactionDriver(Driver, Protocol):
 
     def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
         """Tell what became of the transaction, without asking the server."""
+
+    def flush(self, connection: Any) -> None:  # noqa: ANN401
+        """Send what the connection holds back until its commit, as an ORM does; what fails now is the handler's."""
 
     def commit(self, connection: Any) -> None:  # noqa: ANN401
         """Commit, and return only if the server committed.
@@ -112,13 +130,19 @@ class AsyncDriver(Protocol):
 
 @runtime_checkable
 class AsyncTransactionDriver(AsyncDriver, Protocol):
-    """The twin of :class:`TransactionDriver`; ``state`` asks nobody, so it does not wait."""
+    """The twin of :class:`TransactionDriver`, whose promises it makes; what is in memory is not waited for."""
 
-    async def begin(self, connection: Any) -> None:  # noqa: ANN401 - the driver knows its own type
+    async def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+        """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer."""
+
+    async def begin(self, connection: Any) -> None:  # noqa: ANN401
         """Open a transaction as the connection is configured to; one that has a transaction is refused."""
 
     def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
         """Tell what became of the transaction, without asking the server."""
+
+    async def flush(self, connection: Any) -> None:  # noqa: ANN401
+        """Send what the connection holds back until its commit, as an ORM does."""
 
     async def commit(self, connection: Any) -> None:  # noqa: ANN401
         """Commit, and return only if the server committed."""
@@ -157,7 +181,22 @@ def find_transaction_driver(connection: object) -> TransactionDriver:
     if not isinstance(driver, TransactionDriver):
         raise OutboxError(
             f"the transactions of a {_name(type(connection))} are opened by its own methods only",
-            hint="Pass a connection of psycopg, PyMySQL or sqlite3.",
+            hint="Pass a connection of psycopg, psycopg2, PyMySQL, sqlite3, SQLAlchemy or Django.",
+        )
+    return driver
+
+
+def find_async_transaction_driver(connection: object) -> AsyncTransactionDriver:
+    """Return the driver for an asynchronous connection whose transactions are ours to open and to end.
+
+    Raises:
+        OutboxError: Nobody knows this type, or its driver can only join transactions.
+    """
+    driver = find_async_driver(connection)
+    if not isinstance(driver, AsyncTransactionDriver):
+        raise OutboxError(
+            f"the transactions of a {_name(type(connection))} are opened by its own methods only",
+            hint="Pass an asynchronous connection of psycopg, asyncpg or SQLAlchemy.",
         )
     return driver
 
@@ -167,25 +206,6 @@ def translate(error: BaseException) -> DatabaseError | None:
     module = _find_module(type(error))
     translated: DatabaseError | None = module.translate(error) if module else None
     return translated
-
-
-@contextmanager
-def changing_tables(connection: Any, driver: TransactionDriver) -> Iterator[None]:  # noqa: ANN401 - any driver's connection
-    """Make all changes of tables or none, where the database can undo them; MySQL commits each by itself.
-
-    Raises:
-        OutboxError: The connection has a transaction already.
-    """
-    if not driver.dialect.undoes_ddl:
-        yield
-        return
-    driver.begin(connection)
-    try:
-        yield
-        driver.commit(connection)
-    except BaseException:
-        driver.rollback(connection)
-        raise
 
 
 @contextmanager

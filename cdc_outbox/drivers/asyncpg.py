@@ -1,14 +1,23 @@
-"""asyncpg."""
+"""asyncpg.
 
+It keeps to itself whether a transaction is aborted, and whether a connection that is closed broke or was closed. So an
+aborted transaction looks open until the next statement, and the commit executes one; and each closed connection is
+taken for a lost one.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TypeAlias
 
-from asyncpg import Connection, InterfaceError, PostgresError, Record
+from asyncpg import Connection, InFailedSQLTransactionError, InterfaceError, PostgresError, Record
 from asyncpg.pool import PoolConnectionProxy
+from asyncpg.transaction import Transaction
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, sqlstate, translated, wrong_kind
-from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
-from cdc_outbox.sql import ParameterStyle
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, sqlstate, translated, wrong_kind
+from cdc_outbox.drivers.transactions import AsyncSendsAtOnce, refuse_commit, session_settings
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError, TransactionEndedError
+from cdc_outbox.sql import ParameterStyle, load
 from cdc_outbox.table import Dialect
 
 Place: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"  # generic in the stubs only
@@ -17,7 +26,7 @@ _MARK = "\0"
 """Stands around a parameter's name until it gets its number. No identifier holds it, so none need be escaped."""
 
 
-class Asyncpg:
+class Asyncpg(AsyncSendsAtOnce):
     """The driver, for connections and what a pool lends."""
 
     dialect = Dialect.POSTGRESQL
@@ -25,6 +34,10 @@ class Asyncpg:
     transaction_hint = (
         "Open a transaction first, with asyncpg `async with connection.transaction():`, and add the event inside it."
     )
+
+    def __init__(self) -> None:
+        self._block: Transaction | None = None
+        self._aborted = False
 
     async def joins_transaction(self, place: Place) -> bool:
         """Ask the protocol, which knows from the server's last answer; asyncpg opens nothing by itself."""
@@ -34,14 +47,56 @@ class Asyncpg:
         """Execute and fetch; the user's class of records must not reach our rows."""
         numbered, names = _number(sql)
         values = parameters or {}
-        with translated():
+        with _translated(place):
             try:
                 rows = await place.fetch(numbered, *(values[name] for name in names), record_class=Record)
-            except InterfaceError as error:
-                if place.is_closed():  # asyncpg has no code for it
-                    raise DatabaseUnavailableError(str(error)) from error
+            except InFailedSQLTransactionError:
+                self._aborted = True
                 raise
+        self._aborted = False
         return [tuple(row) for row in rows]
+
+    async def prepare(self, place: Place, *, idle_seconds: float) -> None:
+        """Set the session; a level is nothing that a connection of asyncpg's would remember."""
+        _refuse_open(place)
+        for sql in session_settings(self.dialect, idle_seconds=idle_seconds):
+            await self.fetch(place, sql)
+
+    async def begin(self, place: Place) -> None:
+        """Start asyncpg's own transaction, so that the blocks of a handler are savepoints in it."""
+        _refuse_open(place)
+        block = place.transaction()
+        with _translated(place):
+            await block.start()
+        self._block, self._aborted = block, False
+
+    def state(self, place: Place) -> TransactionState:
+        """Ask the protocol, and remember what the last statement of ours met."""
+        if _is_closed(place):
+            return TransactionState.LOST
+        if not place.is_in_transaction():
+            return TransactionState.ENDED
+        return TransactionState.ABORTED if self._aborted else TransactionState.OPEN
+
+    async def commit(self, place: Place) -> None:
+        """Ask whether the transaction is aborted, and commit; asyncpg keeps COMMIT's answer to itself."""
+        refuse_commit(self.state(place))
+        with suppress(InFailedSQLTransactionError):
+            await self.fetch(place, _ASK)
+        refuse_commit(self.state(place))
+        block, self._block = self._block, None
+        if block is None:
+            raise TransactionEndedError("there is no transaction of ours to commit")
+        with _translated(place):
+            await block.commit()
+
+    async def rollback(self, place: Place) -> None:
+        """Undo what is open, if anything is."""
+        block, self._block = self._block, None
+        if block is not None and not _is_closed(place):
+            # It may break now, or be undone already by whoever ended it.
+            with suppress(InterfaceError, PostgresError, OSError):
+                await block.rollback()
 
 
 def find(place: object) -> Driver:
@@ -52,7 +107,7 @@ def find(place: object) -> Driver:
 def find_async(place: object) -> AsyncDriver:
     """Return the driver for a connection."""
     if isinstance(place, Connection | PoolConnectionProxy):
-        return _DRIVER
+        return Asyncpg()
     raise wrong_kind(place, asynchronous=True)
 
 
@@ -63,7 +118,31 @@ def translate(error: BaseException) -> DatabaseError | None:
     return sqlstate.translate(error.sqlstate, str(error.args[0]) if error.args else type(error).__name__)
 
 
-_DRIVER = Asyncpg()
+_ASK = load(Dialect.POSTGRESQL, "session")["begin"].text
+
+
+def _refuse_open(place: Place) -> None:
+    if not _is_closed(place) and place.is_in_transaction():
+        raise OutboxError("the connection has a transaction already")
+
+
+def _is_closed(place: Place) -> bool:
+    """Tell whether nothing can be asked of the connection; what a pool has taken back raises."""
+    try:
+        return place.is_closed()
+    except InterfaceError:
+        return True
+
+
+@contextmanager
+def _translated(place: Place) -> Iterator[None]:
+    with translated():
+        try:
+            yield
+        except InterfaceError as error:
+            if _is_closed(place):  # asyncpg has no code for it
+                raise DatabaseUnavailableError(str(error)) from error
+            raise
 
 
 @lru_cache(maxsize=1000)

@@ -44,6 +44,14 @@ class Immediate(Generic[DriverT]):
 class ImmediateTransactions(Immediate[TransactionDriver]):
     """The methods of :class:`~cdc_outbox.drivers.AsyncTransactionDriver` over a synchronous driver."""
 
+    async def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+        """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer."""
+        self._driver.prepare(connection, idle_seconds=idle_seconds)
+
+    async def flush(self, connection: Any) -> None:  # noqa: ANN401
+        """Send what the connection holds back until its commit."""
+        self._driver.flush(connection)
+
     async def begin(self, connection: Any) -> None:  # noqa: ANN401
         """Open a transaction."""
         self._driver.begin(connection)

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
+from cdc_outbox.drivers.transactions import SendsAtOnce, refuse_commit, session_settings, transaction
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
@@ -24,14 +25,13 @@ from cdc_outbox.errors import (
     OutboxError,
     TableNotFoundError,
     TransactionConflictError,
-    TransactionEndedError,
 )
 from cdc_outbox.sql import PYFORMAT
 from cdc_outbox.table import Dialect
 
 _NUMBERS: tuple[tuple[type[DatabaseError], frozenset[int]], ...] = (
-    # 0 is PyMySQL's own for a connection that it has closed.
-    (DatabaseUnavailableError, frozenset({0, 1040, 1053, 1203, 1927, 2002, 2003, 2005, 2006, 2013, 2055})),
+    # 0 is PyMySQL's own for a connection that it has closed. Who idled for too long is told by none of MariaDB's.
+    (DatabaseUnavailableError, frozenset({0, 1040, 1053, 1203, 1927, 2002, 2003, 2005, 2006, 2013, 2055, 4031})),
     (DatabaseAccessError, frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1698})),
     (TableNotFoundError, frozenset({1054, 1146})),
     # Changed since it was read, waited too long for a lock, deadlock.
@@ -112,7 +112,7 @@ class _MySql:
             return [tuple(map(_text, row)) for row in cursor.fetchall()] if cursor.description else []
 
 
-class PyMySql(_MySql):
+class PyMySql(_MySql, SendsAtOnce):
     """The driver for PyMySQL's connections and cursors."""
 
     transaction_hint = "Connect without autocommit, or open the transaction with PyMySQL's `connection.begin()`."
@@ -122,7 +122,14 @@ class PyMySql(_MySql):
         connection = _connection(place)
         return not connection.get_autocommit() or bool(connection.server_status & _IN_TRANSACTION)
 
-    def begin(self, connection: Any) -> None:  # noqa: ANN401 - a connection of PyMySQL's
+    def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401 - a connection of PyMySQL's
+        """Set the session, as far as the server has what to set."""
+        settings = session_settings(self.dialect, idle_seconds=idle_seconds, mariadb=_is_mariadb(connection))
+        with transaction(connection, self):
+            for sql in settings:
+                self.fetch(connection, sql)
+
+    def begin(self, connection: Any) -> None:  # noqa: ANN401
         """Open a transaction; BEGIN would commit the one that is open, so that is refused."""
         if self.state(connection) is TransactionState.OPEN:
             raise OutboxError("the connection has a transaction already")
@@ -138,13 +145,10 @@ class PyMySql(_MySql):
 
     def commit(self, connection: Any) -> None:  # noqa: ANN401
         """Commit what is still open; the server would commit nothing without a word."""
-        if self.state(connection) is TransactionState.LOST:
-            raise DatabaseUnavailableError("the connection broke before the commit")
-        if self.state(connection) is TransactionState.OPEN:
-            with translated():
-                connection.ping(reconnect=False)  # an error in between may have ended it
-        if self.state(connection) is not TransactionState.OPEN:
-            raise TransactionEndedError("there is no transaction to commit")
+        refuse_commit(self.state(connection))
+        with translated():
+            connection.ping(reconnect=False)  # an error in between may have ended it
+        refuse_commit(self.state(connection))
         with translated():
             connection.commit()
 
@@ -168,7 +172,7 @@ class MySqlClient(_MySql):
         with translated():
             if not connection.get_autocommit():
                 return True
-            if "mariadb" not in connection.get_server_info().lower():
+            if not _is_mariadb(connection):
                 return False
             return self.fetch(connection, "select @@in_transaction") == [(1,)]
 
@@ -204,6 +208,10 @@ def _package(place: object) -> str | None:
 def _connection(place: Any) -> Any:  # noqa: ANN401
     """Return a cursor's connection, or the connection that it is itself."""
     return getattr(place, "connection", place)
+
+
+def _is_mariadb(connection: Any) -> bool:  # noqa: ANN401
+    return "mariadb" in connection.get_server_info().lower()
 
 
 def _text(value: Any) -> Any:  # noqa: ANN401 - any column's

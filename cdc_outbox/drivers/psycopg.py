@@ -1,22 +1,31 @@
 """psycopg 3, synchronous and asynchronous."""
 
 import re
-from contextlib import AbstractContextManager, suppress
-from typing import Any, overload
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from typing import Any, TypeVar, overload
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
+from psycopg.types.array import ListBinaryDumper
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, sqlstate, translated, wrong_kind
+from cdc_outbox.drivers.transactions import (
+    AsyncSendsAtOnce,
+    SendsAtOnce,
+    async_transaction,
+    other_isolation,
+    refuse_commit,
+    session_settings,
+    transaction,
+)
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
     OutboxError,
-    TransactionAbortedError,
     TransactionEndedError,
 )
 from cdc_outbox.sql import PYFORMAT
@@ -24,6 +33,10 @@ from cdc_outbox.table import Dialect
 
 Place = psycopg.Connection[Any] | psycopg.Cursor[Any]
 AsyncPlace = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
+AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+Block = TypeVar("Block")
+
+_UNENDED = {TransactionState.OPEN, TransactionState.ABORTED}
 
 
 def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:  # noqa: ANN401 - libpq's own
@@ -64,7 +77,8 @@ def _refuse_misread(dsn: str) -> None:
 
 def translate(error: BaseException) -> DatabaseError | None:
     """Return our error for one of psycopg's, ``None`` where an operator can do nothing about it."""
-    if not isinstance(error, psycopg.Error):
+    # A pipeline is aborted by a statement before this one, whose own error is the one to look at.
+    if not isinstance(error, psycopg.Error) or isinstance(error, psycopg.errors.PipelineAborted):
         return None
     state = error.sqlstate
     if state is None:
@@ -93,8 +107,20 @@ class _Psycopg:
         "Open a transaction first, with psycopg `with connection.transaction():`, and add the event inside it."
     )
 
+    def state(self, connection: AnyConnection) -> TransactionState:
+        """Ask libpq, which knows from the server's last answer."""
+        if connection.broken:
+            return TransactionState.LOST
+        match connection.info.transaction_status:
+            case TransactionStatus.INTRANS:
+                return TransactionState.OPEN
+            case TransactionStatus.INERROR:
+                return TransactionState.ABORTED
+            case _:
+                return TransactionState.ENDED
 
-class Psycopg(_Psycopg):
+
+class Psycopg(_Psycopg, SendsAtOnce):
     """The synchronous driver, for connections and cursors."""
 
     def __init__(self) -> None:
@@ -109,41 +135,30 @@ class Psycopg(_Psycopg):
     def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
         cursor = psycopg.Cursor(_connection(place), row_factory=tuple_row)
+        _send_lists_in_binary(cursor)
         with translated():
             cursor.execute(sql, parameters)
             return cursor.fetchall() if _returns_rows(cursor) else []
 
+    def prepare(self, connection: psycopg.Connection[Any], *, idle_seconds: float) -> None:
+        """Set the session, and refuse a level that psycopg would put into each BEGIN."""
+        settings = _settings(connection, idle_seconds)
+        with transaction(connection, self):
+            for sql in settings:
+                self.fetch(connection, sql)
+
     def begin(self, connection: psycopg.Connection[Any]) -> None:
         """Enter psycopg's own block: in it ``commit()``, ``rollback()`` and ``with connection`` raise."""
-        if connection.info.transaction_status is not TransactionStatus.IDLE:
-            raise OutboxError("the connection has a transaction already")
+        _refuse_open(connection)
         block = connection.transaction()
         with translated():
             block.__enter__()
         self._block = block
 
-    def state(self, connection: psycopg.Connection[Any]) -> TransactionState:
-        """Ask libpq, which knows from the server's last answer."""
-        if connection.broken:
-            return TransactionState.LOST
-        match connection.info.transaction_status:
-            case TransactionStatus.INTRANS:
-                return TransactionState.OPEN
-            case TransactionStatus.INERROR:
-                return TransactionState.ABORTED
-            case _:
-                return TransactionState.ENDED
-
     def commit(self, connection: psycopg.Connection[Any]) -> None:
         """Leave the block, after a look at what the server said last: the block keeps COMMIT's answer to itself."""
-        state = self.state(connection)
-        if state is TransactionState.ABORTED:
-            raise TransactionAbortedError("a statement failed, and the server would answer COMMIT with ROLLBACK")
-        if state is TransactionState.LOST:  # the block would end without a word
-            raise DatabaseUnavailableError("the connection broke before the commit")
-        if state is TransactionState.ENDED or self._block is None:
-            raise TransactionEndedError("there is no transaction to commit")
-        block, self._block = self._block, None
+        block = _leave(self._block, self.state(connection))
+        self._block = None
         with translated():
             block.__exit__(None, None, None)
 
@@ -154,12 +169,15 @@ class Psycopg(_Psycopg):
             if block is not None:
                 block.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
         with suppress(psycopg.Error):  # a block that somebody left open inside ours keeps psycopg from ending it
-            if self.state(connection) in {TransactionState.OPEN, TransactionState.ABORTED}:
+            if self.state(connection) in _UNENDED:
                 connection.execute("rollback")
 
 
-class AsyncPsycopg(_Psycopg):
-    """The asynchronous driver, for connections and cursors."""
+class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
+    """The asynchronous driver, for connections and cursors; each step as the twin does it."""
+
+    def __init__(self) -> None:
+        self._block: AbstractAsyncContextManager[object] | None = None
 
     async def joins_transaction(self, place: AsyncPlace) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.drivers.AsyncDriver`."""
@@ -171,8 +189,41 @@ class AsyncPsycopg(_Psycopg):
         """Execute and fetch on a cursor of our own."""
         with translated():
             cursor = psycopg.AsyncCursor(_connection(place), row_factory=tuple_row)
+            _send_lists_in_binary(cursor)
             await cursor.execute(sql, parameters)
             return await cursor.fetchall() if _returns_rows(cursor) else []
+
+    async def prepare(self, connection: psycopg.AsyncConnection[Any], *, idle_seconds: float) -> None:
+        """Set the session, and refuse a level that psycopg would put into each BEGIN."""
+        settings = _settings(connection, idle_seconds)
+        async with async_transaction(connection, self):
+            for sql in settings:
+                await self.fetch(connection, sql)
+
+    async def begin(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Enter psycopg's own block."""
+        _refuse_open(connection)
+        block = connection.transaction()
+        with translated():
+            await block.__aenter__()
+        self._block = block
+
+    async def commit(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Leave the block, after a look at what the server said last."""
+        block = _leave(self._block, self.state(connection))
+        self._block = None
+        with translated():
+            await block.__aexit__(None, None, None)
+
+    async def rollback(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Undo what is open, if anything is."""
+        block, self._block = self._block, None
+        with suppress(psycopg.Error):
+            if block is not None:
+                await block.__aexit__(psycopg.Rollback, psycopg.Rollback(), None)
+        with suppress(psycopg.Error):
+            if self.state(connection) in _UNENDED:
+                await connection.execute("rollback")
 
 
 def find(place: object) -> Driver:
@@ -189,6 +240,11 @@ def find_async(place: object) -> AsyncDriver:
     raise wrong_kind(place, asynchronous=True)
 
 
+def _send_lists_in_binary(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> None:
+    # As text, psycopg searches each element for what to quote, which costs as much as all else about a claim.
+    cursor.adapters.register_dumper(list, ListBinaryDumper)
+
+
 def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> bool:
     # `description` describes every column before it tells the same.
     return cursor.pgresult is not None and cursor.pgresult.nfields > 0
@@ -198,17 +254,37 @@ def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> boo
 def _connection(place: Place) -> psycopg.Connection[Any]: ...
 @overload
 def _connection(place: AsyncPlace) -> psycopg.AsyncConnection[Any]: ...
-def _connection(place: Place | AsyncPlace) -> psycopg.Connection[Any] | psycopg.AsyncConnection[Any]:
+def _connection(place: Place | AsyncPlace) -> AnyConnection:
     return place.connection if isinstance(place, psycopg.Cursor | psycopg.AsyncCursor) else place
 
 
-def _joins(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+def _joins(connection: AnyConnection) -> bool:
     # Outside autocommit psycopg opens a transaction before the first statement, and the caller ends it.
     status = connection.info.transaction_status
     return not connection.autocommit or status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
 
-def _refuse_pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+def _refuse_open(connection: AnyConnection) -> None:
+    # A closed connection has another status, and says so itself.
+    if not connection.closed and connection.info.transaction_status is not TransactionStatus.IDLE:
+        raise OutboxError("the connection has a transaction already")
+
+
+def _leave(block: Block | None, state: TransactionState) -> Block:
+    refuse_commit(state)
+    if block is None:
+        raise TransactionEndedError("there is no transaction of ours to commit")
+    return block
+
+
+def _settings(connection: AnyConnection, idle_seconds: float) -> tuple[str, ...]:
+    level = connection.isolation_level
+    if level not in {None, psycopg.IsolationLevel.READ_COMMITTED}:
+        raise other_isolation(psycopg.IsolationLevel(level).name.replace("_", " "))
+    return session_settings(Dialect.POSTGRESQL, idle_seconds=idle_seconds)
+
+
+def _refuse_pipeline(connection: AnyConnection) -> None:
     if connection.pgconn.pipeline_status != PipelineStatus.OFF:
         # Nobody knows in a pipeline whether a transaction is open before the server has answered.
         raise OutboxError(

@@ -1,21 +1,39 @@
 """psycopg2."""
 
+from contextlib import suppress
 from typing import Any
 
 import psycopg2
-from psycopg2.extensions import TRANSACTION_STATUS_IDLE, TRANSACTION_STATUS_INERROR, TRANSACTION_STATUS_INTRANS
+from psycopg2.extensions import (
+    ISOLATION_LEVEL_READ_COMMITTED,
+    TRANSACTION_STATUS_IDLE,
+    TRANSACTION_STATUS_INERROR,
+    TRANSACTION_STATUS_INTRANS,
+    TRANSACTION_STATUS_UNKNOWN,
+)
 from psycopg2.extensions import connection as Connection  # noqa: N812 - it is a class
 from psycopg2.extensions import cursor as Cursor  # noqa: N812 - it is a class
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, sqlstate, translated, wrong_kind
-from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
+from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, sqlstate, translated, wrong_kind
+from cdc_outbox.drivers.transactions import SendsAtOnce, other_isolation, refuse_commit, session_settings, transaction
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.sql import PYFORMAT
 from cdc_outbox.table import Dialect
 
 Place = Connection | Cursor
 
+_STATES = {
+    TRANSACTION_STATUS_INTRANS: TransactionState.OPEN,
+    TRANSACTION_STATUS_INERROR: TransactionState.ABORTED,
+    TRANSACTION_STATUS_UNKNOWN: TransactionState.LOST,
+}
+_BROKEN = 2
+"""What ``closed`` says of a connection that nobody closed."""
+_LEVELS = {2: "REPEATABLE READ", 3: "SERIALIZABLE", 4: "READ UNCOMMITTED"}
+"""By psycopg2's numbers."""
 
-class Psycopg2:
+
+class Psycopg2(SendsAtOnce):
     """The driver, for connections and cursors."""
 
     dialect = Dialect.POSTGRESQL
@@ -38,6 +56,45 @@ class Psycopg2:
         with translated(), Cursor(_connection(place)) as cursor:
             cursor.execute(sql, parameters)
             return cursor.fetchall() if cursor.description else []
+
+    def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401 - its stubs miss some of what it has
+        """Set the session, and refuse a level that psycopg2 would put into each BEGIN."""
+        if connection.isolation_level not in {None, ISOLATION_LEVEL_READ_COMMITTED}:
+            raise other_isolation(_LEVELS[connection.isolation_level])
+        settings = session_settings(self.dialect, idle_seconds=idle_seconds)
+        with transaction(connection, self):
+            for sql in settings:
+                self.fetch(connection, sql)
+
+    def begin(self, connection: Any) -> None:  # noqa: ANN401
+        """Open a transaction now: psycopg2 would wait for the first statement, and look as if there were none."""
+        if not connection.closed and connection.get_transaction_status() != TRANSACTION_STATUS_IDLE:
+            raise OutboxError("the connection has a transaction already")
+        self.fetch(connection, "begin" if connection.autocommit else "select 1")
+
+    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+        """Ask libpq, which knows from the server's last answer."""
+        if connection.closed:
+            return TransactionState.LOST if connection.closed == _BROKEN else TransactionState.ENDED
+        return _STATES.get(connection.get_transaction_status(), TransactionState.ENDED)
+
+    def commit(self, connection: Any) -> None:  # noqa: ANN401
+        """Commit, after a look at what the server said last: psycopg2 keeps COMMIT's answer to itself."""
+        refuse_commit(self.state(connection))
+        if connection.autocommit:  # where its own method does nothing
+            self.fetch(connection, "commit")
+        else:
+            with translated():
+                connection.commit()
+
+    def rollback(self, connection: Any) -> None:  # noqa: ANN401
+        """Undo what is open, if anything is."""
+        with suppress(psycopg2.Error):  # the server is gone, and so is the transaction
+            if not connection.autocommit:
+                connection.rollback()
+            elif self.state(connection) in {TransactionState.OPEN, TransactionState.ABORTED}:
+                with Cursor(connection) as cursor:
+                    cursor.execute("rollback")
 
 
 def find(place: object) -> Driver:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
+from cdc_outbox.drivers.transactions import SendsAtOnce, refuse_commit, session_settings
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
@@ -18,7 +19,6 @@ from cdc_outbox.errors import (
     DatabaseUnavailableError,
     OutboxError,
     TransactionConflictError,
-    TransactionEndedError,
 )
 from cdc_outbox.sql import NAMED
 from cdc_outbox.table import Dialect
@@ -71,7 +71,7 @@ def translate(error: BaseException) -> DatabaseError | None:
     return kind(str(error)) if kind else None
 
 
-class Sqlite3:
+class Sqlite3(SendsAtOnce):
     """The driver, for connections and cursors."""
 
     dialect = Dialect.SQLITE
@@ -97,6 +97,12 @@ class Sqlite3:
             finally:
                 cursor.close()
 
+    def prepare(self, connection: sqlite3.Connection, *, idle_seconds: float) -> None:
+        """Set nothing: there is one isolation level, and no server."""
+        if connection.in_transaction:
+            raise OutboxError("the connection has a transaction already")
+        session_settings(self.dialect, idle_seconds=idle_seconds)
+
     def begin(self, connection: sqlite3.Connection) -> None:
         """Open a transaction that writes: one that reads first cannot write after another one has."""
         if connection.in_transaction:
@@ -111,8 +117,7 @@ class Sqlite3:
 
     def commit(self, connection: sqlite3.Connection) -> None:
         """Commit what is still open."""
-        if self.state(connection) is not TransactionState.OPEN:
-            raise TransactionEndedError("there is no transaction to commit")
+        refuse_commit(self.state(connection))
         self.fetch(connection, "commit")
 
     def rollback(self, connection: sqlite3.Connection) -> None:

@@ -6,13 +6,14 @@ from cdc_outbox.errors import (
     DatabaseUnavailableError,
     TableNotFoundError,
     TransactionConflictError,
+    TransactionTimeoutError,
 )
 
 _KINDS: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("08", DatabaseUnavailableError),  # connection exception
     ("25006", DatabaseUnavailableError),  # read-only: a primary that became a standby
-    ("25P03", DatabaseUnavailableError),  # it idled in a transaction for too long, and was cut
-    ("25P04", DatabaseUnavailableError),  # the transaction took too long, and was cut
+    ("25P03", TransactionTimeoutError),  # it idled in a transaction for too long, and was cut
+    ("25P04", TransactionTimeoutError),  # the transaction took too long, and was cut
     ("53100", DatabaseUnavailableError),  # disk full
     ("53200", DatabaseUnavailableError),  # out of memory
     ("53300", DatabaseUnavailableError),  # too many connections

@@ -73,6 +73,12 @@ class MemoryDatabase:
         """Refuse: there is no SQL."""
         raise NotImplementedError(sql)
 
+    async def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+        """Do nothing: no transaction idles here."""
+
+    async def flush(self, connection: Any) -> None:  # noqa: ANN401
+        """Do nothing: nothing is held back."""
+
     async def begin(self, connection: Any) -> None:  # noqa: ANN401, ARG002
         """Begin."""
         if self._is_open:
@@ -164,7 +170,7 @@ class MemoryDatabase:
         parked = ParkedEvent(
             place=self.now.places,
             event_id=event.id or "",
-            state=failure.state if failure.retry_seconds is not None else failure.reason.state,
+            state=failure.state,
             reason=failure.reason,
             blocks=failure.reason.blocks,
             forced=False,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cdc_outbox.drivers import TransactionDriver, changing_tables
+from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers.transactions import changing_tables
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.migrations import turn
 from cdc_outbox.modes import OutboxMode

@@ -13,6 +13,7 @@ from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.wire import WireContract
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft
+from cdc_outbox.writer.reaction import Reaction, find_reaction, reacting
 from cdc_outbox.writer.statements import Insertion, OutboxStatements
 from cdc_outbox.writer.tracing import traced
 
@@ -79,6 +80,19 @@ class _Outbox:
         )
         return traced(checked, self.table, self.contract)
 
+    def _react(self, connection: Any, events: Iterable[Event]) -> list[Event] | None:  # noqa: ANN401
+        """Leave events to the end of the handlers' transaction, if this is one."""
+        reaction = find_reaction(self, connection)
+        if reaction is None:
+            return None
+        given = [_checked(event) for event in events]
+        wanted = [self.policy(event) for event in given]
+        headers = self.table.headers.values()
+        return [
+            reaction.add([event], headers)[0] if is_wanted else event
+            for event, is_wanted in zip(given, wanted, strict=True)
+        ]
+
 
 class Outbox(_Outbox):
     """Write events into an outbox table.
@@ -106,6 +120,9 @@ class Outbox(_Outbox):
             StaleSequenceError: The event brings its own sequence, and the aggregate is there already.
             TableNotFoundError: The table does not exist; the transaction is aborted, as after any failed statement.
         """
+        reacted = self._react(connection, [event])
+        if reacted is not None:
+            return reacted[0]
         if not self.policy(_checked(event)):
             return event
         driver = find_driver(connection)
@@ -126,6 +143,10 @@ class Outbox(_Outbox):
             EventError: One of the events cannot be written; none was, and the transaction is as it was.
             StaleSequenceError: As :meth:`add`; some may have been written.
         """
+        events = list(events)
+        reacted = self._react(connection, events)
+        if reacted is not None:
+            return reacted
         driver = find_driver(connection)
         statements = self._statements_for(driver)
         given = [_checked(event) for event in events]
@@ -156,12 +177,28 @@ class Outbox(_Outbox):
             yield collection
         collection.written = self.add_all(connection, collection.events)
 
+    @contextmanager
+    def gathering(self, connection: Any) -> Iterator[Reaction]:  # noqa: ANN401
+        """Gather what handlers add to this outbox on this connection, and write it together at the block's end.
+
+        For a consumer: pass the outbox as its ``before_commit``. Inside the block :meth:`add` returns the event with
+        its id, and without a sequence, which it has only once it is written.
+        """
+        reaction = Reaction(connection)
+        with reacting(self, reaction):
+            yield reaction
+        if reaction.events:
+            self.add_all(connection, reaction.events)
+
 
 class AsyncOutbox(_Outbox):
     """Write events into an outbox table through an asynchronous driver; the twin of :class:`Outbox`."""
 
     async def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
         """Write one event; everything that :meth:`Outbox.add` says holds here."""
+        reacted = self._react(connection, [event])
+        if reacted is not None:
+            return reacted[0]
         if not self.policy(_checked(event)):
             return event
         driver = find_async_driver(connection)
@@ -173,6 +210,10 @@ class AsyncOutbox(_Outbox):
 
     async def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
         """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
+        events = list(events)
+        reacted = self._react(connection, events)
+        if reacted is not None:
+            return reacted
         driver = find_async_driver(connection)
         statements = self._statements_for(driver)
         given = [_checked(event) for event in events]
@@ -194,6 +235,15 @@ class AsyncOutbox(_Outbox):
         with Collection.gathering() as collection:
             yield collection
         collection.written = await self.add_all(connection, collection.events)
+
+    @asynccontextmanager
+    async def gathering(self, connection: Any) -> AsyncIterator[Reaction]:  # noqa: ANN401
+        """Gather what handlers add; everything that :meth:`Outbox.gathering` says holds here."""
+        reaction = Reaction(connection)
+        with reacting(self, reaction):
+            yield reaction
+        if reaction.events:
+            await self.add_all(connection, reaction.events)
 
 
 def _checked(event: Event) -> Event:

@@ -1,6 +1,7 @@
 """A Django project of one file, whose databases come and go with the tests."""
 
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import django
@@ -12,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
 from cdc_outbox import Outbox
+from cdc_outbox.testing import MariaDbDsn
 from tests.contract.mariadb import MariaDbStore
 from tests.contract.postgresql import PostgresStore
 from tests.contract.sqlite import BUSY_SECONDS, SqliteStore
@@ -44,27 +46,39 @@ urlpatterns = [path("orders", place_order)]
 
 def database(store: Store) -> dict[str, Any]:
     """Return an entry of DATABASES."""
-    if isinstance(store, PostgresStore):
-        known = psycopg.conninfo.conninfo_to_dict(store.dsn)
+    assert isinstance(store, PostgresStore | MariaDbStore | SqliteStore)
+    if isinstance(store, SqliteStore):
+        return entry(store.path) | {"OPTIONS": {"timeout": BUSY_SECONDS}}
+    return entry(store.dsn)
+
+
+def entry(place: str | MariaDbDsn | Path) -> dict[str, Any]:
+    """Return an entry of DATABASES for what a database is reached by: a string of libpq's, or a file."""
+    if isinstance(place, str):
+        known = psycopg.conninfo.conninfo_to_dict(place)
         return {
             "ENGINE": "django.db.backends.postgresql",
             "NAME": known["dbname"],
             **{key.upper(): known[key] for key in ("host", "port", "user", "password")},
         }
-    if isinstance(store, MariaDbStore):
+    if isinstance(place, MariaDbDsn):
         return {
             "ENGINE": "django.db.backends.mysql",
-            "NAME": store.dsn.database,
-            **{key.upper(): getattr(store.dsn, key) for key in ("host", "port", "user", "password")},
+            "NAME": place.database,
+            **{key.upper(): getattr(place, key) for key in ("host", "port", "user", "password")},
         }
-    assert isinstance(store, SqliteStore)
-    return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(store.path), "OPTIONS": {"timeout": BUSY_SECONDS}}
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(place)}
 
 
 def add_alias(store: Store, alias: str | None = None, **options: Any) -> str:
+    """Add a store's database to the project and return its alias."""
+    return add_entry(database(store) | options, alias)
+
+
+def add_entry(database: dict[str, Any], alias: str | None = None) -> str:
     """Add a database to the project and return its alias."""
     alias = alias or f"a{next(_numbers)}"
-    complete = connections.configure_settings({"default": {}, alias: database(store) | options})
+    complete = connections.configure_settings({"default": {}, alias: database})
     connections.settings[alias] = complete[alias]
     return alias
 

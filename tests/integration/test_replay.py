@@ -1,6 +1,7 @@
 """`cdc-outbox replay` and `cdc-outbox reset` on real servers: what never had effects gets them, and nothing twice."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Consumer, Fate, Limits, Replayed, Retry, Selection
+from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, Fate, Limits, Replayed, Retry, Selection
 from cdc_outbox.errors import ConfigError, ParkFullError
+from cdc_outbox.message import Message
 from tests.carrying import carry, consume_and_leave, forget_first, make_shop, skip_to_the_end, write
 from tests.rig import Pipeline, Shop, eventually, one, run_command
 
@@ -63,6 +65,24 @@ def test_the_consumer_may_run_meanwhile_and_drains_what_waited(shop: Shop) -> No
         assert replay(shop)[Fate.APPLIED] == 60
         eventually(lambda: len(shop.effects()) == 81, "all effects")
     assert shop.effects() == orders(*range(1, 82))
+
+
+def test_a_consumer_that_runs_on_asyncio_can_be_given_messages_again(shop: Shop) -> None:
+    write(shop.pipeline, 3)
+    consumer = AsyncConsumer(
+        name=shop.name,
+        contract=shop.pipeline.spec.contract,
+        bootstrap_servers=shop.pipeline.stack.broker.bootstrap_servers,
+        connect=lambda: psycopg.AsyncConnection.connect(shop.pipeline.dsn),
+    )
+
+    @consumer.on("OrderPlaced")
+    async def apply(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
+        statement = "insert into effects (aggregate, sequence) values (%s, %s)"
+        await connection.execute(statement, (event.aggregate_id, event.sequence))
+
+    assert asyncio.run(consumer.replay()).fates == {Fate.APPLIED: 3}
+    assert shop.effects() == orders(1, 2, 3)
 
 
 def test_two_replays_and_a_consumer_at_once_apply_each_event_once_and_in_order(shop: Shop) -> None:
@@ -155,6 +175,16 @@ def test_a_stale_event_that_nobody_knows_is_left_out_and_not_parked_again(shop: 
         assert replay(shop) == {Fate.DUPLICATE: 2}
         assert one(connection, "select count(*) from inbox_parked") == 0
     assert shop.effects() == orders(1, 2)
+
+
+def test_what_no_inbox_can_take_is_counted_and_stops_nobody(shop: Shop) -> None:
+    shop.pipeline.produce(Message(topic=shop.pipeline.topic, key=b"1", value=b"{}"))
+    [first, second] = shop.pipeline.write(2)
+    carry(shop.pipeline, [first, replace(first, id="i" * 3000), second])
+    with shop.pipeline.connect() as connection:
+        carry(shop.pipeline, [replace(first, aggregate_id="a" * 3000, id="long")])
+        assert replay(shop) == {Fate.UNREADABLE: 2, Fate.LEFT_OUT: 1, Fate.APPLIED: 2}
+        assert one(connection, "select count(*) from inbox_parked") == 0
 
 
 def test_a_rate_bounds_how_many_events_a_second_reach_handlers(shop: Shop) -> None:

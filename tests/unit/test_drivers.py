@@ -11,14 +11,18 @@ import sqlalchemy.orm
 
 from cdc_outbox import Event, NotInTransactionError, Outbox, drivers
 from cdc_outbox.drivers import asyncpg, find_async_driver, find_driver, sqlstate
+from cdc_outbox.drivers.transactions import session_settings
 from cdc_outbox.errors import (
+    ConfigError,
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
     OutboxError,
     TableNotFoundError,
     TransactionConflictError,
+    TransactionTimeoutError,
 )
+from cdc_outbox.table import Dialect
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={})
 
@@ -33,7 +37,7 @@ class OwnerSession(OwnSession):
 
 def test_a_type_is_known_by_what_it_is_derived_from() -> None:
     engine = sqlalchemy.create_engine("sqlite://")
-    assert find_driver(OwnerSession(engine)) is find_driver(sqlalchemy.orm.Session(engine))
+    assert isinstance(find_driver(OwnerSession(engine)), type(find_driver(sqlalchemy.orm.Session(engine))))
 
 
 @pytest.fixture
@@ -105,6 +109,7 @@ def test_another_package_may_bring_a_driver(acme: Any) -> None:
     [
         ("08006", DatabaseUnavailableError),
         ("57P01", DatabaseUnavailableError),
+        ("25P03", TransactionTimeoutError),
         ("28P01", DatabaseAccessError),
         ("3D000", DatabaseAccessError),
         ("42501", DatabaseAccessError),
@@ -132,6 +137,20 @@ def test_conflicts_leave_as_the_drivers_own_and_others_as_ours() -> None:
     assert isinstance(caught.value.__cause__, psycopg.errors.UndefinedTable)
     with pytest.raises(KeyError), drivers.translated():
         raise KeyError
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("seconds", [0, -1, 86_401, float("nan"), float("inf")])
+def test_a_bound_that_no_server_takes_is_refused(dialect: Dialect, seconds: float) -> None:
+    with pytest.raises(ConfigError, match="cannot be bound"):
+        session_settings(dialect, idle_seconds=seconds)
+
+
+def test_a_bound_is_rounded_up_because_none_is_no_bound() -> None:
+    assert session_settings(Dialect.POSTGRESQL, idle_seconds=0.0001)[1].endswith("= 1")
+    assert session_settings(Dialect.MYSQL, idle_seconds=1.2, mariadb=True)[1].endswith("= 2")
+    assert len(session_settings(Dialect.MYSQL, idle_seconds=1)) == 1
+    assert session_settings(Dialect.SQLITE, idle_seconds=1) == ()
 
 
 def test_a_name_has_one_number_however_often_it_stands_there() -> None:

@@ -203,6 +203,11 @@ def test_headers_are_those_of_the_outbox() -> None:
         ("outbox: {partitions: week}\n", "outbox.partitions: error SP104", "must be day or month."),
         ("outbox: {headers: {a: sequence}}\n", "outbox.headers: error SP107", "it already carries the sequence"),
         ("outbox: {headers: {a: 'b:c'}}\n", "outbox.headers: error SP107", "holds a colon"),
+        (
+            "outbox: {headers: {type: x, aggregateid: x}}\n",
+            "outbox.headers: error SP107",
+            "cannot both be the header 'x'",
+        ),
         ("outbox: {headers: {payload: b}}\n", "outbox.headers: error SP107", "belongs to the payload already"),
         ("outbox: {mode: message, columns: {}}\n", "outbox.columns: error SP107", "need no table, to adopt"),
         ("outbox: {mode: message, partitions: day}\n", "outbox.partitions: error SP107", "or to partition"),

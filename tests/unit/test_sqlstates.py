@@ -4,15 +4,15 @@ import psycopg
 import pytest
 
 from cdc_outbox.drivers.psycopg import translate
-from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, TransactionConflictError
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, TransactionConflictError, TransactionTimeoutError
 
 
 @pytest.mark.parametrize(
     ("sqlstate", "kind"),
     [
         ("25006", DatabaseUnavailableError),
-        ("25P03", DatabaseUnavailableError),
-        ("25P04", DatabaseUnavailableError),
+        ("25P03", TransactionTimeoutError),
+        ("25P04", TransactionTimeoutError),
         ("53100", DatabaseUnavailableError),
         ("53200", DatabaseUnavailableError),
         ("57P01", DatabaseUnavailableError),

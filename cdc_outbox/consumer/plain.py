@@ -1,0 +1,135 @@
+"""The inbox for services that own their loop and their transactions."""
+
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, NamedTuple
+
+from cdc_outbox.consumer.database import sql_stores
+from cdc_outbox.consumer.delivery import Stores
+from cdc_outbox.consumer.inbox import Claims
+from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Verdict, aggregate_of, judge, moves_of
+from cdc_outbox.consumer.orders import orders_of
+from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.drivers import AsyncDriver, Driver, find_async_driver, find_driver
+from cdc_outbox.drivers.immediate import Immediate, finish
+from cdc_outbox.errors import ConsumerError, SequenceConflictError, SequenceGapError
+from cdc_outbox.event import Event
+from cdc_outbox.wire import WireContract
+
+
+class _Received(NamedTuple):
+    """What was known of an event at the start of its block."""
+
+    claims: Claims
+    judgement: Judgement
+    marks: Mapping[Aggregate, Mark]
+
+
+class _Inbox:
+    """What both twins share: all but the waiting."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        contract: WireContract,
+        table: InboxTable | None = None,
+        latest: Collection[str] = (),
+        by_watermark: Collection[str] = (),
+    ) -> None:
+        self.name = name
+        self.contract = contract
+        self._table = table
+        self._orders = orders_of(contract, latest, by_watermark)
+
+    def _stores(self, driver: AsyncDriver) -> Stores:
+        return sql_stores(table=self._table or InboxTable.on(driver.dialect), consumer=self.name, driver=driver)
+
+    async def _enter(self, stores: Stores, connection: Any, event: Event) -> "_Received":  # noqa: ANN401
+        """Claim and judge, and raise where nobody may go on."""
+        order = self._orders[event.aggregate_type]
+        claims = (
+            await stores.inbox.identify(connection)
+            if order.by_watermark
+            else await stores.inbox.claim(connection, [event.id or ""])
+        )
+        purged_before = await stores.inbox.find_purge(connection)
+        marks = await stores.inbox.find_marks(connection, [aggregate_of(event)])
+        memory = Memory(unseen=claims.new, marks=marks, purged_before=purged_before)
+        [judgement] = judge([event], memory, self._orders.__getitem__)
+        match judgement.verdict:
+            case Verdict.GAP:
+                expected, actual = judgement.last + 1, event.sequence or 0
+                raise SequenceGapError(
+                    f"{event} came, and {expected} should have come", expected=expected, actual=actual
+                )
+            case Verdict.CONFLICT:
+                raise SequenceConflictError(
+                    f"{event} contradicts what was applied: the aggregate stands at {judgement.last}"
+                )
+            case Verdict.EXPIRED:
+                raise ConsumerError(f"{event} is older than the last purge, so nobody knows whether it was applied")
+            case Verdict.BEHIND:
+                raise ConsumerError(f"{event} waits for an event of its aggregate that is parked")
+        return _Received(claims, judgement, marks)
+
+    @staticmethod
+    async def _leave(stores: Stores, connection: Any, received: "_Received") -> None:  # noqa: ANN401
+        """Move the watermark last, in a statement that proves that the transaction is the one of the claim."""
+        applied = [received.judgement] if received.judgement.verdict is Verdict.NEXT else []
+        await stores.inbox.advance(connection, received.claims, moves_of(applied, received.marks))
+
+
+class Inbox(_Inbox):
+    """Claim events and watch their order inside your own transaction, in your own loop.
+
+    ::
+
+        inbox = Inbox(name="shipping", contract=contract)
+        for message in messages:
+            event = contract.event_of(message)
+            with connection.transaction(), inbox.receiving(connection, event) as verdict:
+                if verdict is Verdict.NEXT:
+                    connection.execute("insert into shipments …")
+            # now the offset may be committed
+
+    It does what :class:`Consumer` does for one event, in the same order of steps, and leaves the rest to you: commit
+    the offset only after the transaction, set aside what cannot be applied, and see that one process owns a partition.
+
+    Args:
+        name: Under which it remembers, as a consumer's.
+        contract: Sequence modes by aggregate type.
+        table: Where ids and watermarks are kept.
+        latest, by_watermark: As for :class:`Consumer`.
+    """
+
+    @contextmanager
+    def receiving(self, connection: Any, event: Event) -> Iterator[Verdict]:  # noqa: ANN401 - any driver's
+        """Claim an event at the start of the block, and move its aggregate's watermark at the end.
+
+        The transaction is the caller's, under READ COMMITTED. Have the event's effects in the block where the verdict
+        is ``NEXT``, and none otherwise. A block that is left by an exception must be followed by a rollback.
+
+        Raises:
+            SequenceGapError, SequenceConflictError, ConsumerError: The event may not be applied; roll back.
+            TransactionEndedError: The block ended the transaction and began another.
+            WatermarkMovedError: Another process was at the same aggregate; roll back and try again.
+            ConfigError: The transaction is not READ COMMITTED.
+        """
+        driver: Driver = find_driver(connection)
+        stores = self._stores(Immediate(driver))
+        received = finish(self._enter(stores, connection, event))
+        yield received.judgement.verdict
+        finish(self._leave(stores, connection, received))
+
+
+class AsyncInbox(_Inbox):
+    """The twin of :class:`Inbox` for asynchronous connections."""
+
+    @asynccontextmanager
+    async def receiving(self, connection: Any, event: Event) -> AsyncIterator[Verdict]:  # noqa: ANN401
+        """Claim an event; everything that :meth:`Inbox.receiving` says holds here."""
+        stores = self._stores(find_async_driver(connection))
+        received = await self._enter(stores, connection, event)
+        yield received.judgement.verdict
+        await self._leave(stores, connection, received)

@@ -1,0 +1,185 @@
+"""Django's connections, as those who open and end transactions use them."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection as default_connection
+from django.db import connections, transaction
+from django.db.transaction import TransactionManagementError
+
+from cdc_outbox.drivers import TransactionState
+from cdc_outbox.errors import ConfigError, OutboxError, TransactionAbortedError, TransactionEndedError
+from cdc_outbox.testing import Stack
+from tests.contract.django_site import add_entry, entry, remove_alias
+from tests.contract.driver_contract import Client, DriverContract, MariaDbContract, PostgresContract, SqliteContract
+
+
+class Sites(DriverContract):
+    """What Django adds to the contract, on every database."""
+
+    def open(self, dsn: Any, **options: Any) -> Client:
+        alias = add_entry(entry(dsn) | options)
+        self.aliases.append(alias)
+        return Client(connections[alias])
+
+    @pytest.fixture(autouse=True)
+    def _forget(self) -> Iterator[None]:
+        self.aliases: list[str] = []
+        yield
+        for alias in self.aliases:
+            remove_alias(alias)
+
+    def test_a_block_of_a_handlers_is_a_savepoint(self, client: Client) -> None:
+        client.begin()
+        with pytest.raises(LookupError):
+            self._fail_in_a_block(client)
+        assert client.state() is TransactionState.OPEN
+        with transaction.atomic(using=client.connection.alias):
+            client.fetch("insert into t values (41)")
+        client.commit()
+        assert (client.rows(40), client.rows(41)) == ([], [(41,)])
+
+    def _fail_in_a_block(self, client: Client) -> None:
+        with transaction.atomic(using=client.connection.alias):
+            client.fetch("insert into t values (40)")
+            raise LookupError
+
+    @pytest.mark.parametrize("end", [transaction.commit, transaction.rollback])
+    def test_a_handler_that_would_end_the_transaction_is_refused(self, client: Client, end: Any) -> None:
+        client.begin()
+        with pytest.raises(TransactionManagementError):
+            end(using=client.connection.alias)
+        assert client.state() is TransactionState.OPEN
+        client.commit()
+
+    def test_a_rollback_that_was_asked_for_is_no_commit(self, client: Client) -> None:
+        client.begin()
+        client.fetch("insert into t values (42)")
+        transaction.set_rollback(True, using=client.connection.alias)
+        assert client.state() is TransactionState.ABORTED
+        with pytest.raises(TransactionAbortedError):
+            client.commit()
+        client.rollback()
+        assert client.rows(42) == []
+
+    def test_a_block_that_was_left_open_inside_is_no_commit_and_is_undone(self, client: Client) -> None:
+        client.begin()
+        client.fetch("insert into t values (43)")
+        transaction.atomic(using=client.connection.alias).__enter__()
+        with pytest.raises(TransactionAbortedError, match="left open"):
+            client.commit()
+        client.rollback()
+        assert not client.connection.in_atomic_block
+        assert client.rows(43) == []
+
+    def test_callbacks_run_after_our_commit_and_not_after_a_rollback(self, client: Client) -> None:
+        seen: list[tuple[int, bool]] = []
+
+        def note(number: int) -> None:
+            transaction.on_commit(
+                lambda: seen.append((number, client.connection.in_atomic_block)), using=client.connection.alias
+            )
+
+        client.begin()
+        note(1)
+        client.rollback()
+        client.begin()
+        note(2)
+        assert seen == []
+        client.commit()
+        assert seen == [(2, False)]
+
+    def test_a_callback_that_raises_does_not_undo_a_commit(
+        self, client: Client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fail() -> None:
+            raise LookupError
+
+        client.begin()
+        client.fetch("insert into t values (44)")
+        transaction.on_commit(fail, using=client.connection.alias)
+        with caplog.at_level(logging.ERROR, "cdc_outbox"):
+            client.commit()
+        assert [record.message for record in caplog.records] == ["callback failed after the commit"]
+        assert client.rows(44) == [(44,)]
+
+    def test_a_handler_that_closes_and_opens_the_connection_is_noticed(self, client: Client) -> None:
+        client.begin()
+        client.connection.close()
+        client.connection.connect()
+        assert client.state() is TransactionState.ENDED
+        with pytest.raises(TransactionEndedError):
+            client.commit()
+        client.rollback()
+        assert client.rows(45) == []
+
+    def test_what_the_user_has_begun_is_refused(self, client: Client) -> None:
+        with transaction.atomic(using=client.connection.alias):
+            for begin in (client.begin, client.prepare):
+                with pytest.raises(OutboxError, match="has a transaction already"):
+                    begin()
+
+    def test_a_site_without_autocommit_is_refused(self, dsn: Any) -> None:
+        client = self.open(dsn, AUTOCOMMIT=False)
+        with pytest.raises(OutboxError, match="has a transaction already") as caught:
+            client.begin()
+        assert "AUTOCOMMIT" in caught.value.hint
+
+
+class TestDjangoOnPostgresql(Sites, PostgresContract):
+    def test_another_isolation_level_is_refused(self, dsn: str) -> None:
+        client = self.open(dsn, OPTIONS={"isolation_level": 4})
+        with pytest.raises(ConfigError, match="are SERIALIZABLE"):
+            client.prepare()
+        assert client.state() is TransactionState.ENDED
+        assert not client.connection.in_atomic_block
+
+    def test_a_connection_that_django_opens_anew_is_prepared(self, client: Client, dsn: str) -> None:
+        client.prepare(idle_seconds=7)
+        client.begin()
+        [(session,)] = client.fetch(self.who)
+        self.cut(dsn, session)
+        client.rollback()
+        client.begin()
+        assert client.fetch("show idle_in_transaction_session_timeout") == [("7s",)]
+        client.rollback()
+
+    def test_a_rollback_does_not_raise_while_nobody_takes_connections(
+        self, client: Client, dsn: str, outbox_stack: Stack
+    ) -> None:
+        client.begin()
+        [(session, database)] = client.fetch(f"{self.who}, current_database()")
+        with psycopg.connect(outbox_stack.postgres.dsn(), autocommit=True) as server:
+            server.execute(f"alter database {database} allow_connections false")
+            self.cut(outbox_stack.postgres.dsn(), session)
+            client.rollback()
+            server.execute(f"alter database {database} allow_connections true")
+        assert client.state() is TransactionState.ENDED
+        self.assert_nothing_stayed(dsn)
+
+    def test_the_proxy_stands_for_the_connection(self, dsn: str) -> None:
+        alias = add_entry(entry(dsn), "default")
+        self.aliases.append(alias)
+        client = Client(default_connection)
+        client.prepare()
+        client.begin()
+        client.fetch("insert into t values (46)")
+        client.commit()
+        assert client.rows(46) == [(46,)]
+
+
+class TestDjangoOnMariaDb(Sites, MariaDbContract):
+    sees_statements = False  # mysqlclient shows nothing of it
+    sees_losses = False
+
+    def test_another_isolation_level_is_refused(self, dsn: Any) -> None:
+        client = self.open(dsn, OPTIONS={"isolation_level": "repeatable read"})
+        with pytest.raises(ConfigError, match="are REPEATABLE READ"):
+            client.prepare()
+
+
+class TestDjangoOnSqlite(Sites, SqliteContract):
+    pass
