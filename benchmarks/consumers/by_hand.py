@@ -1,7 +1,7 @@
 """Consumers as they are written by hand, with the settings that ours gives to its Kafka client.
 
-Those that take batches are our loop without what it remembers: they read each message by the contract, as ours does, and
-neither claim ids nor look at sequences. Those with a transaction a message read as little as will do.
+Those that take batches are our loop without what it remembers: they read each message by the contract, as ours does,
+and neither claim ids nor look at sequences. Those with a transaction a message read as little as will do.
 """
 
 import json

@@ -15,7 +15,7 @@ import click
 from cdc_outbox.cli.logs import FORMATS
 from cdc_outbox.cli.progress import ProgressLine
 from cdc_outbox.consumer import AsyncConsumer, Consumer
-from cdc_outbox.errors import ConfigError, HandlerError
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitor import MonitorServer
 
 _MAX_PORT = 65_535
@@ -60,9 +60,6 @@ def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) 
     try:
         with _listening(listen, consumer), line.following(consumer):
             _run(consumer)
-    except HandlerError as error:
-        error.hint = error.hint or "Run it with --verbose to see the traceback."
-        raise
     finally:
         counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(consumer.outcomes.items()))
         if counts or sys.exception() is None:

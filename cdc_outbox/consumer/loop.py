@@ -139,7 +139,9 @@ class Loop:
     async def _own(self) -> None:
         """Take what Kafka assigned from whoever had it before, and note where work gets done."""
         if self._ownership.unissued:
-            self._ownership.issued(await self._session.issue(list(self._ownership.unissued)))
+            places = list(self._ownership.unissued)
+            self._ownership.issued(await self._session.issue(places))
+            self._keeper.resume(places)
         done = self._ownership.finishing(map(Place._make, self._offsets.take_answered()))
         if done:
             await self._session.finish(done)
@@ -190,7 +192,7 @@ class Loop:
         if started <= _MAX_STARTS:
             return [item.begun()]
         error = f"{item.event} was begun {started - 1} times and never ended: its handler may kill the process"
-        return [item.failing(Failure(reason=Reason.CRASHED, error=error))]
+        return [item.begun().failing(Failure(reason=Reason.CRASHED, error=error))]
 
     def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered) -> None:
         # A crash before this line repeats the events, and their claims tell; after it, they are done with.
@@ -219,7 +221,8 @@ class Loop:
                 self._watch.retried(error)
                 backlog.put_back(items)
                 await self._lost([Place(*place) for place in error.places])
-            case TransactionTimeoutError():  # its handler's own fault
+            # Its handler's own fault, unless none was to run.
+            case TransactionTimeoutError() if any(item.failure is None for item in items):
                 await self._session.close()
                 await self._one_failed(backlog, items, error)
             case TransactionConflictError() | WatermarkMovedError():

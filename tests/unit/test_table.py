@@ -72,7 +72,8 @@ def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
 @pytest.mark.parametrize(
     ("dialect", "file"),
     [
-        *(("postgresql", file) for file in ("catalog", "inbox", "inbox_schema", "preflight", "roles")),
+        *(("postgresql", file) for file in ("catalog", "epochs", "inbox", "inbox_schema", "park")),
+        *(("postgresql", file) for file in ("preflight", "roles", "session")),
         *((dialect, file) for dialect in Dialect for file in ("outbox", "outbox_schema", "versions")),
     ],
 )

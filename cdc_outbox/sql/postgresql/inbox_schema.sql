@@ -28,8 +28,7 @@ alter table {watermarks}
 alter table {watermarks} set (fillfactor = 50)
 
 -- name: know_times
-update {inbox} set event_id = '~' || event_id
-where event_id !~ {timed_literal} and left(event_id, 1) <> '~'
+update {inbox} set event_id = '~' || event_id where event_id !~ {timed_literal}
 
 -- name: create_parked
 create table if not exists {parked} (
