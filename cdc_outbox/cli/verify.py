@@ -17,8 +17,9 @@ from cdc_outbox.cli.spans import seconds
 from cdc_outbox.consumer import InboxTable
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
+from cdc_outbox.operate.summary import Sums
 from cdc_outbox.operate.verification import Kind
-from cdc_outbox.operate.verify import Sums, Verification, Verified
+from cdc_outbox.operate.verify import Verification, Verified
 
 _SHOWN = 20
 """Findings of one kind that a person is shown; --json has up to a thousand."""

@@ -27,18 +27,17 @@ from cdc_outbox.consumer.ids import time_of
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.errors import MessageError
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import Event
 from cdc_outbox.message import Message
 from cdc_outbox.modes import EventFormat
 from cdc_outbox.operate.books import Books, Findings
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
+from cdc_outbox.operate.summary import Sums, notes_of, sums_of
 from cdc_outbox.operate.verification import (
-    Account,
     Circumstances,
     Difference,
     Kind,
     Parked,
-    forgotten,
     judge,
     parked_difference,
 )
@@ -46,25 +45,6 @@ from cdc_outbox.wire import WireContract
 
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.1, 2.0
 """Between two looks at the suspects; doubled from one to the other."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
-    """One aggregate type, added up.
-
-    Args:
-        given: How many events the outbox gave out; of types without gapless numbers, how many rows it keeps.
-        held: How many of them the topic holds; of unnumbered types, its messages.
-        applied: How many the consumer has applied, ``None`` where that is not known.
-        forgotten: How many the topic may have forgotten, so that nothing is proven of them.
-    """
-
-    aggregate_type: str
-    aggregates: int = 0
-    given: int | None = None
-    held: int = 0
-    applied: int | None = None
-    forgotten: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +122,7 @@ class Verification:
         for found, aggregate_type in left:
             self._books.findings.add(found, aggregate_type)
         return Verified(
-            sums=[self._sums(name) for name in sorted(self._contract.aggregates)],
+            sums=[sums_of(name, self._books, self._circumstances(name)) for name in sorted(self._contract.aggregates)],
             findings=self._books.findings,
             notes=list(self._notes()),
             seconds=self._clock() - began_at,
@@ -326,42 +306,14 @@ class Verification:
     def _forgets(self, aggregate_type: str) -> bool:
         return self._contract.topic_of(aggregate_type) in self._topics.starting_later | self._topics.compacted
 
-    def _sums(self, name: str) -> Sums:
-        unnumbered = self._books.unnumbered.get(name)
-        if unnumbered is not None:
-            applied = None if self._inbox is None else unnumbered.rows - len(unnumbered.lacking | unnumbered.unapplied)
-            return Sums(aggregate_type=name, given=unnumbered.rows, held=unnumbered.messages, applied=applied)
-        known = self._circumstances(name)
-        own: list[Account] = [
-            account for aggregate, account in self._books.accounts.items() if aggregate.aggregate_type == name
-        ]
-        is_gapless = known.mode is SequenceMode.GAPLESS
-        return Sums(
-            aggregate_type=name,
-            aggregates=len(own),
-            given=sum(account.given for account in own) if is_gapless and self._outbox.has_heads else None,
-            held=sum(len(account.numbers or ()) for account in own),
-            applied=sum(account.applied for account in own) if is_gapless and self._inbox is not None else None,
-            forgotten=sum(forgotten(account, known) for account in own),
-        )
-
     def _notes(self) -> Iterable[str]:
         if self._inbox is not None and not self._inbox.is_known():
             yield f"the inbox remembers nothing of {self._inbox.consumer}: is that its name?"
-        known_topics = {place.topic for place in self._topics.ends}
-        yield from (f"there is no topic {topic} yet" for topic in self._contract.topics if topic not in known_topics)
-        for topic in sorted(self._topics.starting_later):
-            yield f"{topic} has forgotten its oldest messages: what was applied of them is taken for complete"
-        for topic in sorted(self._topics.compacted):
-            yield f"{topic} is compacted: of what was applied it proves nothing"
-        for name in sorted(self._books.unnumbered):
-            if self._outbox.keeps_rows:
-                yield f"{name} is not numbered: of events whose rows are pruned nothing is proven"
-            else:
-                yield f"{name} is not numbered, and its rows are not kept: nothing is proven"
-        if not self._outbox.has_heads:
-            yield "the outbox numbers nothing: a missing event of a type that is numbered elsewhere cannot be seen"
-        for name, aggregates in sorted(self._books.strangers.items()):
-            yield f"{name} has {aggregates:,} aggregates in the outbox and is not in the spec: not compared"
-        if self._books.repeated:
-            yield f"{self._books.repeated:,} messages came twice, which is no difference"
+        yield from notes_of(
+            self._books,
+            known_topics={place.topic for place in self._topics.ends},
+            starting_later=self._topics.starting_later,
+            compacted=self._topics.compacted,
+            has_heads=self._outbox.has_heads,
+            keeps_rows=self._outbox.keeps_rows,
+        )
