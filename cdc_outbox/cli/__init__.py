@@ -30,9 +30,12 @@ _COMMANDS = {
     "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
     "purge-inbox": ("cdc_outbox.cli.purge_inbox:purge_inbox", "Forget the ids that an inbox need not know any more."),
     "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),
+    "replay": ("cdc_outbox.cli.replay:replay", "Give a consumer messages again."),
+    "reset": ("cdc_outbox.cli.reset:reset", "Make a consumer forget events, so that their effects run again."),
     "simulate": ("cdc_outbox.cli.simulate:simulate", "Show what a row becomes on its way to Kafka."),
     "spec-schema": ("cdc_outbox.cli.spec_schema:print_schema", "Print the JSON Schema of specs, for editors."),
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
+    "verify": ("cdc_outbox.cli.verify:verify", "Compare the outbox, its topics and a consumer."),
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
 

@@ -56,7 +56,7 @@ def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) 
     log.setFormatter(FORMATS[log_format]())
     log.addFilter(line)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[log])
-    consumer = _load(target)
+    consumer = load(target)
     try:
         with _listening(listen, consumer), line.following(consumer):
             _run(consumer)
@@ -92,7 +92,12 @@ def _listening(listen: str | None, consumer: Consumer | AsyncConsumer) -> Abstra
     return MonitorServer(consumer, metrics=shown, host=host or "127.0.0.1", port=int(port))
 
 
-def _load(target: str) -> Consumer | AsyncConsumer:
+def load(target: str) -> Consumer | AsyncConsumer:
+    """Import a consumer.
+
+    Raises:
+        ConfigError: There is none, or its module fails at its import.
+    """
     module, colon, attribute = target.partition(":")
     if not colon or not module or not attribute:
         raise ConfigError(f"{target!r} is not of the form module:attribute", field="TARGET")

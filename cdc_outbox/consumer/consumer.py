@@ -27,9 +27,12 @@ from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.replay import Replay, Replayed, Selection
 from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.table import InboxTable, checked_name
+from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.consumer.waits import Blocking, Yielding
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import ConfigError
@@ -161,13 +164,42 @@ class _Consumer(Generic[EventT]):
         )
         refuse_short_horizon(self._horizon_days, kept, field="Consumer.horizon_days", hint=hint)
 
-    async def _run(self, waits: Waits, is_stopping: Callable[[], bool]) -> None:
+    def _refuse_without_handlers(self) -> None:
         if not self._handlers:
             raise ConfigError(
                 f"{self.name} has no handler, so every event would be done with and have no effect",
                 field="Consumer.on",
                 hint='Register one with @consumer.on("EventType").',
             )
+
+    async def _replay(
+        self,
+        waits: Waits,
+        is_stopping: Callable[[], bool],
+        selection: Selection,
+        *,
+        rate: float | None,
+        dry_run: bool,
+    ) -> Replayed:
+        self._refuse_without_handlers()
+        async with AsyncExitStack() as stack:
+            session = Session(self._connect, self._know)
+            stack.push_async_callback(session.close)
+            await session.open()
+            replay = Replay(
+                session,
+                stack.enter_context(TopicReader.opened(self._settings)),
+                contract=self.contract,
+                order_of=self._order_of,
+                limits=self.limits,
+                poison=Poison(self._retry),
+                waits=waits,
+                rate=rate,
+            )
+            return await replay.run(selection, dry_run=dry_run, is_stopping=is_stopping)
+
+    async def _run(self, waits: Waits, is_stopping: Callable[[], bool]) -> None:
+        self._refuse_without_handlers()
         async with AsyncExitStack() as stack:
             session = Session(self._connect, self._know)
             stack.push_async_callback(session.close)
@@ -253,9 +285,34 @@ class Consumer(_Consumer[threading.Event]):
             DatabaseAccessError, TableNotFoundError: The inbox cannot be used.
         """
         try:
-            finish(self._run(_Blocking(self._stopping), self._stopping.is_set))
+            finish(self._run(Blocking(self._stopping), self._stopping.is_set))
         finally:
             # Cleared at the end and not at the start: a stop that comes before the run, or twice, is meant for it.
+            self._stopping.clear()
+
+    def replay(
+        self, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
+    ) -> Replayed:
+        """Give this consumer messages again, in transactions like those of :meth:`run`, until all were given.
+
+        What was applied is skipped as a duplicate, and what never was is applied in order. It may run beside the
+        consumer itself, or anywhere else; :meth:`stop` ends it early.
+
+        Args:
+            selection: Which messages; ``None`` for all that the topics hold.
+            rate: How many events a second reach handlers at most.
+            dry_run: Only tell what would become of them.
+
+        Raises:
+            ParkFullError: More would be set aside than ``limits`` allow.
+            BrokerError, DatabaseError, ConfigError, TransactionEndedError: As for :meth:`run`.
+        """
+        try:
+            replaying = self._replay(
+                Blocking(self._stopping), self._stopping.is_set, selection or Selection(), rate=rate, dry_run=dry_run
+            )
+            return finish(replaying)
+        finally:
             self._stopping.clear()
 
 
@@ -288,38 +345,20 @@ class AsyncConsumer(_Consumer[asyncio.Event]):
     async def run(self) -> None:
         """Apply events until :meth:`stop` is called or the task is cancelled; see :meth:`Consumer.run`."""
         try:
-            await self._run(_Yielding(self._stopping), self._stopping.is_set)
+            await self._run(Yielding(self._stopping), self._stopping.is_set)
         finally:
             self._stopping.clear()
 
-
-class _Blocking:
-    """Waiting, for a thread."""
-
-    def __init__(self, stopping: threading.Event) -> None:
-        self._stopping = stopping
-
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        return function(*arguments)
-
-    async def sleep(self, seconds: float) -> None:
-        self._stopping.wait(seconds)
-
-
-class _Yielding:
-    """Waiting, for an event loop."""
-
-    def __init__(self, stopping: asyncio.Event) -> None:
-        self._stopping = stopping
-
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        return await asyncio.to_thread(function, *arguments)
-
-    async def sleep(self, seconds: float) -> None:
+    async def replay(
+        self, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
+    ) -> Replayed:
+        """Give this consumer messages again; see :meth:`Consumer.replay`."""
         try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return
+            return await self._replay(
+                Yielding(self._stopping), self._stopping.is_set, selection or Selection(), rate=rate, dry_run=dry_run
+            )
+        finally:
+            self._stopping.clear()
 
 
 def _subscribe(  # noqa: PLR0917 - all that a rebalance concerns

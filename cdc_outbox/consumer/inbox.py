@@ -41,6 +41,9 @@ class InboxStore(Protocol):
         An id that another open transaction has claimed makes this one wait until that one ends.
         """
 
+    async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
+        """Return those ids that somebody has claimed and committed, without a lock."""
+
     async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
         """Claim nothing, and return the transaction's name all the same."""
 
@@ -104,6 +107,12 @@ class SqlInbox:
         ids = {key_of(event_id): event_id for event_id in event_ids}
         rows = await self._sql.fetch(connection, "claim", event_ids=sorted(ids))
         return Claims(frozenset(ids[key] for key, _ in rows), rows[0][1] if rows else "")
+
+    async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
+        """Look."""
+        ids = {key_of(event_id): event_id for event_id in event_ids}
+        rows = await self._sql.fetch(connection, "find_claims", event_ids=sorted(ids)) if ids else []
+        return {ids[key] for (key,) in rows}
 
     async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
         """Ask the server, which names the transaction if it has not yet."""
