@@ -9,14 +9,11 @@ from contextlib import AsyncExitStack
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-import confluent_kafka
-from confluent_kafka import KafkaException, TopicPartition
-
 from cdc_outbox import kafka
 from cdc_outbox.consumer.calls import BeforeCommit
 from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.delivery import Outcome
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.group import reach, subscribe
 from cdc_outbox.consumer.handlers import BatchHandler, Handler, Handlers
 from cdc_outbox.consumer.horizon import refuse_short_horizon
 from cdc_outbox.consumer.keeper import Keeper
@@ -46,8 +43,6 @@ EventT = TypeVar("EventT")
 BatchHandlerT = TypeVar("BatchHandlerT", bound=BatchHandler)
 
 _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
-_REACH_SECONDS = 5.0
-"""How long the first contact with the brokers may take before the consumer says that it cannot reach them."""
 
 
 class _Consumer(Generic[EventT]):
@@ -208,7 +203,7 @@ class _Consumer(Generic[EventT]):
             ownership = Ownership()
             client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
-            await waits.call(_reach, client)
+            await waits.call(reach, client)
             await waits.call(self._check_horizon)
             keeper = Keeper(client)
             stack.callback(keeper.end)
@@ -224,7 +219,7 @@ class _Consumer(Generic[EventT]):
                 watch=self._watch,
                 waits=waits,
             )
-            _subscribe(client, self.contract.topics, keeper, offsets, ownership, self.limits, self._watch)
+            subscribe(client, self.contract.topics, keeper, offsets, ownership, self.limits, self._watch)
             stack.push_async_callback(waits.call, offsets.finish, client)
             await loop.run(is_stopping)
 
@@ -359,43 +354,3 @@ class AsyncConsumer(_Consumer[asyncio.Event]):
             )
         finally:
             self._stopping.clear()
-
-
-def _subscribe(  # noqa: PLR0917 - all that a rebalance concerns
-    client: confluent_kafka.Consumer,
-    topics: Collection[str],
-    keeper: Keeper,
-    offsets: Offsets,
-    ownership: Ownership,
-    limits: Limits,
-    watch: Watch,
-) -> None:
-    """Join the group; the callbacks come while somebody polls."""
-
-    def assign(_client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
-        watch.rebalanced("assigned")
-        ownership.assign(Place(partition.topic, partition.partition) for partition in partitions)
-
-    def revoke(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
-        watch.rebalanced("revoked")
-        # The transaction at hand may still end, and its offsets be committed; who comes next waits for us that long.
-        keeper.wait_until_idle(limits.handler_seconds)
-        offsets.revoke(client, partitions)
-        forget(client, partitions)
-
-    def lose(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
-        watch.rebalanced("lost")
-        forget(client, partitions)
-
-    def forget(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
-        offsets.lose(client, partitions)
-        ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
-
-    client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
-
-
-def _reach(client: confluent_kafka.Consumer) -> None:
-    try:
-        client.list_topics(timeout=_REACH_SECONDS)
-    except KafkaException as error:
-        raise kafka.translate(error.args[0]) from error
