@@ -48,7 +48,7 @@ def test_b5_cleanup_and_monitoring_are_components_of_the_consumer_too(desk: Desk
     assert (
         len(desk.metrics.measured("cdc_outbox_consumer_handler_seconds", consumer=desk.name, type="OrderPlaced")) == 2
     )
-    purge = run_command("purge-inbox", "--horizon-days", "7", "--dsn", desk.pipeline.dsn)
+    purge = run_command("purge-inbox", "--horizon-days", "7", "--accept-shorter-horizon", "--dsn", desk.pipeline.dsn)
     assert purge.returncode == 0, purge.stderr
 
 
@@ -109,7 +109,7 @@ def test_d7_processed_ids_have_their_time_and_are_forgotten_after_days(desk: Des
     with desk.pipeline.connect() as connection:
         week = timedelta(days=8)
         connection.execute("update inbox set claimed_at = claimed_at - %s where event_id like '~%%'", (week,))
-    purge = run_command("purge-inbox", "--horizon-days", "7", "--dsn", desk.pipeline.dsn)
+    purge = run_command("purge-inbox", "--horizon-days", "7", "--accept-shorter-horizon", "--dsn", desk.pipeline.dsn)
     assert purge.returncode == 0, purge.stderr
     assert desk.rows("select count(*) filter (where event_id like '~%%'), count(*) from inbox") == [(0, 1)]
 
