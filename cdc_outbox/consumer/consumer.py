@@ -18,6 +18,7 @@ from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.delivery import Outcome
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.handlers import BatchHandler, Handler, Handlers
+from cdc_outbox.consumer.horizon import refuse_short_horizon
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.loop import Loop, Waits
@@ -29,7 +30,7 @@ from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.replay import Replay, Replayed, Selection
 from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.consumer.table import InboxTable, checked_name
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.consumer.waits import Blocking, Yielding
 from cdc_outbox.consumer.watch import Watch
@@ -45,8 +46,6 @@ EventT = TypeVar("EventT")
 BatchHandlerT = TypeVar("BatchHandlerT", bound=BatchHandler)
 
 _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
-_MAX_NAME_BYTES = 255
-"""It is part of every key in the inbox, and an index has only so much room."""
 _REACH_SECONDS = 5.0
 """How long the first contact with the brokers may take before the consumer says that it cannot reach them."""
 
@@ -74,14 +73,9 @@ class _Consumer(Generic[EventT]):
         before_commit: BeforeCommit | None = None,
         metrics: Metrics | None = None,
         spans: Spans | None = None,
+        horizon_days: float | None = None,
     ) -> None:
-        if not name:
-            raise ConfigError("a consumer has a name, under which it remembers", field="Consumer.name")
-        if len(name.encode()) > _MAX_NAME_BYTES or "\0" in name:
-            raise ConfigError(
-                f"a consumer's name has at most {_MAX_NAME_BYTES} bytes and no NUL", field="Consumer.name"
-            )
-        self.name = name
+        self.name = checked_name(name, "Consumer.name")
         self.contract = contract
         self.limits = limits or Limits()
         self._stopping = self._new_event()
@@ -90,6 +84,9 @@ class _Consumer(Generic[EventT]):
         self._retry = retry or Retry()
         self._pipeline, self._before_commit = pipeline, before_commit
         self._orders = orders_of(contract, latest, by_watermark)
+        if horizon_days is not None and horizon_days <= 0:
+            raise ConfigError("ids are kept for longer than no time", field="Consumer.horizon_days")
+        self._horizon_days = horizon_days
         self._settings = kafka.consumer_settings(bootstrap_servers=bootstrap_servers, group=name, extra=kafka_settings)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
         self.metrics = metrics or NoMetrics()
@@ -152,6 +149,21 @@ class _Consumer(Generic[EventT]):
             spans=self._spans,
         )
 
+    def _check_horizon(self) -> None:
+        """Refuse a horizon behind which topics still hold events; a topic that is not there yet holds none."""
+        if self._horizon_days is None:
+            return
+        kept = kafka.find_retentions(
+            self.contract.topics,
+            bootstrap_servers=self._settings["bootstrap.servers"],
+            extra=self._settings,
+            logger=_LIBRDKAFKA_LOG,
+        )
+        hint = (
+            "Forget ids later, with purge-inbox --horizon-days too, or let the topics keep their events for less long."
+        )
+        refuse_short_horizon(self._horizon_days, kept, field="Consumer.horizon_days", hint=hint)
+
     def _refuse_without_handlers(self) -> None:
         if not self._handlers:
             raise ConfigError(
@@ -197,6 +209,7 @@ class _Consumer(Generic[EventT]):
             client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
             await waits.call(_reach, client)
+            await waits.call(self._check_horizon)
             keeper = Keeper(client)
             stack.callback(keeper.end)
             loop = Loop(
@@ -248,6 +261,8 @@ class Consumer(_Consumer[threading.Event]):
         before_commit: What writes at the end of the handlers' transaction: an outbox that gathers their events.
         metrics: Told of what :data:`cdc_outbox.metrics.SERIES` lists.
         spans: Told of the handlers' time; by default OpenTelemetry is, where its SDK runs.
+        horizon_days: After how many days ``cdc-outbox purge-inbox`` forgets ids, where it does: the start is refused if
+            a topic may keep its events for longer. ``None`` checks nothing.
     """
 
     _new_event = threading.Event
@@ -264,7 +279,7 @@ class Consumer(_Consumer[threading.Event]):
 
         Raises:
             BrokerUnavailableError, DatabaseUnavailableError: One could not be reached at the start.
-            ConfigError: librdkafka refuses a setting, or there is no handler.
+            ConfigError: librdkafka refuses a setting, there is no handler, or ids are forgotten too soon.
             TransactionEndedError: A handler committed or rolled back. The offset of its event is not committed; it
                 comes again at the next start.
             DatabaseAccessError, TableNotFoundError: The inbox cannot be used.
@@ -280,8 +295,8 @@ class Consumer(_Consumer[threading.Event]):
     ) -> Replayed:
         """Give this consumer messages again, in transactions like those of :meth:`run`, until all were given.
 
-        What was applied is skipped as a duplicate, and what never was is applied in order. It may run beside the
-        consumer itself, or anywhere else; :meth:`stop` ends it early.
+        What was applied is skipped, and what never was is applied in order. It may run beside the consumer itself;
+        :meth:`stop` ends it early.
 
         Args:
             selection: Which messages; ``None`` for all that the topics hold.
@@ -290,13 +305,11 @@ class Consumer(_Consumer[threading.Event]):
 
         Raises:
             ParkFullError: More would be set aside than ``limits`` allow.
-            BrokerError, DatabaseError, ConfigError, TransactionEndedError: As for :meth:`run`.
+            CdcOutboxError: As for :meth:`run`.
         """
+        waits, selection = Blocking(self._stopping), selection or Selection()
         try:
-            replaying = self._replay(
-                Blocking(self._stopping), self._stopping.is_set, selection or Selection(), rate=rate, dry_run=dry_run
-            )
-            return finish(replaying)
+            return finish(self._replay(waits, self._stopping.is_set, selection, rate=rate, dry_run=dry_run))
         finally:
             self._stopping.clear()
 
@@ -338,10 +351,9 @@ class AsyncConsumer(_Consumer[asyncio.Event]):
         self, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
     ) -> Replayed:
         """Give this consumer messages again; see :meth:`Consumer.replay`."""
+        waits, selection = Yielding(self._stopping), selection or Selection()
         try:
-            return await self._replay(
-                Yielding(self._stopping), self._stopping.is_set, selection or Selection(), rate=rate, dry_run=dry_run
-            )
+            return await self._replay(waits, self._stopping.is_set, selection, rate=rate, dry_run=dry_run)
         finally:
             self._stopping.clear()
 

@@ -204,10 +204,13 @@ class _Work:
 
     async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
         """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""
-        redone = [item for item in self._readable if item.parked is not None]
-        marks = await self._inbox.lock_marks(self._connection, [item.aggregate for item in redone])
-        there = await self._park.find_parked(self._connection, [item.event_id for item in redone])
-        self._readable = [item for item in self._readable if item.parked is None or item.event_id in there]
+        redone = [item.aggregate for item in self._readable if item.is_redone]
+        marks = await self._inbox.lock_marks(self._connection, redone)
+        # Under the ids that their rows have: what could not be read then has another one now.
+        there = await self._park.find_parked(
+            self._connection, [item.parked.event_id for item in self._readable if item.parked is not None]
+        )
+        self._readable = [item for item in self._readable if item.parked is None or item.parked.event_id in there]
         return marks
 
     async def _claim(self) -> Claims:
@@ -253,7 +256,7 @@ class _Work:
             memory,
             self._order_of,
             failed={item.event_id for item in self._readable if item.failure or item.is_stuck},
-            redone={item.event_id for item in self._readable if item.parked},
+            redone={item.event_id for item in self._readable if item.is_redone},
             forced={item.event_id for item in self._readable if item.parked and item.parked.forced},
         )
 

@@ -47,6 +47,14 @@ class Item:
         return self.failure is not None and self.failure.reason is Reason.UNREADABLE
 
     @property
+    def is_redone(self) -> bool:
+        """Whether it comes out of the park as the event that it was put there as.
+
+        Of what nobody could read, the row knows neither id nor aggregate: read at last, it is a new event.
+        """
+        return self.parked is not None and self.parked.reason is not Reason.UNREADABLE
+
+    @property
     def is_stuck(self) -> bool:
         """Whether it is dead in the park, and read only because others wait behind it."""
         return self.parked is not None and self.parked.state == "dead" and not self.parked.forced

@@ -75,7 +75,9 @@ def test_the_printed_script_makes_the_same_and_can_be_repeated(outbox_stack: Sta
             text=True,
             check=True,
         )
-    assert objects(scripted) == objects(direct)
+    # Which weeks the inbox has is no part of what is versioned: they are made by the day.
+    made = [each for each in objects(direct) if not str(each[0]).startswith("inbox_20")]
+    assert objects(scripted) == made
 
 
 def test_init_does_not_set_back_the_incarnation(outbox_stack: Stack, spec: Path) -> None:

@@ -1,10 +1,12 @@
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cdc_outbox.sql
 from cdc_outbox import ConfigError, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.consumer import InboxTable
 from cdc_outbox.sql import PYFORMAT, Statement, load
@@ -31,6 +33,9 @@ def test_a_name_that_postgresql_would_cut_or_refuse_is_refused(name: str) -> Non
         quote(name)
     with pytest.raises(ConfigError):
         TableName(schema="public", name=name)
+
+
+SQL = Path(cdc_outbox.sql.__file__).parent
 
 
 def test_a_literal_cannot_be_left() -> None:
@@ -69,14 +74,7 @@ def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
     assert Statement("select 1 from {table}").render({"table": '"{table}:a"'}, PYFORMAT) == 'select 1 from "{table}:a"'
 
 
-@pytest.mark.parametrize(
-    ("dialect", "file"),
-    [
-        *(("postgresql", file) for file in ("catalog", "epochs", "inbox", "inbox_schema", "park")),
-        *(("postgresql", file) for file in ("preflight", "roles", "session")),
-        *((dialect, file) for dialect in Dialect for file in ("outbox", "outbox_schema", "versions")),
-    ],
-)
+@pytest.mark.parametrize(("dialect", "file"), sorted((file.parent.name, file.stem) for file in SQL.glob("*/*.sql")))
 def test_every_file_of_statements_can_be_read(dialect: str, file: str) -> None:
     statements = load(dialect, file)
     assert statements
