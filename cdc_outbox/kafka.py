@@ -124,6 +124,11 @@ def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> Consum
         raise ConfigError(f"a setting has a value of the wrong type: {error}", field="kafka") from error
 
 
+def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a consumer's settings that are about the way to the brokers, which any client takes."""
+    return {key: value for key, value in settings.items() if _ABOUT_CONNECTIONS.fullmatch(key)}
+
+
 def find_retentions(
     topics: Iterable[str], *, bootstrap_servers: str, extra: Mapping[str, Any], logger: logging.Logger
 ) -> dict[str, float | None]:
@@ -135,8 +140,7 @@ def find_retentions(
     Raises:
         BrokerError: The brokers do not answer, or do not tell.
     """
-    settings = {key: value for key, value in extra.items() if _ABOUT_CONNECTIONS.fullmatch(key)}
-    admin = AdminClient({**settings, "bootstrap.servers": bootstrap_servers}, logger=logger)
+    admin = AdminClient({**connection_settings(extra), "bootstrap.servers": bootstrap_servers}, logger=logger)
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     asked = admin.describe_configs(resources, request_timeout=_ADMIN_SECONDS)
     found = {}

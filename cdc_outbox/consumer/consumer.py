@@ -290,8 +290,8 @@ class Consumer(_Consumer[threading.Event]):
     ) -> Replayed:
         """Give this consumer messages again, in transactions like those of :meth:`run`, until all were given.
 
-        What was applied is skipped as a duplicate, and what never was is applied in order. It may run beside the
-        consumer itself, or anywhere else; :meth:`stop` ends it early.
+        What was applied is skipped, and what never was is applied in order. It may run beside the consumer itself;
+        :meth:`stop` ends it early.
 
         Args:
             selection: Which messages; ``None`` for all that the topics hold.
@@ -300,13 +300,11 @@ class Consumer(_Consumer[threading.Event]):
 
         Raises:
             ParkFullError: More would be set aside than ``limits`` allow.
-            BrokerError, DatabaseError, ConfigError, TransactionEndedError: As for :meth:`run`.
+            CdcOutboxError: As for :meth:`run`.
         """
+        waits, selection = Blocking(self._stopping), selection or Selection()
         try:
-            replaying = self._replay(
-                Blocking(self._stopping), self._stopping.is_set, selection or Selection(), rate=rate, dry_run=dry_run
-            )
-            return finish(replaying)
+            return finish(self._replay(waits, self._stopping.is_set, selection, rate=rate, dry_run=dry_run))
         finally:
             self._stopping.clear()
 
@@ -348,9 +346,8 @@ class AsyncConsumer(_Consumer[asyncio.Event]):
         self, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
     ) -> Replayed:
         """Give this consumer messages again; see :meth:`Consumer.replay`."""
+        waits, selection = Yielding(self._stopping), selection or Selection()
         try:
-            return await self._replay(
-                Yielding(self._stopping), self._stopping.is_set, selection or Selection(), rate=rate, dry_run=dry_run
-            )
+            return await self._replay(waits, self._stopping.is_set, selection, rate=rate, dry_run=dry_run)
         finally:
             self._stopping.clear()

@@ -94,7 +94,7 @@ class TopicReader:
         """Return those topics that keep but the latest message of a key; of those that nobody may ask about, none."""
         if not topics:
             return set()
-        admin = AdminClient(_connection_settings(self._settings), logger=_log)
+        admin = self._admin()
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         found = set()
         for resource, answer in admin.describe_configs(asked, request_timeout=_ANSWER_SECONDS).items():
@@ -108,7 +108,7 @@ class TopicReader:
 
     def members(self, group: str) -> int:
         """Return how many consumers are in a group."""
-        admin = AdminClient(_connection_settings(self._settings), logger=_log)
+        admin = self._admin()
         [answer] = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS).values()
         try:
             return len(answer.result().members)
@@ -116,6 +116,10 @@ class TopicReader:
             if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return 0
             raise
+
+    def _admin(self) -> AdminClient:
+        servers = {"bootstrap.servers": self._settings["bootstrap.servers"]}
+        return AdminClient({**kafka.connection_settings(self._settings), **servers}, logger=_log)
 
     def read(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
         """Return the messages from each partition's first offset up to its end, which is not counted in.
@@ -163,9 +167,3 @@ class TopicReader:
         if error is not None or offset >= left[place] - 1:
             del left[place]
             self._client.pause([TopicPartition(*place)])
-
-
-def _connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what concerns the way to the brokers, without what a consumer alone is told."""
-    wanted = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.address", "enable.ssl")
-    return {name: value for name, value in settings.items() if name.startswith(wanted)}

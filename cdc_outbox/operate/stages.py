@@ -105,12 +105,12 @@ class InboxStage:
                 "marks_of", consumer=self.consumer, **columns_of(aggregates[start : start + _PAGE])
             )
 
-    def parked(self) -> Iterator[tuple[Aggregate, str, Parked]]:
-        """Return what is set aside: the aggregate, the id, and how."""
+    def parked(self) -> Iterator[tuple[Aggregate, str, str, Parked]]:
+        """Return what is set aside: the aggregate, which is empty where nobody can read it, topic, id, and how."""
         after = 0
         while page := self._session.ask("parked", consumer=self.consumer, after=after, rows=_PAGE):
-            for place, *names, event_id, sequence, state, reason in page:
-                yield Aggregate(*names), event_id, Parked(sequence, state, reason)
+            for place, *names, topic, event_id, sequence, state, reason in page:
+                yield Aggregate(*names), topic, event_id, Parked(sequence, state, reason)
                 after = place
 
     def holes(self) -> Iterator[Row]:

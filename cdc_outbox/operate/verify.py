@@ -191,7 +191,9 @@ class Verification:
         for account in self._books.accounts.values():
             account.parked = None
         self._aside, self._aside_ids = {}, set()
-        for aggregate, event_id, parked in inbox.parked():
+        for aggregate, topic, event_id, parked in inbox.parked():
+            if topic not in self._contract.topics:
+                continue  # of another pipeline of the same consumer
             if parked.sequence is None:
                 self._aside.setdefault(aggregate, []).append(parked)
                 self._aside_ids.add(event_id)
@@ -283,11 +285,9 @@ class Verification:
         for name, unnumbered in self._books.unnumbered.items():
             left.extend((each, name) for each in self._unnumbered(name, unnumbered.lacking, unnumbered.unapplied))
         for aggregate, parked in self._aside.items():
-            if aggregate.aggregate_type in self._contract.aggregates or not aggregate.aggregate_type:
-                place = (
-                    f"{aggregate.aggregate_type}/{aggregate.aggregate_id}" if aggregate.aggregate_type else "unreadable"
-                )
-                left.append((parked_difference(place, parked), aggregate.aggregate_type))
+            name = aggregate.aggregate_type
+            place = f"{name}/{aggregate.aggregate_id}" if name else "unreadable"
+            left.append((parked_difference(place, parked), name))
         return left
 
     def _unnumbered(self, name: str, lacking: set[str], unapplied: set[str]) -> Iterable[Difference]:

@@ -130,6 +130,11 @@ def test_a_message_that_nobody_can_read_is_named(shop: Shop) -> None:
     found = verified(shop, inbox=False)
     [told] = found.findings.told[Kind.UNREADABLE]
     assert told.place.startswith(f"{shop.pipeline.topic}[")
+    with shop.running():
+        eventually(lambda: kinds(verified(shop)) == {Kind.UNREADABLE: 1, Kind.PARKED: 1}, "the message in the park")
+    with shop.pipeline.connect() as connection:
+        connection.execute("update inbox_parked set topic = 'of.another.pipeline'")
+    assert kinds(verified(shop)) == {Kind.UNREADABLE: 1}
 
 
 def test_what_a_producer_aborted_is_in_no_topic_and_keeps_nobody_waiting(shop: Shop) -> None:

@@ -10,7 +10,7 @@ order by source, aggregatetype, aggregateid
 limit :rows
 
 -- name: parked
-select place, source, aggregatetype, aggregateid, event_id, sequence, state, reason
+select place, source, aggregatetype, aggregateid, topic, event_id, sequence, state, reason
 from {parked}
 where consumer = :consumer and place > :after
 order by place
