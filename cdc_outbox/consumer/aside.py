@@ -1,6 +1,7 @@
 """What a transaction does not apply, and what it takes out of the park."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from cdc_outbox.consumer.epochs import EpochStore
@@ -50,12 +51,14 @@ class Aside:
         if item.parked is None:
             await self._put(item, item.failure)
         else:
-            await self._park.fail(self._connection, item.parked.place, item.failure)
+            # Nobody here can say of which aggregate it is, and so whose count it leaves: what waits for it waits on.
+            reason = Reason.FAILED if item.parked.blocks else item.failure.reason
+            await self._park.fail(self._connection, item.parked.place, replace(item.failure, reason=reason))
 
     async def put(self, item: Item, judgement: Judgement) -> None:
         """Do with an event what its verdict says, unless it is applied: then take it out of the park."""
         verdict = judgement.verdict
-        if verdict is Verdict.PARKED or verdict.is_set_aside or item.failure or item.is_stuck:
+        if not verdict.is_done and (verdict is not Verdict.NEXT or item.failure or item.is_stuck):
             self._released.add(item.event_id)
         if item.parked is not None:
             if not item.is_stuck:
@@ -64,7 +67,8 @@ class Aside:
             await self._put(item, item.failure)
         elif verdict.is_set_aside:
             await self._put(item, Failure(reason=REASONS[verdict], error=sentence(judgement), attempts=0))
-        if item.is_begun:
+        # Who has it tried again once it is mended does not want the old counts held against it.
+        if item.is_begun or (item.failure is not None and item.failure.reason is Reason.CRASHED):
             await self._epochs.forget_start(self._connection, item.event_id)
 
     async def settle(self, claims: Claims) -> None:
