@@ -60,7 +60,7 @@ class Aside:
         verdict = judgement.verdict
         if item.parked is not None and not item.is_redone:
             self._removed.append(item.parked.place)
-        if verdict is Verdict.PARKED or verdict.is_set_aside or item.failure or item.is_stuck:
+        if not verdict.is_done and (verdict is not Verdict.NEXT or item.failure or item.is_stuck):
             self._released.add(item.event_id)
         if item.parked is not None and item.is_redone:
             if not item.is_stuck:
@@ -69,7 +69,8 @@ class Aside:
             await self._put(item, item.failure)
         elif verdict.is_set_aside:
             await self._put(item, Failure(reason=REASONS[verdict], error=sentence(judgement), attempts=0))
-        if item.is_begun:
+        # Who has it tried again once it is mended does not want the old counts held against it.
+        if item.is_begun or (item.failure is not None and item.failure.reason is Reason.CRASHED):
             await self._epochs.forget_start(self._connection, item.event_id)
 
     async def settle(self, claims: Claims) -> None:

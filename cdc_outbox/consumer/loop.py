@@ -112,9 +112,16 @@ class Loop:
         events = 1 if self._fresh else self._limits.batch_events
         records = await self._waits.call(self._keeper.poll, 0.0 if has_work else _POLL_SECONDS, events)
         self._watch.polled_at = self._polled_at = time.monotonic()
+        self._drop_renewed()
         for record in records:
             self._receive(record)
         self._watch.has_work(waits=bool(self._fresh or self._redo))
+
+    def _drop_renewed(self) -> None:
+        """Drop what was polled of partitions that come anew since: some of it may be missing here by now."""
+        for place in self._ownership.take_renewed():
+            self._fresh.drop(place)
+            self._redo.drop(place)
 
     def _receive(self, record: confluent_kafka.Message) -> None:
         """Put a polled message into the backlog."""
@@ -138,6 +145,7 @@ class Loop:
 
     async def _own(self) -> None:
         """Take what Kafka assigned from whoever had it before, and note where work gets done."""
+        self._drop_renewed()
         if self._ownership.unissued:
             places = list(self._ownership.unissued)
             self._ownership.issued(await self._session.issue(places))

@@ -22,6 +22,9 @@ _FINISH_SECONDS, _LEAVE_SECONDS = 5.0, 3.0
 """How long the last commit and the farewell may take: together well within the 30 s that Kubernetes leaves before it
 kills."""
 
+_UNDECIDED = frozenset({KafkaError.REBALANCE_IN_PROGRESS, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001
+"""Answers that say nothing against the client's membership."""
+
 _Place = tuple[str, int]
 
 
@@ -155,14 +158,25 @@ def is_still_owned(client: Consumer, place: _Place, offset: int | None) -> bool:
         [position] = client.position([TopicPartition(*place)]) if offset is None else [TopicPartition(*place, offset)]
         if position.offset < 0:
             return False
-        answers = client.commit(offsets=[position], asynchronous=False)
-        if any(answer.error for answer in answers or []):
+        if not _is_accepted(client, position):
             return False
         client.seek(position)
     except KafkaException as error:
         _log.info("partition is not ours", extra={"reason": error.args[0].str()})
         return False
     return True
+
+
+def _is_accepted(client: Consumer, position: TopicPartition) -> bool:
+    """Commit an offset, and tell whether the group still takes the client for one that may."""
+    try:
+        answers = client.commit(offsets=[position], asynchronous=False)
+    except KafkaException as error:
+        # Who is told to wait for a rebalance is a member; to give up here what it leaves us would be for ever.
+        if error.args[0].code() in _UNDECIDED:
+            return True
+        raise
+    return not any(answer.error and answer.error.code() not in _UNDECIDED for answer in answers or [])
 
 
 def _place(message: Message) -> _Place:

@@ -255,7 +255,8 @@ def _verdict(event: Event, last: int, order: Order, state: _State, *, is_blocked
     if event.sequence is None or order.mode is SequenceMode.NONE:
         if not is_new:
             return Verdict.DUPLICATE
-        return Verdict.BEHIND if is_blocked else unproven or Verdict.NEXT
+        # What is behind another is applied after it, and then nobody asks again whether it was before.
+        return unproven or (Verdict.BEHIND if is_blocked else Verdict.NEXT)
     if event.sequence > last:
         return _later(event.sequence, last, order, is_blocked=is_blocked) if is_new else Verdict.CONFLICT
     if order.by_watermark or not is_new:

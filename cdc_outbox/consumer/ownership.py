@@ -28,6 +28,7 @@ class Ownership:
         """Assigned, and not yet known to the database."""
         self.held: dict[Place, int] = {}
         """Epoch by partition."""
+        self._renewed: set[Place] = set()
         self._unfinished: dict[Place, float] = {}
         """When each was issued of which it is not known yet that work gets done."""
         self._suspects: dict[Place, int] = {}
@@ -40,7 +41,15 @@ class Ownership:
         """Note what Kafka assigned."""
         for place in places:
             self.held.pop(place, None)
+            self._renewed.add(place)
             self.unissued.add(place)
+
+    def take_renewed(self) -> set[Place]:
+        """Return the partitions that were assigned since this was asked last: they are read anew from what is done."""
+        renewed = set()
+        while self._renewed:  # one by one, for the other thread may be adding some
+            renewed.add(self._renewed.pop())
+        return renewed
 
     def issued(self, tenures: Mapping[Place, Tenure]) -> None:
         """Note what the database gave out; a partition that was lost meanwhile stays lost."""

@@ -1,0 +1,133 @@
+"""Two hundred of the stories of which `infra/fuzz consumer` tells five thousand longer ones."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from cdc_outbox.consumer.calls import Calls
+from cdc_outbox.consumer.delivery import Delivery, Outcome
+from cdc_outbox.consumer.epochs import Tenure
+from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.item import Item, unreadable
+from cdc_outbox.consumer.orders import orders_of
+from cdc_outbox.consumer.park import Failure, Reason
+from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.errors import MessageError
+from cdc_outbox.event import Event
+from cdc_outbox.testing import MemoryDatabase
+from fuzz.consumer import explore
+from fuzz.consumer_story import Plan, Story
+from fuzz.consumer_world import CONTRACT, GAPLESS, INCREASING, LATEST, NONE, PLACES, Fault, Running
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Nearly all that a consumer warns of is wanted here, and to write it down is what would take longest."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_effects_happen_once_and_in_order_whatever_happens_to_the_consumers() -> None:
+    explore(200, steps=30)
+
+
+@pytest.fixture
+def story() -> Iterator[Story]:
+    """A story to be told by hand; its end is held against the laws as that of any other."""
+    story = Story()
+    yield story
+    story.teardown()
+
+
+def go_round(story: Story, times: int) -> None:
+    for _ in range(times):
+        story.turn_all()
+        story.laws_hold()
+
+
+def test_what_may_have_been_forgotten_is_not_taken_for_one_that_waits_behind_another(story: Story) -> None:
+    story.begin(events=3, room=10_000)
+    story.write(kind=NONE, number=0, fault=None, is_heard=True)
+    go_round(story, 3)
+    story.write(kind=NONE, number=0, fault=Fault(30), is_heard=True)
+    go_round(story, 10)
+    story.purge(seconds=0.0)
+    story.repeat(which=0, events=1)
+    go_round(story, 3)
+
+
+def test_a_group_that_rebalances_is_not_taken_for_one_that_gave_the_partition_away(story: Story) -> None:
+    story.begin(events=3, room=10_000)
+    story.write_more(kind=GAPLESS, number=0, events=2)
+    running = story.world.consumers[0]
+    running.turn()
+    # Another one takes it in the database, and never had it from the group for long.
+    story.world.server.change(lambda now: now.epochs.update({PLACES[0]: Tenure(9, 1)}), ())
+    story.write_more(kind=GAPLESS, number=0, events=2)
+    running.client.refusals = 2
+    story.world.sleep(2.0)
+    go_round(story, 3)
+
+
+def test_a_partition_that_comes_anew_is_read_anew_and_nothing_of_it_is_passed_over(story: Story) -> None:
+    story.begin(events=1, room=10_000)
+    story.move_home(kind=LATEST, number=1, place=PLACES[2])
+    story.write(kind=GAPLESS, number=0, fault=Fault(8), is_heard=True)
+    go_round(story, 10)
+    story.world.faults.clear()
+    running = story.world.consumers[0]
+    for kind, number in ((NONE, 0), (LATEST, 1), (INCREASING, 0)):
+        story.write(kind=kind, number=number, fault=None, is_heard=True)
+        story.world.sleep(1.1)
+        story.turn(number=0, plan=Plan("claim", 0, "conflict"), turns=1)
+    story.world.sleep(30.0)
+    # While something comes out of the park, a partition is taken and given back, of which two events are at hand.
+    disturbed = story.world.step
+
+    def renew(_running: Running, step: str) -> None:
+        if step == "handler":
+            story.world.step = disturbed
+            story.world.group.give(PLACES[0], running.client)
+            running.keep()
+
+    story.world.step = renew
+    go_round(story, 2)
+    story.turn(number=0, plan=Plan("claim", 0, "crash"), turns=1)
+    assert story.world.consumers[0] is not running
+    story.laws_hold()
+
+
+def test_whoever_has_a_killer_tried_again_is_not_told_of_its_old_deaths() -> None:
+    database = MemoryDatabase()
+    database.committed.starts["a"] = 4
+    crashed = item(Failure(reason=Reason.CRASHED, error="it was begun 3 times"))
+    assert apply(database, crashed) == [Outcome.PARKED]
+    assert not database.committed.starts
+
+
+def test_what_cannot_be_read_any_more_still_counts_among_those_that_block_its_aggregate() -> None:
+    database = MemoryDatabase()
+    apply(database, item(Failure(reason=Reason.FAILED, error="it failed", retry_seconds=5.0)))
+    [row] = database.committed.rows.values()
+    apply(database, unreadable(row.parked.message, MessageError("the contract is another one"), row.parked))
+    [row] = database.committed.rows.values()
+    assert row.parked.blocks
+    assert [mark.parked for mark in database.committed.marks.values()] == [1]
+
+
+def item(failure: Failure) -> Item:
+    event = Event(
+        aggregate_type=GAPLESS, aggregate_id="0", type="gapless-done", payload={}, id="a", sequence=1, source="s"
+    )
+    message = replace(CONTRACT.message_of(event), partition=0, offset=0)
+    return Item(event=event, message=message, failure=failure)
+
+
+def apply(database: MemoryDatabase, *items: Item) -> list[Outcome]:
+    calls = Calls(consumer="model", driver=database, handlers=Handlers())
+    orders = orders_of(CONTRACT, (), ())
+    delivery = Delivery(stores=database.stores, driver=database, calls=calls, order_of=orders.__getitem__)
+    return finish(delivery.apply(items, None, {})).outcomes
