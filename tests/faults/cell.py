@@ -49,7 +49,7 @@ class Result:
     """What came of it.
 
     Args:
-        seconds: From the fault to the next effect.
+        seconds: From the fault until every aggregate had gone on.
     """
 
     events: int
@@ -98,9 +98,9 @@ class _Play:
         seconds = 0.0
         try:
             self._come_to_the_point()
-            before, begun_at = self._progress(), time.monotonic()
+            before, begun_at = ledger.last(), time.monotonic()
             self._strike()
-            eventually(lambda: self._progress() > before, "the next effect", seconds=RECOVERY_SECONDS)
+            eventually(lambda: self._goes_on(before), "every aggregate to go on", seconds=RECOVERY_SECONDS)
             seconds = time.monotonic() - begun_at
             self._wake()
             eventually(ledger.is_done, "every event's end", seconds=RECOVERY_SECONDS)
@@ -146,9 +146,10 @@ class _Play:
         self._ledger.produce(_AGGREGATES)
         self._ledger.produce([POISONED], poison=poison)
 
-    def _progress(self) -> int:
-        """Return how far those are who are to go on."""
-        return self._ledger.applied("successor" if self._fault.has_successor else None)
+    def _goes_on(self, before: int) -> bool:
+        """Tell whether those go on who are to: while one sleeps in its transaction, the successor and nobody else."""
+        member = "successor" if self._fault in {Fault.KILL, Fault.PAUSE} else None
+        return self._ledger.gone_on(before, member) >= set(_AGGREGATES)
 
     def _strike(self) -> None:
         way = {Point.COMMIT_NOT_DONE: "up", Point.COMMIT_DONE: "down"}.get(self._point)

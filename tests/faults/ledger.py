@@ -110,12 +110,23 @@ class Ledger:
         assert error is None, error
         self.ends[record.partition() or 0] += 1
 
-    def applied(self, member: str | None = None) -> int:
-        """Return how many effects there are, or how many of them one process had."""
-        [(count,)] = self.rows(
-            "select count(*) from ledger where consumer = %s and member = coalesce(%s, member)", member
-        )
+    def applied(self) -> int:
+        """Return how many effects there are."""
+        [(count,)] = self.rows("select count(*) from ledger where consumer = %s")
         return int(count)
+
+    def last(self) -> int:
+        """Return the number of the last effect."""
+        [(last,)] = self.rows("select coalesce(max(number), 0) from ledger where consumer = %s")
+        return int(last)
+
+    def gone_on(self, since: int, member: str | None = None) -> set[str]:
+        """Return the aggregates that had an effect since that number, or those of them of which one process did it."""
+        query = (
+            "select distinct aggregate from ledger "
+            "where consumer = %s and number > %s and member = coalesce(%s, member)"
+        )
+        return {aggregate for (aggregate,) in self.rows(query, since, member)}
 
     def epochs(self) -> dict[int, int]:
         """Return the epoch of each partition that was ever assigned."""
