@@ -176,10 +176,11 @@ class Loop:
             with self._keeper.busy():
                 items = await self._begun(items)
                 delivered = await self._session.apply(items, held, self._watch.room)
+                # Who waits for the end of this wants these offsets to be committed, before the partitions go.
+                self._done(backlog, items, delivered)
         except CdcOutboxError as error:
             await self._failed(backlog, items, self._timed_out(error, time.monotonic() - begun_at))
         else:
-            self._done(backlog, items, delivered)
             self._watch.applied(items, delivered, time.monotonic() - begun_at)
 
     def _timed_out(self, error: CdcOutboxError, seconds: float) -> CdcOutboxError:

@@ -130,7 +130,7 @@ def rewind(client: Consumer, message: Message) -> None:
     try:
         client.seek(TopicPartition(*_place(message), message.offset or 0))
     except KafkaException as error:
-        if _place(message) in {(owned.topic, owned.partition) for owned in client.assignment()}:
+        if _place(message) in _owned(client):
             raise kafka.translate(error.args[0]) from error
         _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
 
@@ -149,11 +149,13 @@ def lags_of(client: Consumer, places: Iterable[_Place]) -> dict[Place, int]:
 
 
 def is_still_owned(client: Consumer, place: _Place, offset: int | None) -> bool:
-    """Ask the group whether a partition is ours, by a commit that only its owner may make, and go back to its offset.
+    """Ask the group whether a partition is ours, by a commit that a lost member may not make, and go back to there.
 
     Args:
         offset: That of the first event that is not applied; ``None`` where the client's own position is it.
     """
+    if place not in _owned(client):
+        return False  # and a commit would set back what its owner committed: the group asks only who is a member
     try:
         [position] = client.position([TopicPartition(*place)]) if offset is None else [TopicPartition(*place, offset)]
         if position.offset < 0:
@@ -177,6 +179,10 @@ def _is_accepted(client: Consumer, position: TopicPartition) -> bool:
             return True
         raise
     return not any(answer.error and answer.error.code() not in _UNDECIDED for answer in answers or [])
+
+
+def _owned(client: Consumer) -> set[_Place]:
+    return {(owned.topic, owned.partition) for owned in client.assignment()}
 
 
 def _place(message: Message) -> _Place:

@@ -195,6 +195,13 @@ def test_a_partition_of_which_nothing_is_known_or_that_the_group_gave_away_is_no
     assert client.sought == []
 
 
+def test_a_partition_that_was_given_up_is_not_set_back_to_find_out_whose_it_is() -> None:
+    client: Any = SpyClient()
+    client.owned = []
+    assert not is_still_owned(client, ("t", 0), 4)
+    assert client.sent == []
+
+
 def test_partitions_whose_offsets_were_committed_are_told_once() -> None:
     open_offsets = done(message(4))
     open_offsets.answered(None, [TopicPartition("t", 0, 5)])

@@ -1,0 +1,104 @@
+"""The points of a consumer's life at which something may happen to it, and how a process stops there.
+
+The product knows nothing of them: what is named here is wrapped from outside.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+import confluent_kafka
+
+from cdc_outbox import kafka
+from cdc_outbox.consumer.delivery import Delivery, _Work
+from cdc_outbox.consumer.inbox import SqlInbox
+from cdc_outbox.consumer.keeper import Keeper
+from cdc_outbox.consumer.offsets import Offsets
+from cdc_outbox.consumer.park import SqlPark
+
+Reach = Callable[[], None]
+
+
+class Point(StrEnum):
+    AFTER_POLL = "after-poll"
+    AFTER_CLAIM = "after-claim"
+    IN_HANDLER = "in-handler"
+    BEFORE_COMMIT = "before-commit"
+    COMMIT_NOT_DONE = "commit-not-done"
+    """The server does not get it, as far as the fault keeps it from there."""
+    COMMIT_DONE = "commit-done"
+    """The server has done it, and its answer is under way."""
+    AFTER_COMMIT = "after-commit"
+    OFFSET_COMMIT = "offset-commit"
+    """It is sent, and not answered."""
+    ON_REVOKE = "on-revoke"
+    PARKING = "parking"
+    AFTER_PARKING = "after-parking"
+
+
+def stop_at(point: Point, reach: Reach) -> None:
+    """Have this process call something whenever it is at a point; in the handler it does so by itself."""
+    match point:
+        case Point.AFTER_POLL:
+            _after(Keeper, "poll", reach, bool)
+        case Point.AFTER_CLAIM:
+            _after(SqlInbox, "claim", reach, lambda claims: bool(claims.new))
+        case Point.BEFORE_COMMIT | Point.COMMIT_NOT_DONE | Point.COMMIT_DONE:
+            # What goes to the server next is the COMMIT.
+            _after(_Work, "run", reach)
+        case Point.AFTER_COMMIT:
+            _after(Delivery, "apply", reach)
+        case Point.OFFSET_COMMIT:
+            _after_sent_offsets(reach)
+        case Point.ON_REVOKE:
+            _before(Offsets, "revoke", reach)
+        case Point.PARKING:
+            _after(SqlPark, "add", reach)
+        case Point.AFTER_PARKING:
+            _after(Delivery, "apply", reach, lambda delivered: bool(delivered.parked))
+        case Point.IN_HANDLER:
+            pass
+
+
+def _after(owner: type, name: str, reach: Reach, concerns: Callable[[Any], bool] = lambda _: True) -> None:
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def called(*arguments: Any, **options: Any) -> Any:
+        returned = original(*arguments, **options)
+        if concerns(returned):
+            reach()
+        return returned
+
+    @wraps(original)
+    async def awaited(*arguments: Any, **options: Any) -> Any:
+        returned = await original(*arguments, **options)
+        if concerns(returned):
+            reach()
+        return returned
+
+    setattr(owner, name, awaited if iscoroutinefunction(original) else called)
+
+
+def _before(owner: type, name: str, reach: Reach) -> None:
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def called(*arguments: Any, **options: Any) -> Any:
+        reach()
+        return original(*arguments, **options)
+
+    setattr(owner, name, called)
+
+
+def _after_sent_offsets(reach: Reach) -> None:
+    class Client(confluent_kafka.Consumer):
+        def commit(self, *arguments: Any, **options: Any) -> Any:
+            answer = super().commit(*arguments, **options)
+            if options.get("asynchronous"):
+                reach()
+            return answer
+
+    vars(kafka)["Consumer"] = Client

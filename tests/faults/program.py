@@ -1,0 +1,181 @@
+"""A consumer as a process of its own, which stops where it is told to: ``python -m tests.faults.program '{…}'``.
+
+It says on its standard output where it is, and takes orders from its standard input.
+"""
+
+import json
+import logging
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import wraps
+from typing import Any
+
+import psutil
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from cdc_outbox.consumer import Consumer, Event, Limits, Retry, SequenceMode, WireContract
+from cdc_outbox.consumer.delivery import Delivery
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.item import Item
+from tests.faults.points import Point, stop_at
+
+READY, AT = "ready", "at the point"
+RUN, GO, CUT, STOP = "run", "go", "cut", "stop"
+
+Connection = psycopg.Connection[Any]
+
+_POISON = "this event is poison"
+_RECORD = """
+    insert into ledger (consumer, member, aggregate, sequence, event_id, held, owned)
+    select %s, %s, %s, %s, %s, %s, epoch
+    from inbox_epochs
+    where consumer = %s and topic = %s and "partition" = %s"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What a process is to be.
+
+    Args:
+        consumer: The consumer's name.
+        member: This process's name.
+        port: Where the database is reached, past what may cut the line.
+        point: Where it stops, the ``occurrence``-th time that it comes there.
+        handler_seconds: What :class:`Limits` calls so.
+        settings: librdkafka's.
+    """
+
+    consumer: str
+    member: str
+    topic: str
+    brokers: str
+    dsn: str
+    port: int | None = None
+    point: Point | None = None
+    occurrence: int = 1
+    batch_events: int = 5
+    handler_seconds: float = 60.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> "Orders":
+        fields = json.loads(text)
+        return cls(**{**fields, "point": fields["point"] and Point(fields["point"])})
+
+
+def contract_of(topic: str) -> WireContract:
+    return WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic=topic)
+
+
+class Commander:
+    """Whoever gives the orders."""
+
+    def __init__(self, consumer: Consumer, brokers: str) -> None:
+        self._consumer = consumer
+        self._port = int(brokers.rpartition(":")[2])
+        self._orders: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def say(self, word: str) -> None:
+        sys.stdout.write(f"{word}\n")
+        sys.stdout.flush()
+
+    def wait(self) -> None:
+        self._orders.get()
+
+    def _listen(self) -> None:
+        for line in sys.stdin:
+            order = line.strip()
+            if order == STOP:
+                self._consumer.stop()
+            elif order == CUT:
+                self._cut()
+            else:
+                self._orders.put(order)
+        os._exit(3)  # nobody is there any more
+
+    def _cut(self) -> None:
+        """Cut the connections to the broker."""
+        for connection in psutil.Process().net_connections("tcp"):
+            if getattr(connection.raddr, "port", None) == self._port:
+                # The client may close it by itself at the same moment.
+                with suppress(OSError), socket.socket(fileno=os.dup(connection.fd)) as found:
+                    found.shutdown(socket.SHUT_RDWR)
+
+
+class Service:
+    """The consumer with its handler."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._left = orders.occurrence
+        self._held: dict[str, tuple[Place, int | None]] = {}
+        self.consumer = Consumer(
+            name=orders.consumer,
+            contract=contract_of(orders.topic),
+            bootstrap_servers=orders.brokers,
+            connect=self._connect,
+            kafka_settings=orders.settings,
+            limits=Limits(batch_events=orders.batch_events, handler_seconds=orders.handler_seconds),
+            # A poison event is dead after the first attempt.
+            retry=Retry(inline_retry_seconds=0, max_attempts=1),
+        )
+        self.consumer.on("OrderPlaced")(self.record)
+        self._commander = Commander(self.consumer, orders.brokers)
+        self._know_epochs()
+        if orders.point is not None:
+            stop_at(orders.point, self._reach)
+
+    def run(self) -> None:
+        self._commander.say(READY)
+        self._commander.wait()
+        self.consumer.run()
+
+    def record(self, event: Event, connection: Connection) -> None:
+        """Leave a row that tells which event had its effect, under which epoch, and which one was the database's."""
+        orders, (place, held) = self._orders, self._held[event.id or ""]
+        recorded = (orders.consumer, orders.member, event.aggregate_id, event.sequence, event.id, held)
+        connection.execute(_RECORD, (*recorded, orders.consumer, *place))
+        if event.payload["poison"]:
+            raise ValueError(_POISON)
+        time.sleep(event.payload["seconds"])
+        if self._orders.point is Point.IN_HANDLER:
+            self._reach()
+
+    def _connect(self) -> Connection:
+        return psycopg.connect(make_conninfo(self._orders.dsn, port=self._orders.port))
+
+    def _reach(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._commander.say(AT)
+            self._commander.wait()
+
+    def _know_epochs(self) -> None:
+        """Have the handler know what it is applied under."""
+        apply, known = Delivery.apply, self._held
+
+        @wraps(apply)
+        async def spied(
+            delivery: Delivery, items: Sequence[Item], connection: Any, held: Mapping[Place, int], room: int
+        ) -> Any:
+            known.update({item.event_id: (item.place, held.get(item.place)) for item in items})
+            return await apply(delivery, items, connection, held, room)
+
+        setattr(Delivery, "apply", spied)  # noqa: B010 - mypy would not have it otherwise
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+    Service(Orders.of(sys.argv[1])).run()

@@ -1,0 +1,56 @@
+"""What stays paused, and what does not."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from cdc_outbox.consumer.keeper import Keeper
+
+Places = set[tuple[str, int]]
+
+
+class SpyClient:
+    """A client that keeps a partition paused until it is resumed, whoever has it, as librdkafka does."""
+
+    def __init__(self) -> None:
+        self.paused: Places = set()
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        self.paused |= {(place.topic, place.partition) for place in partitions}
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        self.paused -= {(place.topic, place.partition) for place in partitions}
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
+@contextmanager
+def kept(client: Any) -> Iterator[Keeper]:
+    keeper = Keeper(client)
+    try:
+        yield keeper
+    finally:
+        keeper.end()
+
+
+def test_partitions_that_were_paused_go_on_together() -> None:
+    client = SpyClient()
+    with kept(client) as keeper:
+        keeper.pause(("t", 0))
+        keeper.pause(("t", 2))
+        assert client.paused == {("t", 0), ("t", 2)}
+        assert keeper.resume_all() == {("t", 0)}
+        assert keeper.resume_all() == set()
+
+
+def test_a_partition_that_comes_back_is_not_paused_any_more() -> None:
+    client = SpyClient()
+    with kept(client) as keeper:
+        keeper.pause(("t", 0))
+        keeper.pause(("t", 1))
+        keeper.resume([("t", 0), ("t", 2)])
+        assert client.paused == {("t", 1)}
+        assert keeper.paused_places == {("t", 1)}
