@@ -24,16 +24,19 @@ def opened(dsn: str, *, consumer: str, schema: str) -> Iterator[OpenInbox]:
         yield inbox
 
 
+def read_aggregate(text: str) -> tuple[str, str]:
+    """Read ``TYPE/ID``; the id may hold what it likes."""
+    aggregate_type, slash, aggregate_id = text.partition("/")
+    if not (aggregate_type and slash and aggregate_id):
+        raise click.BadParameter(f"{text!r} is not TYPE/ID, such as order/42.")
+    return aggregate_type, aggregate_id
+
+
 def split_aggregate(
     _context: click.Context, _option: click.Parameter, value: str | None
 ) -> tuple[str, str] | tuple[None, None]:
-    """Read ``TYPE/ID``; the id may hold what it likes."""
-    if value is None:
-        return None, None
-    aggregate_type, slash, aggregate_id = value.partition("/")
-    if not (aggregate_type and slash):
-        raise click.BadParameter(f"{value!r} is not TYPE/ID, such as order/42")
-    return aggregate_type, aggregate_id
+    """Read the option, if it is given."""
+    return (None, None) if value is None else read_aggregate(value)
 
 
 def plain(text: str) -> str:

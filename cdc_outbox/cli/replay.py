@@ -12,6 +12,7 @@ import click
 from cdc_outbox.cli.consume import load
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import visible
+from cdc_outbox.cli.inbox import read_aggregate
 from cdc_outbox.cli.logs import TextLines
 from cdc_outbox.cli.spans import moment
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
@@ -26,14 +27,6 @@ _WORDS = {
 }
 
 
-def aggregate(text: str) -> tuple[str, str]:
-    """Read TYPE/ID; an id may hold any character."""
-    aggregate_type, slash, aggregate_id = text.partition("/")
-    if not aggregate_type or not slash or not aggregate_id:
-        raise click.BadParameter(f"{text!r} is not TYPE/ID, such as order/42.")
-    return aggregate_type, aggregate_id
-
-
 def _offsets(text: str) -> tuple[int, int, int]:
     found = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{1,18})", text)
     if found is None or int(found[2]) > int(found[3]):
@@ -44,7 +37,7 @@ def _offsets(text: str) -> tuple[int, int, int]:
 @click.command(short_help="Give a consumer messages again.")
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
 @click.option("--topic", help="Of this topic only.")
-@click.option("--aggregate", "of_aggregate", type=aggregate, metavar="TYPE/ID", help="Of this aggregate only.")
+@click.option("--aggregate", "of_aggregate", type=read_aggregate, metavar="TYPE/ID", help="Of this aggregate only.")
 @click.option("--type", "event_type", metavar="TYPE", help="Events of this type only, for example OrderPlaced.")
 @click.option("--from", "since", type=moment, metavar="TIME", help="Messages from this time on, by their timestamp.")
 @click.option("--to", "before", type=moment, metavar="TIME", help="Messages before this time.")

@@ -7,8 +7,8 @@ import click
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.inbox import read_aggregate
 from cdc_outbox.cli.options import dsn_option, read_spec
-from cdc_outbox.cli.replay import aggregate
 from cdc_outbox.consumer import InboxTable
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.reset import Reset
@@ -20,7 +20,7 @@ from cdc_outbox.operate.reset import Reset
 @broker_options
 @click.option("--consumer", required=True, help="Whose inbox; its group must have no members.")
 @click.option("--inbox-schema", default="public", show_default=True, help="The schema that the inbox lies in.")
-@click.option("--aggregate", "of_aggregate", type=aggregate, metavar="TYPE/ID", help="Forget this aggregate only.")
+@click.option("--aggregate", "of_aggregate", type=read_aggregate, metavar="TYPE/ID", help="Forget this aggregate only.")
 @click.option("--all", "everything", is_flag=True, help="Forget all that the consumer remembers.")
 @click.option("--run-effects-again", is_flag=True, help="Do it. Without, only say what would be forgotten.")
 def reset(
