@@ -2,7 +2,8 @@
 
 import click
 
-from cdc_outbox.cli.inbox import opened, plain, split_aggregate
+from cdc_outbox.cli.findings import visible
+from cdc_outbox.cli.inbox import opened, split_aggregate
 from cdc_outbox.cli.options import consumer_option, dsn_option, inbox_schema_option
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.operate.baseline import Baseline, Gap
@@ -70,4 +71,4 @@ def baseline(
 
 def _line(gap: Gap) -> str:
     source, aggregate_type, aggregate_id = gap.aggregate
-    return plain(f"{aggregate_type}/{aggregate_id}  {source}  {gap.hole.first}-{gap.hole.last}  {gap.parked}")
+    return visible(f"{aggregate_type}/{aggregate_id}  {source}  {gap.hole.first}-{gap.hole.last}  {gap.parked}")

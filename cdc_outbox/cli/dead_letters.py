@@ -9,7 +9,8 @@ from typing import Any, TextIO, TypeVar
 
 import click
 
-from cdc_outbox.cli.inbox import opened, plain, split_aggregate
+from cdc_outbox.cli.findings import visible
+from cdc_outbox.cli.inbox import opened, split_aggregate
 from cdc_outbox.cli.options import consumer_option, dsn_option, inbox_schema_option
 from cdc_outbox.cli.parked import details_of, json_of, json_of_message, name_of, table_of
 from cdc_outbox.consumer.park import Reason, State
@@ -121,7 +122,7 @@ def show(place: int, *, dsn: str, consumer: str, inbox_schema: str, payload: boo
         click.echo(json.dumps(whole, indent=2, ensure_ascii=False))
         return
     for name, text in details_of(row, messages[place], payload=payload):
-        click.echo(f"{plain(name):<10} {plain(text) or '-'}")
+        click.echo(f"{visible(name):<10} {visible(text) or '-'}")
 
 
 @dead_letters.command(short_help="Have parked events tried again.")
@@ -202,7 +203,7 @@ def skip(places: tuple[int, ...], *, dsn: str, consumer: str, inbox_schema: str,
     with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
         skipped = Park(inbox).skip(_once(places), note=note)
     for each in skipped:
-        click.echo(f"{each.row.place}  {plain(_skipped(each.row, is_hole=each.is_hole))}")
+        click.echo(f"{each.row.place}  {visible(_skipped(each.row, is_hole=each.is_hole))}")
     if any(each.row.is_unreadable for each in skipped):
         click.echo(
             "Nobody knows what an unreadable message was. If it had a number, its successors wait for it: see "

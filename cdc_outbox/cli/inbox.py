@@ -37,8 +37,3 @@ def split_aggregate(
 ) -> tuple[str, str] | tuple[None, None]:
     """Read the option, if it is given."""
     return (None, None) if value is None else read_aggregate(value)
-
-
-def plain(text: str) -> str:
-    """Return a text that came from elsewhere as a terminal may be given it: in one line, and moving nothing."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_outbox.cli.inbox import plain
+from cdc_outbox.cli.findings import visible
 from cdc_outbox.message import Message
 from cdc_outbox.operate.parked import ParkedRow
 
@@ -98,7 +98,7 @@ def _cells(row: ParkedRow) -> tuple[str, ...]:
         _time(row.retry_at),
         row.error,
     )
-    return tuple(plain(cell) or "-" for cell in cells)
+    return tuple(visible(cell) or "-" for cell in cells)
 
 
 def _number(sequence: int | None) -> str:
