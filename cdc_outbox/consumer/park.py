@@ -49,8 +49,8 @@ class Reason(StrEnum):
 
     @property
     def state(self) -> State:
-        """What an event is that is parked for this reason."""
-        return State.WAITING if self in {Reason.GAP, Reason.BEHIND, Reason.FAILED} else State.DEAD
+        """What an event is that is parked for this reason and not tried again at a time of its own."""
+        return State.WAITING if self in {Reason.GAP, Reason.BEHIND} else State.DEAD
 
 
 REASONS = {
@@ -80,7 +80,7 @@ class Failure:
     @property
     def state(self) -> State:
         """What the event is from now on."""
-        return State.DEAD if self.retry_seconds is None else State.WAITING
+        return self.reason.state if self.retry_seconds is None else State.WAITING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class SqlPark:
             event_id=event.id,
             type=_without_nul(event.type),
             sequence=event.sequence,
-            state=failure.state if failure.retry_seconds is not None else failure.reason.state,
+            state=failure.state,
             reason=failure.reason,
             blocks=failure.reason.blocks,
             error=_without_nul(failure.error),

@@ -166,7 +166,7 @@ class MemoryDatabase:
         parked = ParkedEvent(
             place=self.now.places,
             event_id=event.id or "",
-            state=failure.state if failure.retry_seconds is not None else failure.reason.state,
+            state=failure.state,
             reason=failure.reason,
             blocks=failure.reason.blocks,
             forced=False,

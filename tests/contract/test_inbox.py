@@ -1,86 +1,35 @@
-"""What every inbox promises."""
+"""What every inbox promises: in memory, and on each database."""
 
-import secrets
-import threading
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Aggregate, Claims, Inbox, InboxTable, Move, SqlInbox, inbox_component
+from cdc_outbox.consumer import InboxTable, inbox_component
+from cdc_outbox.consumer.database import sql_stores
+from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.psycopg import Psycopg
-from cdc_outbox.errors import MessageError, OutboxError, TransactionEndedError, WatermarkMovedError
-from cdc_outbox.testing import MemoryInbox, Stack
-from tests.rig import eventually, one, run_upgrade
+from cdc_outbox.errors import ConfigError, OutboxError
+from cdc_outbox.testing import MemoryDatabase, Stack
+from tests.contract.inbox_contract import Opened
+from tests.contract.stores_contract import SqlStoresContract, StoresContract
+from tests.rig import one, run_upgrade
 
-A, B = Aggregate("orders.1", "order", "a"), Aggregate("orders.1", "order", "b")
-
-
-def advance(inbox: Inbox, connection: Any, moves: list[Move]) -> None:
-    """Move watermarks as a delivery does, for an id that was claimed in the same transaction."""
-    inbox.advance(connection, inbox.claim(connection, [str(uuid4())]), moves)
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def noise(size: int) -> str:
-    """Return text that PostgreSQL cannot compress."""
-    return secrets.token_urlsafe(size)[:size]
-
-
-class InboxContract:
-    """Subclasses say what an inbox is made of."""
-
+class TestMemory(StoresContract):
     @pytest.fixture
-    def inbox(self) -> Inbox:
-        raise NotImplementedError
-
-    @pytest.fixture
-    def connection(self) -> Any:
-        return None
-
-    def test_an_id_is_new_once(self, inbox: Inbox, connection: Any) -> None:
-        assert inbox.claim(connection, ["1", "2"]).new == {"1", "2"}
-        assert inbox.claim(connection, ["2", "3"]).new == {"3"}
-        assert inbox.claim(connection, ["1", "2", "3"]).new == set()
-
-    def test_ids_are_text_of_any_kind(self, inbox: Inbox, connection: Any) -> None:
-        ids = ["42", "ünï'cödé", "a" * 500, "01a1fd38-56c2-7501-996e-34f2120154f5", "{}"]
-        assert inbox.claim(connection, ids).new == set(ids)
-        assert inbox.claim(connection, ids).new == set()
-
-    def test_an_empty_list_does_nothing(self, inbox: Inbox, connection: Any) -> None:
-        assert inbox.claim(connection, []).new == set()
-        assert inbox.find_watermarks(connection, []) == {}
-        inbox.advance(connection, Claims(), [])
-        assert not inbox.take_back(connection, Claims())
-
-    def test_a_watermark_is_where_it_was_moved_to(self, inbox: Inbox, connection: Any) -> None:
-        assert inbox.find_watermarks(connection, [A, B]) == {}
-        advance(inbox, connection, [Move(A, 0, 3)])
-        advance(inbox, connection, [Move(A, 3, 4), Move(B, 0, 1)])
-        assert inbox.find_watermarks(connection, [B, A, A]) == {A: 4, B: 1}
-
-    @pytest.mark.parametrize("move", [Move(A, 0, 1), Move(A, 1, 2), Move(A, 4, 5)])
-    def test_a_watermark_moves_only_from_where_it_is(self, inbox: Inbox, connection: Any, move: Move) -> None:
-        advance(inbox, connection, [Move(A, 0, 3)])
-        with pytest.raises(WatermarkMovedError) as caught:
-            advance(inbox, connection, [move])
-        assert caught.value.retryable
-
-    def test_sources_are_kept_apart(self, inbox: Inbox, connection: Any) -> None:
-        advance(inbox, connection, [Move(A, 0, 3)])
-        advance(inbox, connection, [Move(A._replace(source="orders.2"), 0, 1)])
-        assert inbox.find_watermarks(connection, [A]) == {A: 3}
+    def opened(self) -> Opened:
+        database = MemoryDatabase()
+        finish(database.begin(None))
+        return Opened(None, database, database.stores)
 
 
-class TestMemoryInbox(InboxContract):
-    @pytest.fixture
-    def inbox(self) -> Inbox:
-        return MemoryInbox()
-
-
-class TestSqlInboxOnPostgresql(InboxContract):
+class TestPostgresql(SqlStoresContract):
     @pytest.fixture(scope="class")
     @classmethod
     def dsn(cls, outbox_stack: Stack) -> str:
@@ -90,92 +39,57 @@ class TestSqlInboxOnPostgresql(InboxContract):
         return dsn
 
     @pytest.fixture
-    def connection(self, dsn: str) -> Iterator[Any]:
-        """Each test in a transaction of its own, which leaves nothing."""
-        with psycopg.connect(dsn) as connection:
-            yield connection
-            connection.rollback()
+    def opened(self, dsn: str) -> Iterator[Opened]:
+        with opened_on(dsn) as opened:
+            yield opened
 
     @pytest.fixture
-    def inbox(self) -> Inbox:
-        return SqlInbox(table=InboxTable(), consumer="shop", driver=Psycopg())
+    def opens(self, dsn: str) -> Iterator[Callable[[], AbstractContextManager[Opened]]]:
+        yield lambda: opened_on(dsn)
+        with psycopg.connect(dsn) as connection:
+            tables = ", ".join(table.quoted for table in InboxTable().tables)
+            connection.execute(f"truncate {tables}".encode())
 
-    def test_consumers_are_kept_apart(self, inbox: Inbox, connection: Any) -> None:
-        other = SqlInbox(table=InboxTable(), consumer="other", driver=Psycopg())
-        inbox.claim(connection, ["1"])
-        advance(inbox, connection, [Move(A, 0, 3)])
-        assert other.claim(connection, ["1"]).new == {"1"}
-        assert other.find_watermarks(connection, [A]) == {}
-        advance(other, connection, [Move(A, 0, 3)])
-        advance(inbox, connection, [Move(A, 3, 4)])
-        assert other.find_watermarks(connection, [A]) == {A: 3}
+    @pytest.fixture(autouse=True)
+    def watcher(self, dsn: str) -> Iterator[Any]:
+        with psycopg.connect(dsn, autocommit=True) as watcher:
+            self._watcher = watcher
+            yield watcher
 
-    def test_a_rollback_undoes_claims_and_watermarks(self, inbox: Inbox, connection: Any) -> None:
-        inbox.claim(connection, ["1"])
-        advance(inbox, connection, [Move(A, 0, 3)])
-        connection.rollback()
-        assert inbox.claim(connection, ["1"]).new == {"1"}
-        assert inbox.find_watermarks(connection, [A]) == {}
+    def is_waiting(self, opened: Opened) -> bool:
+        waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and pid = %s"
+        return bool(one(self._watcher, waiting, opened.connection.info.backend_pid))
 
-    def test_claims_lie_in_partitions_by_range_of_the_id(self, connection: Any) -> None:
+    def test_claims_lie_in_partitions_by_range_of_the_id(self, opened: Opened) -> None:
         strategy = "select partstrat from pg_partitioned_table where partrelid = 'inbox'::regclass"
-        assert connection.execute(strategy).fetchall() == [("r",)]
+        assert opened.connection.execute(strategy).fetchall() == [("r",)]
 
-    def test_the_second_of_two_claims_waits_and_is_told(self, inbox: Inbox, connection: Any, dsn: str) -> None:
-        told: list[Set[str]] = []
-        inbox.claim(connection, ["1"])
-        with psycopg.connect(dsn) as second, psycopg.connect(dsn, autocommit=True) as watcher:
-            thread = threading.Thread(target=lambda: told.append(inbox.claim(second, ["1", "2"]).new))
-            thread.start()
-            waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and pid = %s"
-            eventually(lambda: one(watcher, waiting, second.info.backend_pid), "the second to wait")
-            assert told == []
-            connection.commit()
-            thread.join(10)
-            second.rollback()
-            watcher.execute("delete from inbox")
-        assert told == [{"2"}]
+    def test_the_last_purge_is_known(self, opened: Opened) -> None:
+        opened.connection.execute("insert into inbox_purges (purged_before) values (%s), ('2020-01-01')", (NOW,))
+        assert finish(opened.inbox.find_purge(opened.connection)) == NOW
 
-    @pytest.mark.parametrize("moves", [[Move(A, 0, 1)], []], ids=["numbered", "not numbered"])
-    def test_another_transaction_than_that_of_the_claims_is_noticed(
-        self, inbox: Inbox, connection: Any, moves: list[Move]
-    ) -> None:
-        claims = inbox.claim(connection, ["1"])
-        connection.execute("rollback and chain")
-        with pytest.raises(TransactionEndedError):
-            inbox.advance(connection, claims, moves)
+    def test_a_snapshot_that_is_not_renewed_is_refused(self, dsn: str) -> None:
+        with psycopg.connect(dsn) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            driver = ImmediateTransactions(Psycopg())
+            inbox = sql_stores(table=InboxTable(), consumer="shop", driver=driver).inbox
+            with pytest.raises(ConfigError, match="the inbox needs READ COMMITTED"):
+                finish(inbox.find_purge(connection))
 
-    def test_a_claim_that_was_committed_too_soon_is_taken_back_and_no_other(
-        self, inbox: Inbox, connection: Any
-    ) -> None:
-        mine = inbox.claim(connection, ["1"])
-        connection.commit()
-        other = inbox.claim(connection, ["2"])
-        connection.commit()
-        assert not inbox.take_back(connection, Claims(frozenset("2"), mine.transaction))
-        assert inbox.take_back(connection, mine)
-        assert inbox.take_back(connection, other)
-        connection.commit()
-        assert inbox.claim(connection, ["1", "2"]).new == {"1", "2"}
+    @pytest.mark.parametrize("table", InboxTable().tables, ids=lambda table: table.name)
+    def test_a_foreign_table_of_the_same_name_is_refused(self, opened: Opened, table: Any) -> None:
+        opened.connection.execute("create schema foreign_one")
+        opened.connection.execute(f"create table foreign_one.{table.name} (a int)".encode())
+        with pytest.raises(OutboxError, match=f"foreign_one.{table.name} exists already"):
+            run_upgrade(opened.connection, inbox_component(InboxTable(schema="foreign_one")))
 
-    def test_what_is_as_long_as_a_key_can_be_is_stored(self, inbox: Inbox, connection: Any) -> None:
-        room = 2600 - len("shop")
-        claims = inbox.claim(connection, [noise(room)])
-        aggregate = Aggregate("orders.1", "order", noise(room - len("orders.1order")))
-        assert inbox.find_watermarks(connection, [aggregate]) == {}
-        inbox.advance(connection, claims, [Move(aggregate, 0, 1)])
-        assert inbox.find_watermarks(connection, [aggregate]) == {aggregate: 1}
 
-    @pytest.mark.parametrize("text", ["a" * 2600, "a\0b"])
-    def test_what_cannot_be_a_key_breaks_the_contract(self, inbox: Inbox, connection: Any, text: str) -> None:
-        with pytest.raises(MessageError, match=r"the id 'a.* cannot be a key of the inbox"):
-            inbox.claim(connection, [text])
-        with pytest.raises(MessageError, match=r"the aggregate 'orders.1/order/a.* cannot be a key"):
-            inbox.find_watermarks(connection, [Aggregate("orders.1", "order", text)])
-
-    @pytest.mark.parametrize("name", ["inbox", "inbox_rest", "inbox_watermarks"])
-    def test_a_foreign_table_of_the_same_name_is_refused(self, connection: Any, name: str) -> None:
-        connection.execute("create schema foreign_one")
-        connection.execute(f"create table foreign_one.{name} (a int)".encode())
-        with pytest.raises(OutboxError, match=f"foreign_one.{name} exists already"):
-            run_upgrade(connection, inbox_component(InboxTable(schema="foreign_one")))
+@contextmanager
+def opened_on(dsn: str) -> Iterator[Opened]:
+    """Open a connection of psycopg's and a transaction on it."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        driver = ImmediateTransactions(Psycopg())
+        shop, other = (sql_stores(table=InboxTable(), consumer=name, driver=driver) for name in ("shop", "other"))
+        finish(driver.begin(connection))
+        yield Opened(connection, driver, shop, other)
+        finish(driver.rollback(connection))

@@ -1,142 +1,245 @@
-"""The order of steps, with a driver that writes down what it is asked."""
+"""The order of steps, with a database in memory that writes down what it is asked."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer.delivery import Delivery, Handler, Outcome
-from cdc_outbox.drivers import Parameters, Row, TransactionState
+from cdc_outbox.consumer.calls import Calls
+from cdc_outbox.consumer.delivery import Delivered, Delivery, Outcome
+from cdc_outbox.consumer.epochs import Place, Tenure
+from cdc_outbox.consumer.handlers import Handler, Handlers
+from cdc_outbox.consumer.item import Item, unreadable
+from cdc_outbox.consumer.ordering import Order
+from cdc_outbox.consumer.park import Failure, Reason
+from cdc_outbox.drivers import TransactionState
+from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import (
     ConsumerError,
     DatabaseUnavailableError,
     EventError,
     HandlerError,
-    SequenceConflictError,
-    SequenceGapError,
+    MessageError,
+    ParkFullError,
+    PartitionLostError,
     TransactionAbortedError,
     TransactionEndedError,
+    WatermarkMovedError,
 )
 from cdc_outbox.event import Event, SequenceMode
-from cdc_outbox.sql import PYFORMAT
-from cdc_outbox.table import Dialect
-from cdc_outbox.testing import MemoryInbox
+from cdc_outbox.message import Message
+from cdc_outbox.testing import MemoryDatabase
 from tests.unit.test_ordering import event
 
-
-class SpyDriver:
-    """A driver without a database."""
-
-    dialect = Dialect.POSTGRESQL
-    style = PYFORMAT
-    transaction_hint = ""
-
-    def __init__(self) -> None:
-        self.steps: list[str] = []
-        self.now = TransactionState.OPEN
-        self.commit_error: Exception | None = None
-
-    def joins_transaction(self, connection: Any) -> bool:
-        return True
-
-    def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:
-        return []
-
-    def prepare(self, connection: Any, *, idle_seconds: float) -> None:
-        self.steps.append("prepare")
-
-    def begin(self, connection: Any) -> None:
-        self.steps.append("begin")
-
-    def state(self, connection: Any) -> TransactionState:
-        return self.now
-
-    def flush(self, connection: Any) -> None:
-        self.steps.append("flush")
-
-    def commit(self, connection: Any) -> None:
-        self.steps.append("commit")
-        if self.commit_error:
-            raise self.commit_error
-
-    def rollback(self, connection: Any) -> None:
-        self.steps.append("rollback")
-
-
+HOME = Place("orders", 0)
+STEPS = {
+    "begin": "begin",
+    "claim": "claim",
+    "find_stale": "fence",
+    "find_marks": "look",
+    "lock_marks": "lock",
+    "add": "park",
+    "release": "release",
+    "remove": "unpark",
+    "advance": "advance",
+    "wake": "wake",
+    "commit": "commit",
+    "rollback": "rollback",
+    "take_back": "take back",
+}
+"""What is written down, of the methods of a database and its stores; calls that do nothing are left out."""
+UNTIL_THE_HANDLER = ["begin", "claim", "fence", "look"]
+FROM_THE_HANDLER = ["advance", "fence", "commit"]
 UNDONE = ["rollback", "begin", "take back", "commit"]
 """How a failure ends: with a look for claims that somebody committed by himself."""
 
 
-class SpyInbox(MemoryInbox):
-    def __init__(self, steps: list[str]) -> None:
+class SpyDatabase(MemoryDatabase):
+    """A database that writes down the steps, and that a handler can do things to."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self._steps = steps
+        self.committed.epochs[HOME] = Tenure(1, 1)
+        self.steps: list[str] = []
+        self.within = False
+        self.became: TransactionState | None = None
+        self.commit_error: Exception | None = None
 
-    def claim(self, connection: Any, event_ids: Any) -> Any:
-        self._steps.append("claim")
-        return super().claim(connection, event_ids)
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in STEPS:
+            return found
 
-    def find_watermarks(self, connection: Any, aggregates: Any) -> Any:
-        self._steps.append("look")
-        return super().find_watermarks(connection, aggregates)
+        async def spied(connection: Any, *arguments: Any) -> Any:
+            if self.within:
+                return await found(connection, *arguments)
+            if not arguments or any(arguments):
+                self.steps.append(STEPS[name])
+            self.within = True
+            try:
+                return await found(connection, *arguments)
+            finally:
+                self.within = False
 
-    def advance(self, connection: Any, claims: Any, moves: Any) -> None:
-        self._steps.append("advance")
-        super().advance(connection, claims, moves)
+        return spied
 
-    def take_back(self, connection: Any, claims: Any) -> bool:
-        self._steps.append("take back")
-        return super().take_back(connection, claims)
+    def state(self, connection: Any) -> TransactionState:
+        return self.became or super().state(connection)
+
+    async def commit(self, connection: Any) -> None:
+        if self.commit_error:
+            raise self.commit_error
+        await super().commit(connection)
 
 
-def deliver(*events: Event, handler: Handler | None = None, driver: SpyDriver | None = None) -> list[Outcome]:
-    driver = driver or SpyDriver()
-    handlers = {"OrderPlaced": handler} if handler else {}
+def item(one: Event, offset: int = 0, failure: Failure | None = None) -> Item:
+    message = Message(topic=HOME.topic, partition=HOME.partition, offset=offset, key=b"1", value=b"{}")
+    return Item(event=one, message=message, failure=failure)
+
+
+def deliver(
+    *items: Item | Event,
+    handler: Handler | None = None,
+    database: SpyDatabase | None = None,
+    mode: SequenceMode = SequenceMode.GAPLESS,
+    held: Mapping[Place, int] | None = None,
+    room: int = 10,
+) -> Delivered:
+    database = database or SpyDatabase()
+    handlers = Handlers()
+    if handler:
+        handlers.add(["OrderPlaced"], handler, takes_batch=False)
     delivery = Delivery(
-        inbox=SpyInbox(driver.steps), driver=driver, handlers=handlers, mode_of=lambda _: SequenceMode.GAPLESS
+        stores=database.stores,
+        driver=database,
+        calls=Calls(driver=database, handlers=handlers),
+        order_of=lambda _: Order(mode=mode),
     )
-    return delivery.apply(events, connection=None)
+    wrapped = [item(one, place) if isinstance(one, Event) else one for place, one in enumerate(items)]
+    return finish(delivery.apply(wrapped, None, held or {HOME: 1}, room))
+
+
+def noting(database: SpyDatabase) -> Callable[[Event, Any], None]:
+    return lambda _event, _connection: database.steps.append("handler")
 
 
 def test_the_steps_come_in_the_one_order_that_is_safe() -> None:
-    driver = SpyDriver()
-    outcomes = deliver(event(1), handler=lambda _event, _connection: driver.steps.append("handle"), driver=driver)
-    assert outcomes == [Outcome.APPLIED]
-    assert driver.steps == ["begin", "claim", "look", "handle", "advance", "commit"]
+    database = SpyDatabase()
+    delivered = deliver(event(1), handler=noting(database), database=database)
+    assert delivered.outcomes == [Outcome.APPLIED]
+    assert database.steps == [*UNTIL_THE_HANDLER, "handler", *FROM_THE_HANDLER]
 
 
 def test_a_type_without_a_handler_is_claimed_and_moves_the_watermark() -> None:
-    driver = SpyDriver()
-    assert deliver(event(1), driver=driver) == [Outcome.UNHANDLED]
-    assert driver.steps == ["begin", "claim", "look", "advance", "commit"]
+    database = SpyDatabase()
+    assert deliver(event(1), database=database).outcomes == [Outcome.UNHANDLED]
+    assert database.steps == [*UNTIL_THE_HANDLER, *FROM_THE_HANDLER]
 
 
 def test_a_batch_is_one_transaction_and_a_duplicate_in_it_is_not_handled() -> None:
     handled: list[int | None] = []
-    driver = SpyDriver()
+    database = SpyDatabase()
     first, second = event(1, event_id="a"), event(2, event_id="b")
-    outcomes = deliver(first, first, second, handler=lambda e, _: handled.append(e.sequence), driver=driver)
-    assert outcomes == [Outcome.APPLIED, Outcome.DUPLICATE, Outcome.APPLIED]
+    delivered = deliver(first, first, second, handler=lambda e, _: handled.append(e.sequence), database=database)
+    assert delivered.outcomes == [Outcome.APPLIED, Outcome.DUPLICATE, Outcome.APPLIED]
     assert handled == [1, 2]
-    assert driver.steps.count("commit") == 1
+    assert database.steps.count("commit") == 1
 
 
-def test_a_gap_names_what_is_missing_and_commits_nothing() -> None:
-    driver = SpyDriver()
-    with pytest.raises(SequenceGapError) as caught:
-        deliver(event(3), driver=driver)
-    assert (caught.value.expected, caught.value.actual) == (1, 3)
-    assert driver.steps == ["begin", "claim", "look", *UNDONE]
+def test_what_is_set_aside_is_parked_under_the_lock_of_its_watermark_and_its_claim_given_back() -> None:
+    database = SpyDatabase()
+    delivered = deliver(event(3), database=database)
+    assert delivered.outcomes == [Outcome.PARKED]
+    assert delivered.parked == {Reason.GAP: 1}
+    assert database.steps == [*UNTIL_THE_HANDLER, "lock", "park", "release", *FROM_THE_HANDLER]
+    assert (database.committed.claims, [row.event.sequence for row in database.committed.rows.values()]) == (set(), [3])
 
 
-def test_a_conflict_commits_nothing() -> None:
-    driver = SpyDriver()
-    with pytest.raises(SequenceConflictError):
-        deliver(event(1, event_id="a"), event(1, event_id="b"), driver=driver)
-    assert driver.steps == ["begin", "claim", "look", *UNDONE]
+def test_a_conflict_is_parked_and_its_neighbour_applied() -> None:
+    delivered = deliver(event(1, event_id="a"), event(1, event_id="b"))
+    assert delivered.outcomes == [Outcome.UNHANDLED, Outcome.PARKED]
+    assert delivered.parked == {Reason.CONFLICT: 1}
+
+
+def test_what_waits_for_an_event_is_woken_after_its_watermark_moved() -> None:
+    database = SpyDatabase()
+    deliver(event(2, event_id="b"), event(3, event_id="c"), database=database)
+    database.steps.clear()
+    delivered = deliver(event(1, event_id="a"), handler=noting(database), database=database)
+    assert delivered.woken == 1
+    assert database.steps == [*UNTIL_THE_HANDLER, "lock", "handler", "advance", "wake", "fence", "commit"]
+
+
+def test_what_comes_out_of_the_park_is_locked_before_anything_else_and_taken_out_with_its_effects() -> None:
+    database = SpyDatabase()
+    deliver(event(2, event_id="b"), database=database)
+    deliver(event(1, event_id="a"), database=database)
+    [row] = finish(database.find_due(None, [HOME], 10))
+    database.steps.clear()
+    redone = Item(event=event(2, event_id="b"), message=row.message, parked=row)
+    assert deliver(redone, handler=noting(database), database=database).outcomes == [Outcome.APPLIED]
+    assert database.steps == ["begin", "lock", "claim", "fence", "handler", "unpark", *FROM_THE_HANDLER]
+    assert database.committed.rows == {}
+    assert [mark.parked for mark in database.committed.marks.values()] == [0]
+
+
+def test_a_failed_event_is_parked_instead_of_applied_and_those_behind_it_wait() -> None:
+    database = SpyDatabase()
+    poison = item(event(1, event_id="a"), failure=Failure(reason=Reason.FAILED, error="x", retry_seconds=5))
+    delivered = deliver(poison, event(2, event_id="b"), handler=noting(database), database=database)
+    assert delivered.outcomes == [Outcome.PARKED, Outcome.PARKED]
+    assert delivered.parked == {Reason.FAILED: 1, Reason.GAP: 1}
+    assert "handler" not in database.steps
+
+
+def test_what_nobody_can_read_is_parked_without_a_claim() -> None:
+    database = SpyDatabase()
+    message = Message(topic=HOME.topic, partition=0, offset=7, key=None, value=b"?")
+    delivered = deliver(unreadable(message, MessageError("what?")), event(1), database=database)
+    assert delivered.outcomes == [Outcome.PARKED, Outcome.UNHANDLED]
+    assert delivered.parked == {Reason.UNREADABLE: 1}
+    assert database.committed.claims == {"new"}
+
+
+def test_no_more_is_parked_than_may_be() -> None:
+    database = SpyDatabase()
+    with pytest.raises(ParkFullError):
+        deliver(event(3, event_id="a"), event(4, event_id="b"), database=database, room=1)
+    assert database.committed.rows == {}
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_a_partition_that_was_given_to_another_is_noticed_at_the_beginning_and_at_the_end(looks: int) -> None:
+    database = SpyDatabase()
+
+    def take_away(_event: Event, _connection: object) -> None:
+        database.now.epochs[HOME] = Tenure(2, 1)
+
+    if looks == 1:
+        take_away(event(1), None)
+    with pytest.raises(PartitionLostError) as caught:
+        deliver(event(1), handler=take_away, database=database)
+    assert caught.value.places == (HOME,)
+    assert database.steps.count("fence") == looks
+    assert database.steps[-4:] == UNDONE
+    assert database.committed.claims == set()
+
+
+def test_a_watermark_that_moved_meanwhile_undoes_everything() -> None:
+    database = SpyDatabase()
+
+    def move(_event: Event, _connection: object) -> None:
+        from cdc_outbox.consumer.ordering import Mark, aggregate_of
+
+        database.now.marks[aggregate_of(event(1))] = Mark(1)
+
+    with pytest.raises(WatermarkMovedError):
+        deliver(event(1), handler=move, database=database)
+    assert database.steps[-4:] == UNDONE
 
 
 def test_a_failing_handler_is_named_without_the_payload_and_commits_nothing() -> None:
-    driver = SpyDriver()
+    database = SpyDatabase()
 
     def fail(_event: Event, _connection: object) -> None:
         raise ValueError("hunter2")
@@ -144,47 +247,46 @@ def test_a_failing_handler_is_named_without_the_payload_and_commits_nothing() ->
     with pytest.raises(
         HandlerError, match=r"OrderPlaced order/1 #1 \(new\) raised ValueError at test_delivery.py"
     ) as caught:
-        deliver(event(1), handler=fail, driver=driver)
+        deliver(event(1), handler=fail, database=database)
     assert "hunter2" not in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
-    assert driver.steps == ["begin", "claim", "look", *UNDONE]
+    assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
 
 
 def test_a_swallowed_sql_error_is_found_before_the_commit() -> None:
-    driver = SpyDriver()
+    database = SpyDatabase()
 
     def swallow(_event: Event, _connection: object) -> None:
-        driver.now = TransactionState.ABORTED
+        database.became = TransactionState.ABORTED
 
     with pytest.raises(TransactionAbortedError, match="swallowed an SQL error"):
-        deliver(event(1), handler=swallow, driver=driver)
-    assert driver.steps == ["begin", "claim", "look", *UNDONE]
+        deliver(event(1), handler=swallow, database=database)
+    assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
 
 
 def test_a_handler_that_ends_its_transaction_is_named_whatever_it_raises() -> None:
-    def end(_event: Event, _connection: object) -> None:
-        driver.now = TransactionState.ENDED
+    for raised in (None, ValueError()):
+        database = SpyDatabase()
 
-    def end_and_raise(event: Event, connection: object) -> None:
-        end(event, connection)
-        raise ValueError
+        def end(_event: Event, _connection: object, raised: Exception | None = raised) -> None:
+            database.became = TransactionState.ENDED  # noqa: B023 - called in this round
+            if raised:
+                raise raised
 
-    for handler in (end, end_and_raise):
-        driver = SpyDriver()
         with pytest.raises(TransactionEndedError, match=r"the handler of OrderPlaced order/1 #1 .* ended its"):
-            deliver(event(1), handler=handler, driver=driver)
-        assert driver.steps == ["begin", "claim", "look", *UNDONE]
+            deliver(event(1), handler=end, database=database)
+        assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
 
 
 def test_a_connection_that_broke_in_the_handler_is_told_though_the_handler_swallowed_it() -> None:
-    driver = SpyDriver()
+    database = SpyDatabase()
 
     def swallow(_event: Event, _connection: object) -> None:
-        driver.now = TransactionState.LOST
+        database.became = TransactionState.LOST
 
     with pytest.raises(DatabaseUnavailableError):
-        deliver(event(1), handler=swallow, driver=driver)
-    assert driver.steps == ["begin", "claim", "look", "rollback"]
+        deliver(event(1), handler=swallow, database=database)
+    assert database.steps == [*UNTIL_THE_HANDLER, "rollback"]
 
 
 def test_one_of_our_errors_that_leaves_a_handler_is_retried_where_that_can_help() -> None:
@@ -201,20 +303,20 @@ def test_one_of_our_errors_that_leaves_a_handler_is_retried_where_that_can_help(
 
 
 def test_what_the_commit_refuses_is_told_with_the_event_and_without_the_detail() -> None:
-    driver = SpyDriver()
-    driver.commit_error = LookupError("Key (card)=(hunter2) is not present")
+    database = SpyDatabase()
+    database.commit_error = LookupError("Key (card)=(hunter2) is not present")
     with pytest.raises(ConsumerError, match=r"OrderPlaced order/1 #1 \(new\) could not be applied: LookupError$"):
-        deliver(event(1), driver=driver)
+        deliver(event(1), database=database)
     # The claims are left alone: whether a commit that was not answered took place, nobody here knows.
-    assert driver.steps == ["begin", "claim", "look", "advance", "commit", "rollback"]
+    assert database.steps == [*UNTIL_THE_HANDLER, *FROM_THE_HANDLER, "rollback"]
 
 
 def test_even_an_interrupt_undoes_the_transaction() -> None:
-    driver = SpyDriver()
+    database = SpyDatabase()
 
     def interrupt(_event: Event, _connection: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        deliver(event(1), handler=interrupt, driver=driver)
-    assert driver.steps[-1] == "rollback"
+        deliver(event(1), handler=interrupt, database=database)
+    assert database.steps[-1] == "rollback"

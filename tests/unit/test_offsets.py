@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc_outbox.consumer import offsets
-from cdc_outbox.consumer.consumer import Pauses
-from cdc_outbox.consumer.offsets import Offsets, leave, rewind
+from cdc_outbox.consumer.offsets import Offsets, is_still_owned, leave, rewind
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.message import Message
 
@@ -25,13 +24,18 @@ class SpyClient:
         self.error: KafkaException | None = None
         self.owned = [TopicPartition("t", 0)]
         self.sought: Committed = []
+        self.at = 7
         self._asked: list[TopicPartition] = []
 
-    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> None:
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
         self.sent.append((asynchronous, places(offsets)))
         if self.error:
             raise self.error
         self._asked = offsets
+        return offsets
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(place.topic, place.partition, self.at) for place in partitions]
 
     def poll(self, seconds: float) -> None:
         threading.Event().wait(seconds)
@@ -159,17 +163,6 @@ def test_leaving_does_not_wait_for_brokers_that_are_gone(caplog: pytest.LogCaptu
     answered.set()
 
 
-def test_pauses_grow_in_a_partition_whatever_happens_in_another() -> None:
-    pauses, contended, other = Pauses(), ("t", 0), ("t", 1)
-    seconds = []
-    for _ in range(8):
-        seconds.append(pauses.next(contended))
-        pauses.end(other)
-    assert seconds == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    pauses.end(contended)
-    assert pauses.next(contended) == 0.1
-
-
 def test_a_message_that_is_tried_again_is_sought() -> None:
     client = SpyClient()
     rewind(consumer(client), message(4))
@@ -183,3 +176,27 @@ def test_a_partition_of_ours_that_cannot_be_rewound_is_an_error_and_anothers_is_
         rewind(client, message(4))
     client.owned = [TopicPartition("t", 1)]
     rewind(client, message(4))
+
+
+def test_the_group_is_asked_whose_a_partition_is_by_a_commit_of_the_first_event_that_is_not_applied() -> None:
+    client: Any = SpyClient()
+    assert is_still_owned(client, ("t", 0), 4)
+    assert (client.sent, client.sought) == ([(False, [("t", 0, 4)])], [("t", 0, 4)])
+    assert is_still_owned(client, ("t", 0), None)
+    assert client.sought[1:] == [("t", 0, 7)]
+
+
+def test_a_partition_of_which_nothing_is_known_or_that_the_group_gave_away_is_not_ours() -> None:
+    client: Any = SpyClient()
+    client.at = -1001
+    assert not is_still_owned(client, ("t", 0), None)
+    client.error = failed(KafkaError.ILLEGAL_GENERATION)
+    assert not is_still_owned(client, ("t", 0), 4)
+    assert client.sought == []
+
+
+def test_partitions_whose_offsets_were_committed_are_told_once() -> None:
+    open_offsets = done(message(4))
+    open_offsets.answered(None, [TopicPartition("t", 0, 5)])
+    assert open_offsets.take_answered() == {("t", 0)}
+    assert open_offsets.take_answered() == set()

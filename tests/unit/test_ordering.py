@@ -1,16 +1,21 @@
-"""The table in the module's docstring, and the laws that follow from it."""
+"""The table in the module's docstring, what stands beside it, and the laws that follow from it."""
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.consumer.ordering import Aggregate, Verdict, aggregate_of, judge, moves_of
+from cdc_outbox.consumer.ids import bound_at
+from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, judge, moves_of
 from cdc_outbox.event import Event, SequenceMode
 
 GAPLESS, INCREASING, NONE = SequenceMode.GAPLESS, SequenceMode.INCREASING, SequenceMode.NONE
 NEXT, DUPLICATE, CONFLICT, GAP = Verdict.NEXT, Verdict.DUPLICATE, Verdict.CONFLICT, Verdict.GAP
+BEHIND, PARKED, SUPERSEDED, EXPIRED = Verdict.BEHIND, Verdict.PARKED, Verdict.SUPERSEDED, Verdict.EXPIRED
+ONE = Aggregate("orders.1", "order", "1")
 
 
 def event(sequence: int | None, *, event_id: str = "new", aggregate_id: str = "1", source: str = "orders.1") -> Event:
@@ -23,6 +28,35 @@ def event(sequence: int | None, *, event_id: str = "new", aggregate_id: str = "1
         sequence=sequence,
         source=source,
     )
+
+
+def numbered(*sequences: int | None) -> list[Event]:
+    """Return events whose ids are their numbers and places in the list."""
+    return [event(sequence, event_id=f"{sequence}-{place}") for place, sequence in enumerate(sequences)]
+
+
+def judged(
+    events: list[Event],
+    mode: SequenceMode = GAPLESS,
+    *,
+    unseen: Iterable[str] | None = None,
+    last: int = 0,
+    parked: int = 0,
+    is_parked: Iterable[str] = (),
+    purged_before: datetime | None = None,
+    latest: bool = False,
+    by_watermark: bool = False,
+    **sets: Any,
+) -> list[Verdict]:
+    """Return the verdicts on events of one aggregate; all ids are unseen unless told otherwise."""
+    memory = Memory(
+        unseen={one.id or "" for one in events} if unseen is None else set(unseen),
+        marks={ONE: Mark(last, parked)},
+        parked=set(is_parked),
+        purged_before=purged_before,
+    )
+    order = Order(mode=mode, latest=latest, by_watermark=by_watermark)
+    return [judgement.verdict for judgement in judge(events, memory, lambda _: order, **sets)]
 
 
 @pytest.mark.parametrize(
@@ -47,32 +81,113 @@ def event(sequence: int | None, *, event_id: str = "new", aggregate_id: str = "1
     ],
 )
 def test_every_cell_of_the_table(mode: SequenceMode, sequence: int | None, is_new: bool, verdict: Verdict) -> None:  # noqa: FBT001
-    [judgement] = judge(
-        [event(sequence)],
-        unseen={"new"} if is_new else set(),
-        watermarks={Aggregate("orders.1", "order", "1"): 5},
-        mode_of=lambda _: mode,
-    )
-    assert judgement.verdict is verdict
+    assert judged([event(sequence)], mode, unseen={"new"} if is_new else set(), last=5) == [verdict]
 
 
 def test_the_first_event_of_an_aggregate_is_number_one() -> None:
-    first, second = (judge([event(n)], unseen={"new"}, watermarks={}, mode_of=lambda _: GAPLESS) for n in (1, 2))
-    assert [first[0].verdict, second[0].verdict] == [NEXT, GAP]
+    assert [judged([event(number)]) for number in (1, 2)] == [[NEXT], [GAP]]
 
 
 def test_another_incarnation_starts_again() -> None:
-    watermarks = {Aggregate("orders.1", "order", "1"): 5}
-    [judgement] = judge([event(1, source="orders.2")], unseen={"new"}, watermarks=watermarks, mode_of=lambda _: GAPLESS)
-    assert judgement.verdict is NEXT
+    assert judged([event(1, source="orders.2")], last=5) == [NEXT]
 
 
 def test_a_list_is_judged_as_if_one_came_after_the_other() -> None:
     events = [event(1, event_id="a"), event(2, event_id="b"), event(1, event_id="a"), event(4, event_id="d")]
-    judgements = judge(events, unseen={"a", "b", "d"}, watermarks={}, mode_of=lambda _: GAPLESS)
+    memory = Memory(unseen={"a", "b", "d"}, marks={})
+    judgements = judge(events, memory, lambda _: Order(mode=GAPLESS))
     assert [judgement.verdict for judgement in judgements] == [NEXT, NEXT, DUPLICATE, GAP]
-    [move] = moves_of(judgements)
-    assert (move.before, move.after) == (0, 2)
+    [move] = moves_of([one for one in judgements if one.verdict is NEXT], {})
+    assert (move.before, move.after, move.parked) == (0, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "sequences", "verdicts"),
+    [
+        (GAPLESS, (1, 2, 3), [NEXT, GAP, GAP]),
+        (INCREASING, (1, 5, 9), [NEXT, BEHIND, BEHIND]),
+        (NONE, (None, None, None), [NEXT, BEHIND, BEHIND]),
+    ],
+)
+def test_what_comes_after_a_failed_event_of_its_aggregate_is_not_applied(
+    mode: SequenceMode, sequences: tuple[int | None, ...], verdicts: list[Verdict]
+) -> None:
+    events = numbered(*sequences)
+    assert judged(events, mode, failed={events[0].id}) == verdicts
+
+
+def test_what_comes_after_a_parked_event_waits_where_only_the_topic_tells_the_order() -> None:
+    assert judged(numbered(6), INCREASING, last=5, parked=1) == [BEHIND]
+    assert judged(numbered(None), NONE, parked=1) == [BEHIND]
+    # Without gaps the number alone decides: what is missing comes after those that wait for it.
+    assert judged(numbered(6), GAPLESS, last=5, parked=1) == [NEXT]
+
+
+@pytest.mark.parametrize("mode", list(SequenceMode))
+def test_what_comes_out_of_the_park_is_not_kept_by_what_is_parked_there(mode: SequenceMode) -> None:
+    events = numbered(*((None, None) if mode is NONE else (1, 2)))
+    redone = {one.id or "" for one in events}
+    assert judged(events, mode, parked=2, is_parked=redone, redone=redone) == [NEXT, NEXT]
+
+
+@pytest.mark.parametrize("mode", list(SequenceMode))
+def test_an_event_that_is_parked_and_comes_again_stays_there(mode: SequenceMode) -> None:
+    [again] = numbered(None if mode is NONE else 3)
+    assert judged([again], mode, parked=1, is_parked={again.id or ""}) == [PARKED]
+
+
+def test_an_event_that_is_set_aside_and_comes_again_in_the_same_list_is_parked_once() -> None:
+    assert judged([event(3), event(3)]) == [GAP, PARKED]
+
+
+def test_a_conflict_is_set_aside_alone() -> None:
+    events = numbered(2, 2, 3)
+    assert judged(events, last=1) == [NEXT, CONFLICT, NEXT]
+
+
+def test_what_somebody_decided_to_apply_is_applied_once() -> None:
+    assert judged([event(9)], last=5, redone={"new"}, forced={"new"}) == [NEXT]
+    assert judged([event(3)], last=5, redone={"new"}, forced={"new"}) == [NEXT]
+    assert judged([event(9)], last=5, unseen=(), redone={"new"}, forced={"new"}) == [DUPLICATE]
+
+
+def test_where_only_the_latest_state_counts_what_is_stale_is_superseded_and_nothing_is_missing() -> None:
+    assert judged(numbered(3, 9, 8, 10), latest=True, last=5) == [SUPERSEDED, NEXT, SUPERSEDED, NEXT]
+    assert judged([event(3)], latest=True, last=5, unseen=()) == [DUPLICATE]
+
+
+def test_where_the_watermark_alone_remembers_what_is_stale_is_a_duplicate() -> None:
+    assert judged(numbered(5, 6, 6, 8), by_watermark=True, last=5, unseen=()) == [DUPLICATE, NEXT, DUPLICATE, GAP]
+
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def id_at(moment: datetime) -> str:
+    return f"{bound_at(moment)}7000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("mode", "sequence", "verdict"),
+    [(GAPLESS, 6, NEXT), (GAPLESS, 3, EXPIRED), (INCREASING, 6, NEXT), (INCREASING, 3, EXPIRED), (NONE, None, EXPIRED)],
+)
+def test_an_id_that_may_be_forgotten_proves_nothing(mode: SequenceMode, sequence: int | None, verdict: Verdict) -> None:
+    """A long outage must not park everything: what is next by its number is next."""
+    old = event(sequence, event_id=id_at(NOW - timedelta(milliseconds=1)))
+    assert judged([old], mode, last=5, purged_before=NOW) == [verdict]
+    young = event(sequence, event_id=id_at(NOW))
+    assert judged([young], mode, last=5, purged_before=NOW) == [CONFLICT if verdict is EXPIRED and sequence else NEXT]
+    # Decided by somebody, or parked before the purge.
+    assert judged([old], mode, last=5, purged_before=NOW, redone={old.id}) == judged([old], mode, last=5)
+
+
+def test_a_move_counts_what_is_parked_beside_what_is_applied() -> None:
+    first, other = event(6, event_id="a"), Aggregate("orders.1", "order", "2")
+    moves = moves_of([Judgement(first, NEXT, 5)], {ONE: Mark(5, 2), other: Mark(7, 1)}, {ONE: -1, other: 1})
+    assert [(move.aggregate, move.before, move.after, move.parked) for move in moves] == [
+        (ONE, 5, 6, -1),
+        (other, 7, 7, 1),
+    ]
 
 
 class Delivered(NamedTuple):
@@ -88,7 +203,7 @@ class Delivered(NamedTuple):
 def test_any_delivery_applies_each_number_once_and_in_order(deliveries: list[Delivered], size: int) -> None:
     """Whatever is repeated, reordered or forged, in batches of any size: what is next was never seen, in sequence."""
     claimed: set[str] = set()
-    watermarks: dict[Aggregate, int] = {}
+    marks: dict[Aggregate, Mark] = {}
     applied: dict[str, list[int]] = {"a": [], "b": []}
     for start in range(0, len(deliveries), size):
         events = [
@@ -100,14 +215,13 @@ def test_any_delivery_applies_each_number_once_and_in_order(deliveries: list[Del
             for one in deliveries[start : start + size]
         ]
         unseen = {one.id or "" for one in events} - claimed
-        judgements = judge(events, unseen=unseen, watermarks=watermarks, mode_of=lambda _: GAPLESS)
-        if any(judgement.verdict in {GAP, CONFLICT} for judgement in judgements):
-            continue  # the transaction is rolled back, claims and all
-        claimed |= unseen
-        for judgement in judgements:
-            if judgement.verdict is NEXT:
-                applied[judgement.event.aggregate_id].append(judgement.event.sequence or 0)
-        watermarks |= {move.aggregate: move.after for move in moves_of(judgements)}
-    for aggregate, numbers in applied.items():
+        judgements = judge(events, Memory(unseen=unseen, marks=marks), lambda _: Order(mode=GAPLESS))
+        set_aside = {one.event.id or "" for one in judgements if one.verdict.is_set_aside or one.verdict is PARKED}
+        claimed |= unseen - set_aside
+        done = [judgement for judgement in judgements if judgement.verdict is NEXT]
+        for judgement in done:
+            applied[judgement.event.aggregate_id].append(judgement.event.sequence or 0)
+        marks |= {move.aggregate: Mark(move.after) for move in moves_of(done, marks)}
+    for aggregate_id, numbers in applied.items():
         assert numbers == list(range(1, len(numbers) + 1))
-        assert watermarks.get(aggregate_of(event(1, aggregate_id=aggregate)), 0) == len(numbers)
+        assert marks.get(ONE._replace(aggregate_id=aggregate_id), Mark()).last == len(numbers)

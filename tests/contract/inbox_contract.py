@@ -1,0 +1,214 @@
+"""What every inbox and every register of epochs promises; a subclass says how to open a transaction."""
+
+import secrets
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from cdc_outbox.consumer.delivery import Stores
+from cdc_outbox.consumer.epochs import EpochStore, Place, Tenure
+from cdc_outbox.consumer.inbox import Claims, InboxStore
+from cdc_outbox.consumer.ordering import Aggregate, Mark, Move
+from cdc_outbox.consumer.park import Failure, ParkedEvent, ParkStore, Reason, State
+from cdc_outbox.drivers import AsyncTransactionDriver
+from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.errors import WatermarkMovedError
+from cdc_outbox.event import Event
+from cdc_outbox.message import Message
+
+A, B = Aggregate("orders.1", "order", "a"), Aggregate("orders.1", "order", "b")
+HOME, AWAY = Place("orders", 0), Place("orders", 1)
+MESSAGE = Message(topic=HOME.topic, partition=HOME.partition, offset=7, key=b"a", value=b"{}")
+TIMED, UNTIMED = "01a1fd38-56c2-7501-996e-34f2120154f5", "42"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A connection with an open transaction, and the stores over it.
+
+    Args:
+        others: The stores of another consumer in the same tables, where there can be one.
+    """
+
+    connection: Any
+    driver: AsyncTransactionDriver
+    stores: Stores
+    others: Stores | None = None
+
+    @property
+    def inbox(self) -> InboxStore:
+        return self.stores.inbox
+
+    @property
+    def park(self) -> ParkStore:
+        return self.stores.park
+
+    @property
+    def epochs(self) -> EpochStore:
+        return self.stores.epochs
+
+    def claim(self, *event_ids: str) -> Set[str]:
+        return finish(self.inbox.claim(self.connection, event_ids)).new
+
+    def marks(self, *aggregates: Aggregate) -> dict[Aggregate, Mark]:
+        return dict(finish(self.inbox.find_marks(self.connection, aggregates)))
+
+    def advance(self, *moves: Move) -> Sequence[Aggregate]:
+        """Move watermarks as a delivery does, for an id that was claimed in the same transaction."""
+        claims = finish(self.inbox.claim(self.connection, [secrets.token_hex()]))
+        return finish(self.inbox.advance(self.connection, claims, moves))
+
+    def add(self, sequence: int | None, failure: Failure, *, aggregate: Aggregate = A, **message: Any) -> str:
+        """Park an event and return its id."""
+        event_id = secrets.token_hex(8)
+        event = Event(
+            id=event_id,
+            source=aggregate.source,
+            aggregate_type=aggregate.aggregate_type,
+            aggregate_id=aggregate.aggregate_id,
+            type="OrderPlaced",
+            payload=None,
+            sequence=sequence,
+        )
+        finish(self.park.add(self.connection, event, replace(MESSAGE, **message), failure))
+        return event_id
+
+    def due(self, *owned: Place, limit: int = 10) -> list[ParkedEvent]:
+        return finish(self.park.find_due(self.connection, owned or [HOME], limit))
+
+    def due_ids(self, *owned: Place, limit: int = 10) -> list[str]:
+        return [row.event_id for row in self.due(*owned, limit=limit)]
+
+    def wake(self, successors: dict[Aggregate, int | None]) -> int:
+        return finish(self.park.wake(self.connection, successors))
+
+    def counts(self) -> set[tuple[State, Reason]]:
+        return {(count.state, count.reason) for count in finish(self.park.count(self.connection))}
+
+    def issue(self, *places: Place) -> dict[Place, Tenure]:
+        return dict(finish(self.epochs.issue(self.connection, places)))
+
+    def commit(self) -> None:
+        """Commit, and begin the next transaction."""
+        finish(self.driver.commit(self.connection))
+        finish(self.driver.begin(self.connection))
+
+    def roll_back(self) -> None:
+        """Undo, and begin the next transaction."""
+        finish(self.driver.rollback(self.connection))
+        finish(self.driver.begin(self.connection))
+
+
+def gap() -> Failure:
+    return Failure(reason=Reason.GAP, error="a predecessor is missing", attempts=0)
+
+
+def failed(retry_seconds: float | None = 0.0, attempts: int = 1) -> Failure:
+    return Failure(reason=Reason.FAILED, error="its handler raised", attempts=attempts, retry_seconds=retry_seconds)
+
+
+class InboxContract:
+    """Claims and watermarks."""
+
+    @pytest.fixture
+    def opened(self) -> Any:
+        """Yield a database with nothing in it and an open transaction, which is rolled back at the end."""
+        raise NotImplementedError
+
+    def test_an_id_is_new_once(self, opened: Opened) -> None:
+        assert opened.claim("1", "2") == {"1", "2"}
+        assert opened.claim("2", "3") == {"3"}
+        assert opened.claim("1", "2", "3") == set()
+
+    def test_ids_are_text_of_any_kind(self, opened: Opened) -> None:
+        ids = ["42", "~42", "ünï'cödé", "a" * 500, TIMED, TIMED.upper(), "{}"]
+        assert opened.claim(*ids) == set(ids)
+        assert opened.claim(*ids) == set()
+
+    def test_a_claim_that_is_given_back_is_new_again(self, opened: Opened) -> None:
+        opened.claim(TIMED, UNTIMED, "3")
+        finish(opened.inbox.release(opened.connection, {TIMED, UNTIMED}))
+        assert opened.claim(TIMED, UNTIMED, "3") == {TIMED, UNTIMED}
+
+    def test_an_empty_list_does_nothing(self, opened: Opened) -> None:
+        assert opened.claim() == set()
+        assert opened.marks() == {}
+        assert finish(opened.inbox.lock_marks(opened.connection, [])) == {}
+        assert finish(opened.inbox.advance(opened.connection, Claims(), [])) == []
+        assert not finish(opened.inbox.take_back(opened.connection, Claims()))
+        finish(opened.inbox.release(opened.connection, []))
+
+    def test_a_watermark_is_where_it_was_moved_to(self, opened: Opened) -> None:
+        assert opened.marks(A, B) == {}
+        opened.advance(Move(A, 0, 3))
+        opened.advance(Move(A, 3, 4), Move(B, 0, 1))
+        assert opened.marks(B, A, A) == {A: Mark(4), B: Mark(1)}
+
+    @pytest.mark.parametrize("move", [Move(A, 0, 1), Move(A, 1, 2), Move(A, 4, 5)])
+    def test_a_watermark_moves_only_from_where_it_is(self, opened: Opened, move: Move) -> None:
+        opened.advance(Move(A, 0, 3))
+        with pytest.raises(WatermarkMovedError) as caught:
+            opened.advance(move)
+        assert caught.value.retryable
+
+    def test_sources_are_kept_apart(self, opened: Opened) -> None:
+        opened.advance(Move(A, 0, 3))
+        opened.advance(Move(A._replace(source="orders.2"), 0, 1))
+        assert opened.marks(A) == {A: Mark(3)}
+
+    def test_a_lock_makes_the_watermark_of_a_new_aggregate_and_changes_no_other(self, opened: Opened) -> None:
+        opened.advance(Move(A, 0, 3))
+        assert finish(opened.inbox.lock_marks(opened.connection, [B, A])) == {A: Mark(3), B: Mark(0)}
+        opened.advance(Move(B, 0, 1))
+        assert opened.marks(A, B) == {A: Mark(3), B: Mark(1)}
+
+    def test_a_watermark_counts_what_is_parked_behind_it_and_tells_while_there_is_something(
+        self, opened: Opened
+    ) -> None:
+        assert opened.advance(Move(A, 0, 0, parked=2), Move(B, 0, 1)) == [A]
+        assert opened.marks(A) == {A: Mark(0, 2)}
+        assert opened.advance(Move(A, 0, 3, parked=-1)) == [A]
+        assert opened.advance(Move(A, 3, 4)) == [A]
+        assert opened.advance(Move(A, 4, 4, parked=-1)) == []
+        assert opened.marks(A) == {A: Mark(4)}
+
+    def test_nothing_is_forgotten_before_the_first_purge(self, opened: Opened) -> None:
+        assert finish(opened.inbox.find_purge(opened.connection)) is None
+
+    def test_a_transaction_has_a_name_without_a_claim(self, opened: Opened) -> None:
+        claims = finish(opened.inbox.identify(opened.connection))
+        assert claims.transaction
+        assert not claims.new
+        assert finish(opened.inbox.advance(opened.connection, claims, [Move(A, 0, 1)])) == []
+
+
+class EpochContract:
+    """Who owns a partition."""
+
+    def test_the_last_one_who_took_a_partition_owns_it(self, opened: Opened) -> None:
+        first, second = opened.issue(HOME, AWAY), opened.issue(HOME)
+        assert second[HOME].epoch > first[HOME].epoch
+        held = {place: tenure.epoch for place, tenure in first.items()}
+        assert finish(opened.epochs.find_stale(opened.connection, held)) == [HOME]
+        assert finish(opened.epochs.find_stale(opened.connection, {HOME: second[HOME].epoch})) == []
+        assert finish(opened.epochs.find_stale(opened.connection, {})) == []
+
+    def test_a_partition_that_nobody_took_is_nobodys(self, opened: Opened) -> None:
+        assert finish(opened.epochs.find_stale(opened.connection, {HOME: 1})) == [HOME]
+
+    def test_assignments_that_got_nothing_done_are_counted_until_one_does(self, opened: Opened) -> None:
+        assert [opened.issue(HOME)[HOME].unfinished for _ in range(3)] == [1, 2, 3]
+        tenure = opened.issue(HOME)[HOME]
+        finish(opened.epochs.finish(opened.connection, {HOME: tenure.epoch - 1}))  # an owner of the past
+        assert opened.issue(HOME)[HOME].unfinished == 5
+        finish(opened.epochs.finish(opened.connection, {HOME: tenure.epoch + 1}))
+        finish(opened.epochs.finish(opened.connection, {}))
+        assert opened.issue(HOME)[HOME].unfinished == 1
+
+    def test_the_starts_of_an_event_are_counted_until_it_ends(self, opened: Opened) -> None:
+        assert [finish(opened.epochs.start(opened.connection, "1")) for _ in range(3)] == [1, 2, 3]
+        assert finish(opened.epochs.start(opened.connection, "2")) == 1
+        finish(opened.epochs.forget_start(opened.connection, "1"))
+        assert finish(opened.epochs.start(opened.connection, "1")) == 1

@@ -1,0 +1,124 @@
+"""What every park promises."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.park import Failure, Reason, State
+from cdc_outbox.drivers.immediate import finish
+from tests.contract.inbox_contract import AWAY, HOME, MESSAGE, A, B, Opened, failed, gap
+
+
+class ParkContract:
+    """Events set aside."""
+
+    def test_an_event_is_parked_once_and_found_by_its_id(self, opened: Opened) -> None:
+        first = opened.add(3, gap())
+        assert finish(opened.park.find_parked(opened.connection, [first, "other"])) == {first}
+        assert finish(opened.park.find_parked(opened.connection, [])) == set()
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            {"key": None, "value": None, "headers": (), "timestamp_ms": None},
+            {"key": b"\xff\0", "value": b"\0\xfe", "headers": (("id", b"1"), ("id", None), ("ü", b"\xff\0"))},
+            {"partition": 7, "offset": 2**40, "timestamp_ms": 1_700_000_000_123, "value": b""},
+        ],
+        ids=["empty", "bytes", "numbers"],
+    )
+    def test_the_message_comes_out_as_it_went_in(self, opened: Opened, message: dict[str, Any]) -> None:
+        opened.add(1, failed(), **message)
+        [row] = opened.due(HOME, Place("orders", 7))
+        assert row.message == replace(MESSAGE, **message)
+
+    def test_a_row_says_what_is_known_of_it(self, opened: Opened) -> None:
+        event_id = opened.add(1, failed(attempts=2))
+        [row] = opened.due()
+        expected = (event_id, State.WAITING, Reason.FAILED, True, False, 2, True)
+        assert (row.event_id, row.state, row.reason, row.blocks, row.forced, row.attempts, row.is_due) == expected
+
+    def test_what_waits_for_a_time_is_due_after_it_and_only_where_its_partition_is(self, opened: Opened) -> None:
+        now, _later, _dead = (opened.add(1, failed(seconds), aggregate=A) for seconds in (0.0, 3600.0, None))
+        away = opened.add(1, failed(), aggregate=B, partition=AWAY.partition)
+        assert [row.event_id for row in opened.due(HOME) if row.is_due] == [now]
+        assert opened.due_ids(AWAY) == [away]
+        assert finish(opened.park.find_due(opened.connection, [], 10)) == []
+
+    def test_what_is_due_comes_with_all_that_waits_behind_it_in_order(self, opened: Opened) -> None:
+        fourth, third = opened.add(4, gap()), opened.add(3, gap())
+        other = opened.add(9, gap(), aggregate=B)
+        second = opened.add(2, failed())
+        assert opened.due_ids() == [second, third, fourth]
+        assert opened.due_ids(limit=2) == [second, third]
+        assert other not in opened.due_ids()
+
+    def test_what_is_not_numbered_comes_in_the_order_in_which_it_was_parked(self, opened: Opened) -> None:
+        behind = Failure(reason=Reason.BEHIND, error="", attempts=0)
+        ids = [opened.add(None, failed()), *(opened.add(None, behind) for _ in range(3))]
+        assert opened.due_ids() == ids
+
+    def test_the_one_that_follows_is_woken_and_no_other(self, opened: Opened) -> None:
+        fifth, third = opened.add(5, gap()), opened.add(3, gap())
+        other = opened.add(3, gap(), aggregate=B)
+        assert opened.due() == []
+        assert opened.wake({A: 4}) == 0
+        assert opened.wake({A: 3}) == 1
+        assert [(row.event_id, row.is_due) for row in opened.due()] == [(third, True), (fifth, False)]
+        assert opened.wake({A: 3}) == 0, "it is due already"
+        assert opened.wake({B: None}) == 1
+        assert other in opened.due_ids()
+        assert opened.wake({}) == 0
+
+    def test_what_came_first_is_woken_where_no_number_is_named(self, opened: Opened) -> None:
+        behind = Failure(reason=Reason.BEHIND, error="", attempts=0)
+        first, _second = (opened.add(None, behind) for _ in range(2))
+        assert opened.wake({A: None}) == 1
+        assert [row.event_id for row in opened.due() if row.is_due] == [first]
+
+    def test_what_is_dead_is_not_woken_and_nothing_passes_it(self, opened: Opened) -> None:
+        opened.add(None, failed(None))
+        opened.add(None, Failure(reason=Reason.BEHIND, error="", attempts=0))
+        assert opened.wake({A: None}) == 0
+        assert opened.due() == []
+
+    def test_what_waits_for_its_time_is_not_woken_before(self, opened: Opened) -> None:
+        opened.add(3, failed(3600.0))
+        assert opened.wake({A: 3}) == 0
+        assert opened.due() == []
+
+    def test_what_was_due_and_cannot_be_applied_rests_until_it_is_woken(self, opened: Opened) -> None:
+        opened.add(3, gap())
+        opened.wake({A: 3})
+        [row] = opened.due()
+        finish(opened.park.rest(opened.connection, [row.place]))
+        assert opened.due() == []
+        assert opened.wake({A: 3}) == 1
+
+    def test_what_fails_again_is_tried_later_or_is_dead(self, opened: Opened) -> None:
+        opened.add(1, failed())
+        for retry_seconds, state in ((0.0, State.WAITING), (None, State.DEAD)):
+            [row] = opened.due()
+            finish(opened.park.fail(opened.connection, row.place, failed(retry_seconds, row.attempts + 1)))
+            assert opened.counts() == {(state, Reason.FAILED)}
+        assert opened.due() == []
+
+    def test_what_is_taken_out_is_gone(self, opened: Opened) -> None:
+        ids = {opened.add(number, failed()) for number in (1, 2)}
+        finish(opened.park.remove(opened.connection, [row.place for row in opened.due()]))
+        finish(opened.park.remove(opened.connection, []))
+        assert finish(opened.park.find_parked(opened.connection, sorted(ids))) == set()
+        assert opened.counts() == set()
+
+    @pytest.mark.parametrize("reason", list(Reason))
+    def test_what_is_set_aside_without_a_time_is_what_its_reason_says(self, opened: Opened, reason: Reason) -> None:
+        opened.add(3, Failure(reason=reason, error="nul\0", attempts=0))
+        assert opened.counts() == {(reason.state, reason)}
+
+    def test_they_are_counted_by_what_they_are(self, opened: Opened) -> None:
+        for failure in (gap(), gap(), failed(None)):
+            opened.add(3, failure)
+        counts = finish(opened.park.count(opened.connection))
+        assert sum(count.events for count in counts) == 3
+        assert all(count.oldest_seconds >= 0 for count in counts)
