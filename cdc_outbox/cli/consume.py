@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.logs import FORMATS
 from cdc_outbox.cli.progress import ProgressLine
 from cdc_outbox.consumer import AsyncConsumer, Consumer
 from cdc_outbox.errors import ConfigError, HandlerError
@@ -24,13 +25,22 @@ _MAX_PORT = 65_535
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
 @click.option("--verbose", "-v", is_flag=True, help="Log what happens, with the traceback of a failing handler.")
 @click.option(
+    "--log-format",
+    type=click.Choice(sorted(FORMATS)),
+    default="text",
+    show_default=True,
+    envvar="CDC_OUTBOX_LOG_FORMAT",
+    show_envvar=True,
+    help="One line a record: for people, or an object of JSON for what collects logs.",
+)
+@click.option(
     "--listen",
     metavar="[HOST:]PORT",
     envvar="CDC_OUTBOX_LISTEN",
     show_envvar=True,
     help="Answer /health by progress, and /metrics where the consumer counts for Prometheus; HOST is 127.0.0.1.",
 )
-def consume(target: str, *, verbose: bool, listen: str | None) -> None:
+def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) -> None:
     """Import a Consumer and run it until SIGTERM or Ctrl-C; the batch at hand is finished first.
 
     MODULE is looked for in the current folder too. An AsyncConsumer is run in an event loop of its own. On a terminal a
@@ -43,7 +53,7 @@ def consume(target: str, *, verbose: bool, listen: str | None) -> None:
     """
     line = ProgressLine(sys.stderr)
     log = logging.StreamHandler()
-    log.setFormatter(Fields())
+    log.setFormatter(FORMATS[log_format]())
     log.addFilter(line)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[log])
     consumer = _load(target)
@@ -83,20 +93,6 @@ def _listening(listen: str | None, consumer: Consumer | AsyncConsumer) -> Abstra
     metrics: Any = consumer.metrics  # which may be able to show itself, and need not
     shown = metrics if hasattr(metrics, "exposition") else None
     return MonitorServer(consumer, metrics=shown, host=host or "127.0.0.1", port=int(port))
-
-
-class Fields(logging.Formatter):
-    """One line a record: the constant message, and behind it the fields that it was logged with."""
-
-    _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the line without the traceback."""
-        fields = [f"{name}={value}" for name, value in vars(record).items() if name not in self._STANDARD]
-        return " ".join([super().formatMessage(record), *fields])
 
 
 def _load(target: str) -> Consumer | AsyncConsumer:

@@ -4,10 +4,10 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
@@ -27,7 +27,7 @@ from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.retry import Retry
-from cdc_outbox.consumer.session import Connection, Session
+from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
@@ -38,6 +38,7 @@ from cdc_outbox.tracing import OpenTelemetrySpans, Spans
 from cdc_outbox.wire import WireContract
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
+EventT = TypeVar("EventT")
 BatchHandlerT = TypeVar("BatchHandlerT", bound=BatchHandler)
 
 _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
@@ -47,10 +48,11 @@ _REACH_SECONDS = 5.0
 """How long the first contact with the brokers may take before the consumer says that it cannot reach them."""
 
 
-class _Consumer:
-    """What both kinds of consumers have in common."""
+class _Consumer(Generic[EventT]):
+    """What both kinds of consumers have in common: all but what waits."""
 
     _is_asynchronous = False
+    _new_event: Callable[[], EventT]
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class _Consumer:
         self.name = name
         self.contract = contract
         self.limits = limits or Limits()
+        self._stopping = self._new_event()
         self._connect = connect
         self._inbox_table = inbox
         self._retry = retry or Retry()
@@ -181,7 +184,7 @@ class _Consumer:
             await loop.run(is_stopping)
 
 
-class Consumer(_Consumer):
+class Consumer(_Consumer[threading.Event]):
     """Read events and commit the effects of each exactly where and when its id is claimed.
 
     ::
@@ -215,9 +218,7 @@ class Consumer(_Consumer):
         spans: Told of the handlers' time; by default OpenTelemetry is, where its SDK runs.
     """
 
-    def __init__(self, *, connect: Callable[[], Connection], **options: Any) -> None:  # noqa: ANN401
-        super().__init__(connect=connect, **options)
-        self._stopping = threading.Event()
+    _new_event = threading.Event
 
     def stop(self) -> None:
         """Make :meth:`run` return after the batch at hand; safe from a signal handler or another thread."""
@@ -243,7 +244,7 @@ class Consumer(_Consumer):
             self._stopping.clear()
 
 
-class AsyncConsumer(_Consumer):
+class AsyncConsumer(_Consumer[asyncio.Event]):
     """The same for a service that runs on asyncio; its handlers may be coroutine functions.
 
     ::
@@ -263,10 +264,7 @@ class AsyncConsumer(_Consumer):
     """
 
     _is_asynchronous = True
-
-    def __init__(self, *, connect: Callable[[], Awaitable[Any]], **options: Any) -> None:  # noqa: ANN401
-        super().__init__(connect=connect, **options)
-        self._stopping = asyncio.Event()
+    _new_event = asyncio.Event
 
     def stop(self) -> None:
         """Make :meth:`run` return after the batch at hand; called in the event loop's thread."""

@@ -1,11 +1,14 @@
 """Which partitions a consumer has, under which epochs, and which of them may kill it."""
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 
 from cdc_outbox.consumer.epochs import Place, Tenure
 
 _SUSPECT_TENURES = 2
 """One unfinished assignment may be a restart at the wrong moment; two in a row have a reason."""
+_IDLE_SECONDS = 5.0
+"""An assignment that had nothing to do for so long has nothing that kills: what is there is fetched within a second."""
 _SUSPECT_EVENTS = 2000
 """How many events are gone through one by one then: more than one assignment can have prefetched and lost."""
 
@@ -14,14 +17,19 @@ class Ownership:
     """The partitions that Kafka assigned, and what the database gave out for them.
 
     Kafka's callbacks write it, also from the thread that keeps polling while a handler runs; the loop reads it.
+
+    Args:
+        clock: Monotonic seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.unissued: set[Place] = set()
         """Assigned, and not yet known to the database."""
         self.held: dict[Place, int] = {}
         """Epoch by partition."""
-        self._unfinished: set[Place] = set()
+        self._unfinished: dict[Place, float] = {}
+        """When each was issued of which it is not known yet that work gets done."""
         self._suspects: dict[Place, int] = {}
 
     @property
@@ -41,7 +49,7 @@ class Ownership:
             if place in self.unissued:
                 self.unissued.discard(place)
                 self.held[place] = tenure.epoch
-                self._unfinished.add(place)
+                self._unfinished[place] = self._clock()
                 if tenure.unfinished > _SUSPECT_TENURES:
                     self._suspects[place] = _SUSPECT_EVENTS
 
@@ -50,18 +58,22 @@ class Ownership:
         for place in places:
             self.unissued.discard(place)
             self.held.pop(place, None)
-            self._unfinished.discard(place)
+            self._unfinished.pop(place, None)
             self._suspects.pop(place, None)
 
     def epochs_of(self, places: Iterable[Place]) -> dict[Place, int]:
         """Return the epochs of those that are still held."""
         return {place: self.held[place] for place in set(places) if place in self.held}
 
-    def finishing(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Return the epochs under which the first work got done now, once each."""
-        done = {place: self.held[place] for place in places if place in self._unfinished and place in self.held}
-        self._unfinished -= done.keys()
-        return done
+    def finishing(self, answered: Iterable[Place]) -> dict[Place, int]:
+        """Return the epochs under which it is known from now on that work gets done, once each.
+
+        Args:
+            answered: Partitions whose offsets were committed; others are known by having had nothing to do.
+        """
+        idle_since = self._clock() - _IDLE_SECONDS
+        done = {*answered, *(place for place, issued_at in self._unfinished.items() if issued_at < idle_since)}
+        return {place: self.held[place] for place in done if self._unfinished.pop(place, None) and place in self.held}
 
     def is_suspect(self, place: Place) -> bool:
         """Tell whether the next event of a partition may be one that kills the process."""

@@ -12,13 +12,6 @@ from cdc_outbox.consumer.park import ParkedCount, ParkedEvent
 from cdc_outbox.drivers import AsyncTransactionDriver, translate
 
 
-class Connection(Protocol):
-    """What every driver's connection has in common."""
-
-    def close(self) -> object:
-        """End it."""
-
-
 class Database(Protocol):
     """What is known of a connection once it is open."""
 

@@ -1,0 +1,45 @@
+"""How log records are written: the constant message, and the fields that it was logged with."""
+
+import json
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    """Return what a record was logged with beside its message."""
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+class TextLines(logging.Formatter):
+    """One line a record: the constant message, and behind it the fields that it was logged with."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return the line without the traceback."""
+        fields = [f"{name}={value}" for name, value in fields_of(record).items()]
+        return " ".join([super().formatMessage(record), *fields])
+
+
+class JsonLines(logging.Formatter):
+    """One object a line, with what :class:`TextLines` shows as its members; times are in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        members: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **fields_of(record),
+        }
+        if record.exc_info:
+            members["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(members, ensure_ascii=False, default=str)
+
+
+FORMATS = {"json": JsonLines, "text": TextLines}

@@ -1,0 +1,40 @@
+"""Log lines for people and for collectors."""
+
+import json
+import logging
+
+from cdc_outbox.cli.logs import JsonLines, TextLines
+
+
+def record(**fields: object) -> logging.LogRecord:
+    made = logging.LogRecord("cdc_outbox.consumer", logging.WARNING, "x.py", 1, "event is parked", None, None)
+    vars(made).update(fields)
+    return made
+
+
+def test_a_line_for_people_has_the_fields_behind_the_message() -> None:
+    assert TextLines().format(record(event_id="7", attempts=2)).endswith(
+        "WARNING cdc_outbox.consumer event is parked event_id=7 attempts=2"
+    )
+
+
+def test_a_line_for_collectors_is_one_object() -> None:
+    [line] = JsonLines().format(record(event_id="7", seconds=0.5, reason='a "quote"\nand a line')).splitlines()
+    told = json.loads(line)
+    assert told.pop("time").endswith("+00:00")
+    assert told == {
+        "level": "WARNING",
+        "logger": "cdc_outbox.consumer",
+        "message": "event is parked",
+        "event_id": "7",
+        "seconds": 0.5,
+        "reason": 'a "quote"\nand a line',
+    }
+
+
+def test_a_traceback_is_a_member_of_it() -> None:
+    try:
+        raise ValueError("hunter2")
+    except ValueError as error:
+        made = record(exc_info=(ValueError, error, error.__traceback__))
+    assert "ValueError: hunter2" in json.loads(JsonLines().format(made))["traceback"]
