@@ -112,7 +112,7 @@ def deliver(
     delivery = Delivery(
         stores=database.stores,
         driver=database,
-        calls=Calls(driver=database, handlers=handlers),
+        calls=Calls(consumer="shop", driver=database, handlers=handlers),
         order_of=lambda _: Order(mode=mode),
     )
     wrapped = [item(one, place) if isinstance(one, Event) else one for place, one in enumerate(items)]
