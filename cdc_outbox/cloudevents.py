@@ -58,7 +58,7 @@ def decoded(event: Event) -> Event:
     Raises:
         ValueError: It says that it is an envelope, and is none.
     """
-    headers = dict(event.headers)
+    headers = event.headers
     content_type = headers.get(_CONTENT_TYPE, "")
     if content_type.lower().startswith(_ENVELOPE):
         content = event.payload
@@ -66,10 +66,10 @@ def decoded(event: Event) -> Event:
             if not isinstance(content, dict) or content.get("specversion") != _SPECVERSION or "data" not in content:
                 raise ValueError("it is said to be a CloudEvent, and holds no CloudEvents 1.0 envelope with data")
             content = content["data"]
-        del headers[_CONTENT_TYPE]
-        return replace(event, headers=headers, payload=content)
+        rest = {name: value for name, value in headers.items() if name != _CONTENT_TYPE}
+        return replace(event, headers=rest, payload=content)
     # A row that was written before its table had a format has no version, and is routed as if it had one.
-    if not {"ce_specversion", "ce_id"} & headers.keys():
+    if "ce_specversion" not in headers and "ce_id" not in headers:
         return event
     binary = EventFormat.CLOUDEVENTS_BINARY
     added = {*ROW_HEADERS[binary], *FORMAT_HEADERS[binary].values()}

@@ -1,7 +1,7 @@
 """What our own pipelines speak: which column becomes which header, and the way back from a message to an event."""
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +20,7 @@ _MAX_SEQUENCE = 2**63 - 1
 _PLACEHOLDER = "{aggregate_type}"
 _FOREIGN_PREFIX = "__debezium."
 """Headers that Debezium adds of its own accord; they say nothing about the event."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 
 def _take_header(taken: dict[str, str], header: str, what: str, *, field: str) -> None:
@@ -193,12 +193,12 @@ class WireContract:
         """
         if self.foreign is not None:
             message = foreign.unwrapped(message)
-        present = {name for name, value in message.headers if value is not None}
-        binary = BINARY_NAMES.type in present and self.headers.type not in present
-        names = BINARY_NAMES if binary else self.headers
-        headers = _texts(message, {self.id_header, *names.placed().values(), *self.extra_headers})
+        headers = self._texts(message)
+        names = self._names_in(headers)
         content, attributes = self._content(message, headers, names)
-        headers = self._completed({**attributes, **headers}, names, message)
+        if attributes:
+            headers = {**attributes, **headers}
+        headers = self._completed(headers, names, message)
         aggregate_type = _required(headers, names.aggregate_type, message)
         sequence, source = headers.pop(names.sequence, None), headers.pop(names.source, None)
         numbered = self._is_numbered(aggregate_type, message)
@@ -261,6 +261,32 @@ class WireContract:
         unsaid[names.type] = (self.foreign.default_type or "").replace(_PLACEHOLDER, aggregate_type)
         return headers | unsaid | said
 
+    def _names_in(self, present: Container[str]) -> HeaderNames:
+        """Return what the attributes are called in a message that has these headers."""
+        binary = BINARY_NAMES.type in present and self.headers.type not in present
+        return BINARY_NAMES if binary else self.headers
+
+    def _texts(self, message: Message) -> dict[str, str]:
+        """Return the headers that have a value, as text; one that the contract names must say the same if repeated."""
+        texts: dict[str, str] = {}
+        for name, value in message.headers:
+            if value is None or name.startswith(_FOREIGN_PREFIX):
+                continue
+            try:
+                text = value.decode()
+            except UnicodeDecodeError as error:
+                if not self._asks_for(name, message):
+                    continue  # Kafka allows any bytes, and tracers write them
+                raise _broken(message, f"the header {name!r} is not UTF-8") from error
+            if texts.setdefault(name, text) != text and self._asks_for(name, message):
+                raise _broken(message, f"the header {name!r} appears twice with different values")
+        return texts
+
+    def _asks_for(self, name: str, message: Message) -> bool:
+        """Tell whether the contract names a header of this message; asked only of one that is not in order."""
+        names = self._names_in({name for name, value in message.headers if value is not None})
+        return name in {self.id_header, *names.placed().values(), *self.extra_headers}
+
     def _is_numbered(self, aggregate_type: str, message: Message) -> bool:
         try:
             return self.mode_of(aggregate_type) is not SequenceMode.NONE
@@ -272,23 +298,6 @@ def _check_default_type(default_type: str | None) -> None:
     if default_type is not None and (not default_type or "{" in default_type.replace(_PLACEHOLDER, "")):
         reason = f"{default_type!r} is no type: it is empty, or holds another brace than {_PLACEHOLDER}"
         raise ConfigError(reason, field="foreign.default_type")
-
-
-def _texts(message: Message, named: Set[str]) -> dict[str, str]:
-    """Return the headers that have a value, as text; one that the contract names must say the same if repeated."""
-    texts: dict[str, str] = {}
-    for name, value in message.headers:
-        if value is None or name.startswith(_FOREIGN_PREFIX):
-            continue
-        try:
-            text = value.decode()
-        except UnicodeDecodeError as error:
-            if name not in named:
-                continue  # Kafka allows any bytes, and tracers write them; nobody here asked for this header
-            raise _broken(message, f"the header {name!r} is not UTF-8") from error
-        if texts.setdefault(name, text) != text and name in named:
-            raise _broken(message, f"the header {name!r} appears twice with different values")
-    return texts
 
 
 def _required(headers: dict[str, str], name: str, message: Message) -> str:
@@ -317,7 +326,7 @@ def _moment(message: Message) -> datetime | None:
     if message.timestamp_ms is None:
         return None
     try:
-        return _EPOCH + timedelta(milliseconds=message.timestamp_ms)
+        return _EPOCH + message.timestamp_ms * _MILLISECOND
     except OverflowError as error:
         raise _broken(message, "its timestamp lies outside the calendar") from error
 
@@ -325,7 +334,7 @@ def _moment(message: Message) -> datetime | None:
 def _milliseconds(moment: datetime) -> int:
     """Return the time since 1970, cut towards 1970 as Java's division does it."""
     elapsed = moment - _EPOCH
-    whole = abs(elapsed) // timedelta(milliseconds=1)
+    whole = abs(elapsed) // _MILLISECOND
     return -whole if elapsed < timedelta() else whole
 
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from cdc_outbox.consumer import watch
 from cdc_outbox.jvm import NEWEST_PLUGINS
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from cdc_outbox.testing.configure import ConfigureCheck
+from tests.desk import Desk, Feed
 from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop
 
 # How long an example takes says what else the machine does, and nothing about the code.
@@ -61,3 +63,17 @@ def deployed(pipeline: Pipeline) -> Pipeline:
 def shop(deployed: Pipeline) -> Shop:
     """A consuming service behind a pipeline that runs."""
     return Shop(deployed)
+
+
+@pytest.fixture
+def desk(outbox_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A consuming service with topics that nobody writes to but the test."""
+    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.1)
+    return Desk(Feed.open(outbox_stack))
+
+
+@pytest.fixture
+def two_partitions(outbox_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """The same with two partitions a topic."""
+    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.1)
+    return Desk(Feed.open(outbox_stack, partitions=2))

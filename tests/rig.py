@@ -222,6 +222,7 @@ topics:
                 message.key,
                 headers=list(message.headers),
                 timestamp=message.timestamp_ms or 0,
+                partition=-1 if message.partition is None else message.partition,
             )
         assert producer.flush(10) == 0
 

@@ -48,6 +48,10 @@ class Backlog:
 
     def drop(self, place: Place) -> list[Item]:
         """Remove and return a partition's events."""
-        dropped = [item for item in self._items if item.place == place]
-        self._items = deque(item for item in self._items if item.place != place)
+        return self.drop_if(lambda item: item.place == place)
+
+    def drop_if(self, is_dropped: Callable[[Item], bool]) -> list[Item]:
+        """Remove and return the events of which this holds."""
+        dropped = [item for item in self._items if is_dropped(item)]
+        self._items = deque(item for item in self._items if not is_dropped(item))
         return dropped

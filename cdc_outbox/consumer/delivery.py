@@ -177,8 +177,7 @@ class _Work:
 
     async def run(self) -> Delivered:
         """Do all but the commit."""
-        redone = [aggregate_of(item.event) for item in self._readable if item.parked is not None]
-        marks = await self._inbox.lock_marks(self._connection, redone)
+        marks = await self._lock_redone()
         self.claims = await self._claim()
         await self._fence()
         marks, judgements = await self._judge(marks)
@@ -203,6 +202,14 @@ class _Work:
         return Delivered(
             outcomes=[outcomes.get(id(item), Outcome.PARKED) for item in self._items], parked=aside.reasons, woken=woken
         )
+
+    async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
+        """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""
+        redone = [item for item in self._readable if item.parked is not None]
+        marks = await self._inbox.lock_marks(self._connection, [aggregate_of(item.event) for item in redone])
+        there = await self._park.find_parked(self._connection, [item.event_id for item in redone])
+        self._readable = [item for item in self._readable if item.parked is None or item.event_id in there]
+        return marks
 
     async def _claim(self) -> Claims:
         orders = {item.event.aggregate_type: self._order_of(item.event.aggregate_type) for item in self._readable}

@@ -13,11 +13,13 @@ import confluent_kafka
 
 from cdc_outbox import kafka
 from cdc_outbox.consumer.backlog import Backlog
+from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets, is_still_owned, lags_of, rewind
+from cdc_outbox.consumer.ordering import aggregate_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
@@ -168,7 +170,7 @@ class Loop:
         except CdcOutboxError as error:
             await self._failed(backlog, items, self._timed_out(error, time.monotonic() - begun_at))
         else:
-            self._done(backlog, items)
+            self._done(backlog, items, delivered)
             self._watch.applied(items, delivered, time.monotonic() - begun_at)
 
     def _timed_out(self, error: CdcOutboxError, seconds: float) -> CdcOutboxError:
@@ -191,15 +193,26 @@ class Loop:
         error = f"{item.event} was begun {started - 1} times and never ended: its handler may kill the process"
         return [item.failing(Failure(reason=Reason.CRASHED, error=error))]
 
-    def _done(self, backlog: Backlog, items: Sequence[Item]) -> None:
+    def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered) -> None:
         # A crash before this line repeats the events, and their claims tell; after it, they are done with.
         for item in items:
             if item.parked is None and item.place in self._ownership.held:
                 self._offsets.done(item.message)
             self._ownership.survived(item.place)
         backlog.size.succeeded(len(items))
+        self._pass_over_chains(items, delivered)
         self._poison.forget(items)
         self._pause_seconds = _FIRST_RETRY_SECONDS
+
+    def _pass_over_chains(self, items: Sequence[Item], delivered: Delivered) -> None:
+        """Leave in the park what waits there behind an event that stays there."""
+        stuck = {
+            aggregate_of(item.event)
+            for item, outcome in zip(items, delivered.outcomes, strict=True)
+            if item.parked is not None and item.parked.blocks and outcome is Outcome.PARKED
+        }
+        if stuck:
+            self._redo.drop_if(lambda item: aggregate_of(item.event) in stuck)
 
     async def _failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         match error:

@@ -8,6 +8,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
+from psycopg.types.array import ListBinaryDumper
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, sqlstate, translated, wrong_kind
 from cdc_outbox.drivers.transactions import (
@@ -76,7 +77,8 @@ def _refuse_misread(dsn: str) -> None:
 
 def translate(error: BaseException) -> DatabaseError | None:
     """Return our error for one of psycopg's, ``None`` where an operator can do nothing about it."""
-    if not isinstance(error, psycopg.Error):
+    # A pipeline is aborted by a statement before this one, whose own error is the one to look at.
+    if not isinstance(error, psycopg.Error) or isinstance(error, psycopg.errors.PipelineAborted):
         return None
     state = error.sqlstate
     if state is None:
@@ -133,6 +135,7 @@ class Psycopg(_Psycopg, SendsAtOnce):
     def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
         cursor = psycopg.Cursor(_connection(place), row_factory=tuple_row)
+        _send_lists_in_binary(cursor)
         with translated():
             cursor.execute(sql, parameters)
             return cursor.fetchall() if _returns_rows(cursor) else []
@@ -186,6 +189,7 @@ class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
         """Execute and fetch on a cursor of our own."""
         with translated():
             cursor = psycopg.AsyncCursor(_connection(place), row_factory=tuple_row)
+            _send_lists_in_binary(cursor)
             await cursor.execute(sql, parameters)
             return await cursor.fetchall() if _returns_rows(cursor) else []
 
@@ -234,6 +238,11 @@ def find_async(place: object) -> AsyncDriver:
     if isinstance(place, psycopg.AsyncConnection | psycopg.AsyncCursor):
         return AsyncPsycopg()
     raise wrong_kind(place, asynchronous=True)
+
+
+def _send_lists_in_binary(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> None:
+    # As text, psycopg searches each element for what to quote, which costs as much as all else about a claim.
+    cursor.adapters.register_dumper(list, ListBinaryDumper)
 
 
 def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> bool:

@@ -2,9 +2,15 @@
 
 import pytest
 
-from benchmarks import cli, writer
+from benchmarks import cli, consumer, writer
+from benchmarks.consumers import ids
+from benchmarks.consumers.effects import Effects
+from benchmarks.consumers.side import table
+from benchmarks.consumers.topic import Topic
+from benchmarks.consumers.work import UPSERT
 from benchmarks.latency import DEFAULTS, Plan, config_of, measure, report, spec_of
 from benchmarks.writers import WRITERS
+from cdc_outbox.event import new_event_id
 from cdc_outbox.spec import Latency
 from cdc_outbox.testing import Stack
 
@@ -45,3 +51,45 @@ def test_the_commands_benchmark_reports_every_side() -> None:
     table = cli.report(sides)
     assert all(side.name in table for side in sides)
     assert "ratio" in table
+
+
+def test_the_consumers_benchmark_counts_the_effects_of_every_side(outbox_stack: Stack) -> None:
+    plan = consumer.Plan(events=400, slow_events=40, aggregates=40, rounds=1)
+    sides = consumer.measure(outbox_stack, plan)
+    assert {"bare, per event", "ours, per event"} <= {side.name for side in sides}
+    for side in sides:
+        [run] = side.runs
+        assert run.rate > 0
+        assert run.cpu > 0
+        assert 10 < run.peak_megabytes < consumer.MAX_MEGABYTES
+    found = consumer.findings(sides)
+    printed = table(sides, found)
+    assert all(side.row() in printed for side in sides)
+    assert all(str(finding) in printed for finding in found)
+
+
+def test_the_consumers_benchmark_compares_inboxes_that_remember_few_and_many(outbox_stack: Stack) -> None:
+    plan = ids.Plan(counts=(100, 1_000), events=200, aggregates=20, claims=3, rounds=2)
+    sides = ids.measure(outbox_stack, plan)
+    assert [len(side.claims) for side in sides] == [2, 2]
+    assert all(side.claim > 0 for side in sides)
+    printed = table(sides, ids.findings(sides))
+    assert all(side.row() in printed for side in sides)
+
+
+def test_the_consumers_benchmark_believes_no_consumer_that_loses_an_event_or_has_an_effect_twice(
+    outbox_stack: Stack,
+) -> None:
+    effects = Effects.create(outbox_stack, "bench_effects")
+    lasts = [new_event_id() for _ in range(3)]
+    topic = Topic(name="bench", events=4, last_ids=lasts)
+    for event_id in lasts:
+        assert not effects.are_complete(topic)
+        effects.connection.execute(UPSERT, (event_id, "1", 42))
+    assert effects.are_complete(topic)
+    with pytest.raises(RuntimeError, match="3 effects on 3 rows, of 4 events"):
+        effects.seconds(topic)
+    effects.connection.execute(UPSERT, (lasts[0], "1", 42))
+    with pytest.raises(RuntimeError, match="4 effects on 3 rows, of 4 events"):
+        effects.seconds(topic)
+    effects.connection.close()

@@ -2,24 +2,32 @@
 effects."""
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
 from uuid import uuid4
 
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Event, InboxTable, Outcome, SequenceMode, SqlInbox, inbox_component
-from cdc_outbox.consumer.delivery import Delivery, Handler
+from cdc_outbox.consumer import Event, Handler, InboxTable, Order, Outcome, SequenceMode, inbox_component
+from cdc_outbox.consumer.calls import Calls
+from cdc_outbox.consumer.database import sql_stores
+from cdc_outbox.consumer.delivery import Delivery
+from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import (
     CdcOutboxError,
+    ConfigError,
     ConsumerError,
     DatabaseUnavailableError,
     HandlerError,
+    TransactionAbortedError,
     TransactionConflictError,
     TransactionEndedError,
     TransactionTimeoutError,
 )
+from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
 from tests.rig import Connection, apply_effect, run_upgrade
 
@@ -59,17 +67,23 @@ def new_event(mode: SequenceMode = GAPLESS) -> Event:
 def deliver(
     connection: Connection, event: Event, handler: Handler = apply_effect, mode: SequenceMode = GAPLESS
 ) -> Outcome:
-    driver = Psycopg()
-    inbox = SqlInbox(table=InboxTable(), consumer="shop", driver=driver)
-    delivery = Delivery(inbox=inbox, driver=driver, handlers={"OrderPlaced": handler}, mode_of=lambda _: mode)
-    [outcome] = delivery.apply([event], connection)
+    driver, handlers = ImmediateTransactions(Psycopg()), Handlers()
+    handlers.add(["OrderPlaced"], handler, takes_batch=False)
+    delivery = Delivery(
+        stores=sql_stores(table=InboxTable(), consumer="shop", driver=driver),
+        driver=driver,
+        calls=Calls(consumer="shop", driver=driver, handlers=handlers),
+        order_of=lambda _: Order(mode=mode),
+    )
+    item = Item(event=event, message=Message(topic="orders", partition=0, offset=0, key=None, value=None))
+    [outcome] = finish(delivery.apply([item], connection, {})).outcomes
     return outcome
 
 
 def traces(dsn: str, event: Event) -> tuple[int, int, int]:
     """Return how many claims, watermarks and effects an event has left."""
     query = """
-        select (select count(*) from inbox where event_id = %(id)s),
+        select (select count(*) from inbox where event_id = '~' || %(id)s),
             (select count(*) from inbox_watermarks where aggregateid = %(aggregate)s),
             (select count(*) from effects where event_id = %(id)s)
     """
@@ -205,7 +219,7 @@ def test_a_transaction_that_idled_too_long_is_worth_a_retry(dsn: str) -> None:
 def test_a_claim_that_waits_too_long_for_another_is_worth_a_retry(dsn: str) -> None:
     event = new_event()
     with psycopg.connect(dsn) as zombie, psycopg.connect(dsn, options="-c lock_timeout=50ms") as connection:
-        zombie.execute("insert into inbox (consumer, event_id) values ('shop', %s)", (event.id,))
+        zombie.execute("insert into inbox (consumer, event_id) values ('shop', '~' || %s)", (event.id,))
         with pytest.raises(TransactionConflictError) as caught:
             deliver(connection, event)
         assert caught.value.retryable
@@ -236,13 +250,24 @@ def test_effects_that_the_commit_refuses_are_told_with_the_event_and_without_the
         assert deliver(connection, event) is Outcome.APPLIED
 
 
-def test_the_handlers_transaction_is_isolated_as_the_connection_says(dsn: str, *, autocommit: bool) -> None:
-    seen: list[Any] = []
+@pytest.mark.parametrize("level", ["SERIALIZABLE", "REPEATABLE_READ"])
+def test_a_connection_whose_snapshots_are_not_renewed_is_refused_before_the_handler(dsn: str, level: str) -> None:
+    handled: list[Event] = []
+    with psycopg.connect(dsn) as connection:
+        connection.isolation_level = psycopg.IsolationLevel[level]
+        with pytest.raises(ConfigError, match="the inbox needs READ COMMITTED"):
+            deliver(connection, new_event(), lambda event, _: handled.append(event))
+    assert handled == []
+
+
+def test_a_handler_cannot_change_the_isolation_of_its_transaction(dsn: str) -> None:
+    """PostgreSQL refuses that after the first statement, and the refusal is not overheard."""
 
     def handler(_event: Event, connection: Connection) -> None:
-        seen.extend(connection.execute("show transaction_isolation").fetchall())
+        with suppress(psycopg.Error):
+            connection.execute("set transaction isolation level serializable")
 
-    with psycopg.connect(dsn, autocommit=autocommit) as connection:
-        connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
-        deliver(connection, new_event(), handler)
-    assert seen == [("serializable",)]
+    event = new_event()
+    with psycopg.connect(dsn) as connection, pytest.raises(TransactionAbortedError):
+        deliver(connection, event, handler)
+    assert traces(dsn, event) == (0, 0, 0)

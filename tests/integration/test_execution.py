@@ -11,8 +11,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox import AsyncOutbox, Event, EventError, Outbox, OutboxError, OutboxTable, execute_with_events
-from cdc_outbox.consumer import Consumer, SequenceMode, WireContract
+from cdc_outbox import (
+    AsyncOutbox,
+    ConfigError,
+    Event,
+    EventError,
+    Outbox,
+    OutboxError,
+    OutboxTable,
+    execute_with_events,
+)
+from cdc_outbox.consumer import Consumer, InboxTable, SequenceMode, WireContract
 from cdc_outbox.testing import OutboxEvents, Stack, assert_event
 from cdc_outbox.writer.schema import outbox_component
 from tests.contract.sqlite import SqliteStore
@@ -142,9 +151,11 @@ def test_sqlite_and_its_kind_do_it_too(tmp_path: Path) -> None:
         assert store.numbers() == [("42", 1)]
 
 
-def test_an_inbox_elsewhere_than_on_postgresql_is_refused(tmp_path: Path) -> None:
+def test_an_inbox_elsewhere_than_where_the_connection_leads_is_refused(tmp_path: Path) -> None:
     contract = WireContract(aggregates={"order": SequenceMode.GAPLESS})
     with closing(sqlite3.connect(tmp_path / "shipping.db")) as connection:
-        consumer = Consumer(name="s", contract=contract, bootstrap_servers="nowhere:1", connect=lambda: connection)
-        with pytest.raises(OutboxError, match="the inbox is on PostgreSQL, and the consumer's connection leads to sql"):
-            consumer._delivery(connection)
+        consumer = Consumer(
+            name="s", contract=contract, bootstrap_servers="nowhere:1", connect=lambda: connection, inbox=InboxTable()
+        )
+        with pytest.raises(ConfigError, match="the inbox is on postgresql, and the consumer's connection leads to sql"):
+            consumer._know(connection)

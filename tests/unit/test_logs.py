@@ -13,8 +13,10 @@ def record(**fields: object) -> logging.LogRecord:
 
 
 def test_a_line_for_people_has_the_fields_behind_the_message() -> None:
-    assert TextLines().format(record(event_id="7", attempts=2)).endswith(
-        "WARNING cdc_outbox.consumer event is parked event_id=7 attempts=2"
+    assert (
+        TextLines()
+        .format(record(event_id="7", attempts=2))
+        .endswith("WARNING cdc_outbox.consumer event is parked event_id=7 attempts=2")
     )
 
 

@@ -26,15 +26,20 @@ select
     current_setting('transaction_isolation') = 'read committed'
 
 -- name: find_marks
-select mark.source, mark.aggregatetype, mark.aggregateid, mark.last, mark.parked
-from {watermarks} as mark
-join unnest(
+-- Each is looked up in the index: before the first analyze, a plain join would read all that the consumer remembers.
+select wanted.source, wanted.aggregatetype, wanted.aggregateid, mark.last, mark.parked
+from unnest(
     cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
 ) as wanted (source, aggregatetype, aggregateid)
-    on wanted.source = mark.source
-    and wanted.aggregatetype = mark.aggregatetype
-    and wanted.aggregateid = mark.aggregateid
-where mark.consumer = :consumer
+cross join lateral (
+    select found.last, found.parked
+    from {watermarks} as found
+    where found.consumer = :consumer
+        and found.source = wanted.source
+        and found.aggregatetype = wanted.aggregatetype
+        and found.aggregateid = wanted.aggregateid
+    limit 1
+) as mark
 
 -- name: lock_marks
 insert into {watermarks} as mark (consumer, source, aggregatetype, aggregateid, last)
@@ -65,16 +70,27 @@ started as (
     where mark.last = 0
     returning mark.source, mark.aggregatetype, mark.aggregateid, mark.parked
 ),
-advanced as (
-    update {watermarks} as mark
-    set last = moved.after, parked = mark.parked + moved.parked, updated_at = clock_timestamp()
+found as materialized (
+    select
+        (
+            select mark.ctid
+            from {watermarks} as mark
+            where mark.consumer = :consumer
+                and mark.source = moved.source
+                and mark.aggregatetype = moved.aggregatetype
+                and mark.aggregateid = moved.aggregateid
+        ) as place,
+        moved.before,
+        moved.after,
+        moved.parked
     from moved
     where moved.before > 0
-        and mark.consumer = :consumer
-        and mark.source = moved.source
-        and mark.aggregatetype = moved.aggregatetype
-        and mark.aggregateid = moved.aggregateid
-        and mark.last = moved.before
+),
+advanced as (
+    update {watermarks} as mark
+    set last = found.after, parked = mark.parked + found.parked, updated_at = clock_timestamp()
+    from found
+    where mark.ctid = found.place and mark.last = found.before
     returning mark.source, mark.aggregatetype, mark.aggregateid, mark.parked
 ),
 done as (

@@ -1,0 +1,111 @@
+"""Events of a real topic become one row each: consumers written by hand against `Consumer`, in one run.
+
+Every contestant is a process of its own that reads the whole topic with a new group; the database says when it is done
+and how long it took from the first effect to the last. They take turns in rounds of one run, so that what else the
+machine does meets all of them. `infra/bench consumer` runs it; it exits 1 if a bound is missed.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from benchmarks.consumers import CONTESTANTS, SLOW, ids
+from benchmarks.consumers.effects import Effects
+from benchmarks.consumers.ours import HAS_BATCHES
+from benchmarks.consumers.side import Finding, Side, run, table
+from benchmarks.consumers.topic import fill
+from cdc_outbox.testing import Stack, StackConfig
+
+MAX_MEGABYTES = 150
+"""Resident, of our consumers, what the Kafka client has fetched ahead included."""
+BOUNDS = (
+    ("ours, per event", "bare, per event", 0.85),
+    ("ours, pipeline", "bare, pipeline", 0.6),
+    ("ours, on_batch", "bare, one statement", 0.6),
+    ("ours, on_batch", "one transaction a message", 12),
+)
+"""How many times as fast as another one a contestant shall be."""
+MISSING = () if HAS_BATCHES else ("ours, pipeline", "ours, on_batch")
+"""Those that are not there yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is measured.
+
+    Args:
+        slow_events: For those that wait for the disk at every message.
+    """
+
+    contestants: Sequence[str] = tuple(CONTESTANTS)
+    events: int = 500_000
+    slow_events: int = 20_000
+    aggregates: int = 50_000
+    rounds: int = 5
+
+
+def main() -> int:
+    """Run every contestant and print them."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    plan = Plan()
+    parser.add_argument("--events", type=int, default=plan.events)
+    parser.add_argument("--slow-events", type=int, default=plan.slow_events, help="for one transaction a message")
+    parser.add_argument("--aggregates", type=int, default=plan.aggregates)
+    parser.add_argument("--rounds", type=int, default=plan.rounds)
+    parser.add_argument("--only", choices=sorted(CONTESTANTS), action="append", help="contestants; default all")
+    parser.add_argument("--ids", type=int, nargs="*", help="measure inboxes that remember so many, nothing else")
+    options = vars(parser.parse_args())
+    remembered, only = options.pop("ids"), options.pop("only")
+    plan = Plan(contestants=only or plan.contestants, **options)
+    with Stack(StackConfig(name="bench", workers=0)) as stack:
+        if remembered is None:
+            sides = measure(stack, plan)
+            return _judge(sides, findings(sides))
+        inboxes = ids.measure(stack, ids.Plan(counts=remembered or ids.COUNTS, rounds=plan.rounds))
+        return _judge(inboxes, ids.findings(inboxes))
+
+
+def _judge(sides: Sequence[Side], found: Sequence[Finding]) -> int:
+    print(table(sides, found))
+    return 0 if all(finding.met for finding in found) else 1
+
+
+def measure(stack: Stack, plan: Plan) -> list[Side]:
+    """Run every contestant once a round, each time beginning with another."""
+    effects = Effects.create(stack, "bench_consumer")
+    topics = {
+        slow: fill(stack, f"bench-{uuid4().hex}", events=count, aggregates=plan.aggregates)
+        for slow, count in ((True, plan.slow_events), (False, plan.events))
+    }
+    sides = [Side(name) for name in plan.contestants if name not in MISSING]
+    for number in range(plan.rounds):
+        for index in range(len(sides)):
+            side = sides[(number + index) % len(sides)]
+            effects.forget()
+            side.runs.append(run(stack, side.name, topics[side.name in SLOW], effects))
+    effects.connection.close()
+    return sides
+
+
+def findings(sides: Sequence[Side]) -> list[Finding]:
+    """Return which bounds are met, of the contestants that there are."""
+    by_name = {side.name: side for side in sides}
+    rates = [
+        Finding(f"{name}: {ratio:.2f} x {base}, bound {bound}", ratio >= bound)
+        for name, base, bound in BOUNDS
+        if name in by_name and base in by_name
+        for ratio in [by_name[name].ratio(by_name[base])]
+    ]
+    peaks = [
+        Finding(f"{side.name}: {peak:.0f} MB resident, bound {MAX_MEGABYTES}", peak <= MAX_MEGABYTES)
+        for side in sides
+        if side.name.startswith("ours")
+        for peak in [side.peak_megabytes]
+    ]
+    return rates + peaks + [Finding(f"{name}: not there yet", met=False) for name in MISSING]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Consumers as they are written by hand, with the settings that ours gives to its Kafka client."""
+
+import json
+import threading
+from typing import Any, ClassVar, TypeAlias, cast
+
+import confluent_kafka
+import psycopg
+
+from benchmarks.consumers.work import BATCH, EVENT_TYPE, Row, Work, upsert, upsert_all
+from cdc_outbox.kafka import consumer_settings
+
+_POLL_SECONDS = 0.1
+_REMEMBERED = "select 1 from processed where id = %s"
+_REMEMBER = "insert into processed (id) values (%s)"
+_TYPE = EVENT_TYPE.encode()
+
+Record: TypeAlias = "confluent_kafka.Message[bytes, bytes]"
+
+
+class Batched:
+    """Poll a batch, apply it in one transaction with a statement for each event, commit, commit the offsets."""
+
+    size: ClassVar[int] = BATCH
+
+    def __init__(self, work: Work) -> None:
+        settings = consumer_settings(bootstrap_servers=work.bootstrap_servers, group=work.group, extra={})
+        self._client = confluent_kafka.Consumer({**settings, "enable.auto.offset.store": True})
+        self._client.subscribe([work.topic])
+        self._connection: psycopg.Connection[Any] = psycopg.connect(work.dsn)
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Go on until :meth:`stop` is called."""
+        while not self._stopping.is_set():
+            records = self._poll()
+            if records:
+                self._apply([row for record in records if (row := _row(record)) is not None])
+                self._connection.commit()
+                self._client.commit(asynchronous=True)
+        self._client.close()
+        self._connection.close()
+
+    def stop(self) -> None:
+        """End after the batch at hand."""
+        self._stopping.set()
+
+    def _poll(self) -> list[Record]:
+        """Return what is there, up to a batch; wait for the first only."""
+        records: list[Record] = []
+        while len(records) < self.size and (record := self._client.poll(0 if records else _POLL_SECONDS)) is not None:
+            if record.error():
+                raise confluent_kafka.KafkaException(record.error())
+            records.append(record)
+        return records
+
+    def _apply(self, rows: list[Row]) -> None:
+        for row in rows:
+            upsert(self._connection, row)
+
+
+class Pipelined(Batched):
+    """The same, without waiting for the answer to each statement."""
+
+    def _apply(self, rows: list[Row]) -> None:
+        with self._connection.pipeline():
+            for row in rows:
+                upsert(self._connection, row)
+
+
+class OneStatement(Batched):
+    """The same, with one statement for all events."""
+
+    def _apply(self, rows: list[Row]) -> None:
+        upsert_all(self._connection, rows)
+
+
+class OnePerTransaction(Batched):
+    """The same, with a transaction and an offset for each message."""
+
+    size = 1
+
+
+class CheckThenAct(OnePerTransaction):
+    """One transaction a message that first looks whether its id was there."""
+
+    def _apply(self, rows: list[Row]) -> None:
+        for row in rows:
+            if self._connection.execute(_REMEMBERED, row[:1]).fetchone() is None:
+                upsert(self._connection, row)
+                self._connection.execute(_REMEMBER, row[:1])
+
+
+def _row(record: Record) -> Row | None:
+    """Return what the handler needs of a message, if it is one for it."""
+    headers = dict(cast("list[tuple[str, bytes]]", record.headers()))
+    if headers["eventType"] != _TYPE:
+        return None
+    payload = json.loads(record.value() or b"")
+    return headers["id"].decode(), (record.key() or b"").decode(), payload["customer"]

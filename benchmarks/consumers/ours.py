@@ -1,0 +1,53 @@
+"""Our consumer, with each kind of handler."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import psycopg
+
+from benchmarks.consumers.work import EVENT_TYPE, Row, Work, contract_of, upsert, upsert_all
+from cdc_outbox.consumer import Consumer, Event
+
+HAS_BATCHES = hasattr(Consumer, "on_batch")
+
+
+class Ours:
+    """A handler for each event."""
+
+    options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    def __init__(self, work: Work) -> None:
+        self.consumer: Any = Consumer(
+            name=work.group,
+            contract=contract_of(work.topic),
+            bootstrap_servers=work.bootstrap_servers,
+            connect=lambda: psycopg.connect(work.dsn),
+            **self.options,
+        )
+        self._register()
+        self.run, self.stop = self.consumer.run, self.consumer.stop
+
+    def _register(self) -> None:
+        @self.consumer.on(EVENT_TYPE)  # type: ignore[untyped-decorator]
+        def place(event: Event, connection: psycopg.Connection[Any]) -> None:
+            upsert(connection, _row(event))
+
+
+class OursPipelined(Ours):
+    """A handler for each event, whose statements' answers are not waited for."""
+
+    options = MappingProxyType({"pipeline": True})
+
+
+class OursOnBatch(Ours):
+    """A handler for many events."""
+
+    def _register(self) -> None:
+        @self.consumer.on_batch(EVENT_TYPE)  # type: ignore[untyped-decorator]
+        def place(events: Sequence[Event], connection: psycopg.Connection[Any]) -> None:
+            upsert_all(connection, [_row(event) for event in events])
+
+
+def _row(event: Event) -> Row:
+    return event.id or "", event.aggregate_id, event.payload["customer"]

@@ -1,0 +1,171 @@
+"""Many events in one transaction, each as if it had one of its own."""
+
+import sqlite3
+from typing import Any
+
+import psycopg
+import pytest
+
+from cdc_outbox.consumer import Consumer, Event, Limits, Outcome
+from cdc_outbox.consumer.database import _pipeline_of
+from cdc_outbox.errors import ConfigError
+from tests.desk import PATIENT, Desk, numbered, placed
+from tests.rig import Connection, apply_effect, eventually
+
+
+def transactions(desk: Desk) -> int:
+    [(count,)] = desk.rows("select count(distinct xmin::text) from effects")
+    return int(count)
+
+
+def poisoned(desk: Desk, **options: Any) -> Consumer:
+    """Return a consumer whose handler of Poison leaves an effect and fails."""
+    consumer = desk.consumer(**({"retry": PATIENT} | options))
+
+    @consumer.on("Poison")
+    def fail(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        raise LookupError("hunter2")
+
+    return consumer
+
+
+def test_many_events_share_a_transaction_and_keep_their_order(desk: Desk) -> None:
+    desk.send(*(placed(number, aggregate_id) for number in range(1, 101) for aggregate_id in "abc"))
+    desk.consume(300)
+    desk.wait_for_effects(*(effect for aggregate_id in "abc" for effect in numbered(100, aggregate_id)))
+    assert transactions(desk) < 30
+    assert desk.watermark("b") == 100
+
+
+def test_a_batch_is_as_large_as_the_limit_says(desk: Desk) -> None:
+    desk.send(*(placed(number) for number in range(1, 41)))
+    desk.consume(40, desk.consumer(limits=Limits(batch_events=1)))
+    assert transactions(desk) == 40
+
+
+def test_one_event_of_a_batch_fails_and_it_alone_is_parked_while_the_rest_is_applied(desk: Desk) -> None:
+    events = [placed(number, aggregate_id) for number in range(1, 21) for aggregate_id in "abc"]
+    events[30] = placed(11, "a", "Poison")
+    desk.send(*events)
+    consumer = poisoned(desk)
+    with desk.running(consumer):
+        desk.wait_for_effects(*numbered(10, "a"), *numbered(20, "b"), *numbered(20, "c"))
+        desk.wait_for_parked((11, "waiting", "failed"), *((number, "waiting", "gap") for number in range(12, 21)))
+        eventually(lambda: consumer.outcomes.total() == 60, "every event to come to an end")
+        # The stream goes on in the same run.
+        desk.send(*(placed(number, "b") for number in range(21, 41)))
+        desk.wait_for_effects(*numbered(10, "a"), *numbered(40, "b"), *numbered(20, "c"))
+    assert consumer.outcomes == {Outcome.APPLIED: 70, Outcome.PARKED: 10}
+    assert desk.metrics.total("cdc_outbox_consumer_events_total", outcome="parked") == 10
+
+
+def test_several_events_of_a_batch_fail(desk: Desk) -> None:
+    kinds = {3: "Poison", 17: "Poison", 18: "Poison"}
+    desk.send(*(placed(1, str(number), kinds.get(number, "OrderPlaced")) for number in range(30)))
+    with desk.running(poisoned(desk)):
+        desk.wait_for_effects(*((str(number), 1) for number in range(30) if number not in kinds))
+        desk.wait_for_parked(*[(1, "waiting", "failed")] * 3)
+
+
+def test_a_deadlock_makes_batches_smaller_and_is_no_poison(desk: Desk) -> None:
+    sizes: list[int] = []
+    consumer = desk.consumer(retry=PATIENT)
+
+    @consumer.on_batch("Contended")
+    def contend(events: list[Event], connection: Connection) -> None:
+        sizes.append(len(events))
+        for event in events:
+            apply_effect(event, connection)
+        if len(events) > 2:
+            connection.execute("do $$ begin raise exception 'deadlock' using errcode = '40P01'; end $$")
+
+    desk.send(*(placed(number, event_type="Contended") for number in range(1, 21)))
+    desk.consume(20, consumer)
+    desk.wait_for_effects(*numbered(20))
+    assert desk.parked() == []
+    assert max(sizes) > 2, "there was no deadlock"
+    assert consumer.outcomes == {Outcome.APPLIED: 20}
+
+
+def test_a_batch_handler_gets_neighbours_in_order_and_another_type_ends_the_list(desk: Desk) -> None:
+    lists: list[list[int | None]] = []
+    consumer = desk.consumer()
+
+    @consumer.on_batch("Counted", "Weighed")
+    def count(events: list[Event], connection: Connection) -> None:
+        lists.append([event.sequence for event in events])
+        for event in events:
+            apply_effect(event, connection)
+
+    kinds = ["Counted"] * 10 + ["OrderPlaced"] + ["Weighed", "Counted"] * 5
+    # The first makes the batch grow, so that the others come together.
+    desk.send(*(placed(number, "warm-up") for number in range(1, 100)))
+    desk.send(*(placed(number, event_type=kind) for number, kind in enumerate(kinds, 1)))
+    desk.consume(99 + 21, consumer)
+    desk.wait_for_effects(*numbered(21), *numbered(99, "warm-up"))
+    assert [number for numbers in lists for number in numbers] == [*range(1, 11), *range(12, 22)]
+    assert not any({10, 12} <= set(numbers) for numbers in lists)
+    assert max(map(len, lists)) > 1
+
+
+def test_a_batch_handler_that_fails_gets_the_same_events_one_by_one(desk: Desk) -> None:
+    lists: list[list[str]] = []
+    consumer = desk.consumer(retry=PATIENT)
+
+    @consumer.on_batch("Counted")
+    def count(events: list[Event], connection: Connection) -> None:
+        lists.append([event.aggregate_id for event in events])
+        if "7" in lists[-1]:
+            raise LookupError
+        for event in events:
+            apply_effect(event, connection)
+
+    desk.send(*(placed(1, str(number), "Counted") for number in range(12)))
+    with desk.running(consumer):
+        desk.wait_for_effects(*((str(number), 1) for number in range(12) if number != 7))
+        desk.wait_for_parked((1, "waiting", "failed"))
+    assert any(len(ids) > 1 and "7" in ids for ids in lists)
+    assert ["7"] in lists
+
+
+def test_in_a_pipeline_statements_do_not_wait_and_effects_are_the_same(desk: Desk) -> None:
+    statuses: list[object] = []
+    consumer = desk.consumer(pipeline=True)
+
+    @consumer.on("Piped")
+    def pipe(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        statuses.append(connection.pgconn.pipeline_status)
+
+    desk.send(*(placed(number, event_type="Piped") for number in range(1, 51)))
+    desk.consume(50, consumer)
+    desk.wait_for_effects(*numbered(50))
+    assert set(statuses) == {psycopg.pq.PipelineStatus.ON}
+    assert transactions(desk) < 25
+
+
+@pytest.mark.parametrize("kind", ["fails", "swallows", "raises"])
+def test_a_statement_that_fails_in_a_pipeline_parks_its_own_event_alone(desk: Desk, kind: str) -> None:
+    consumer = desk.consumer(pipeline=True, retry=PATIENT)
+
+    @consumer.on("Poison")
+    def fail(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        if kind == "raises":
+            raise LookupError
+        try:
+            connection.execute("select 1 / 0").fetchall()
+        except psycopg.Error:
+            if kind == "fails":
+                raise
+
+    desk.send(*(placed(1, str(number), "Poison" if number == 5 else "OrderPlaced") for number in range(16)))
+    with desk.running(consumer):
+        desk.wait_for_effects(*((str(number), 1) for number in range(16) if number != 5))
+        desk.wait_for_parked((1, "waiting", "failed"))
+
+
+def test_a_connection_without_a_pipeline_mode_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"a sqlite3.Connection has no pipeline mode"):
+        _pipeline_of(sqlite3.connect(":memory:"))
