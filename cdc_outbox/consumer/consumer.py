@@ -5,7 +5,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -298,7 +298,14 @@ class _Yielding:
         self._stopping = stopping
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        return await asyncio.to_thread(function, *arguments)
+        """Call it on a thread, and wait for its end when cancelled too: what comes next uses the same client."""
+        work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+        try:
+            return await asyncio.shield(work)
+        finally:
+            while not work.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
 
     async def sleep(self, seconds: float) -> None:
         try:
