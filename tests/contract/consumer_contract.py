@@ -40,6 +40,8 @@ class Ledger:
 
     session: ClassVar[str] = ""
     """What a connection answers with its number in the server; empty where there is no server."""
+    address: Any
+    """What its drivers reach it by."""
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Execute at once, and return the rows."""
@@ -68,7 +70,7 @@ class PostgresLedger(Ledger):
     session = "select pg_backend_pid()"
 
     def __init__(self, dsn: str) -> None:
-        self.dsn = dsn
+        self.address = self.dsn = dsn
         self._connection = psycopg.connect(dsn, autocommit=True)
         run_upgrade(self._connection, inbox_component(InboxTable()))
         self.query("create table effects (number serial primary key, aggregate text, sequence int)")
@@ -89,6 +91,7 @@ class MariaDbLedger(MariaDbStore, Ledger):
 
     def __init__(self, dsn: MariaDbDsn) -> None:
         super().__init__(dsn)
+        self.address = dsn
         with closing(pymysql.connect(**dsn.parameters())) as connection:
             component = inbox_component(InboxTable.on(Dialect.MYSQL))
             upgrade(lambda sql: PyMySql("pymysql").fetch(connection, sql), component)
@@ -102,6 +105,7 @@ class MariaDbLedger(MariaDbStore, Ledger):
 class SqliteLedger(SqliteStore, Ledger):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        self.address = path
         self.query("begin")
         component = inbox_component(InboxTable.on(Dialect.SQLITE))
         upgrade(lambda sql: Sqlite3().fetch(self._connection, sql), component)
@@ -109,12 +113,11 @@ class SqliteLedger(SqliteStore, Ledger):
         self.query("commit")
 
 
-class ConsumerContract:
-    """Subclasses say how a user of this driver's connects, and how a handler of his executes."""
+class OnDatabase:
+    """Subclasses say which one."""
 
-    asynchronous: ClassVar[bool] = False
-    aborts: ClassVar[bool] = True
-    """Whether nothing can be committed after a statement failed, as on PostgreSQL."""
+    aborts: ClassVar[bool] = False
+    """Whether nothing can be committed after a statement failed."""
     ends: ClassVar[tuple[str, ...]] = ("commit",)
     """Statements by which a handler may end its transaction; others are every driver's own contract."""
 
@@ -124,6 +127,47 @@ class ConsumerContract:
         """Yield a ledger."""
         raise NotImplementedError
 
+    @pytest.fixture
+    def ledger(self, database: Any) -> Any:
+        """Return a ledger with nothing in it."""
+        database.clear()
+        return database
+
+
+class OnPostgres(OnDatabase):
+    aborts = True
+    ends = ("commit", "commit and chain")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def database(cls, outbox_stack: Stack) -> Iterator[PostgresLedger]:
+        with closing(PostgresLedger(outbox_stack.postgres.create_database(f"c{uuid4().hex[:10]}"))) as ledger:
+            yield ledger
+
+
+class OnMariaDb(OnDatabase):
+    ends = ("commit and chain", "create table if not exists t (a int)")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def database(cls, mariadb: MariaDb) -> Iterator[MariaDbLedger]:
+        with closing(MariaDbLedger(mariadb.create_database(f"c{uuid4().hex[:10]}"))) as ledger:
+            yield ledger
+
+
+class OnSqlite(OnDatabase):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def database(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteLedger]:
+        with closing(SqliteLedger(tmp_path_factory.mktemp("sqlite") / "shipping.db")) as ledger:
+            yield ledger
+
+
+class ConsumerContract(OnDatabase):
+    """Subclasses say how a user of this driver's connects, and how a handler of his executes."""
+
+    asynchronous: ClassVar[bool] = False
+
     def connect(self, ledger: Any) -> Any:
         """Return what the consumer's ``connect`` returns."""
         raise NotImplementedError
@@ -131,11 +175,6 @@ class ConsumerContract:
     async def execute(self, connection: Any, sql: str) -> Any:
         """Execute as a handler does, and return the rows if there are any."""
         raise NotImplementedError
-
-    @pytest.fixture
-    def ledger(self, database: Any) -> Any:
-        database.clear()
-        return database
 
     @pytest.fixture
     def service(self, outbox_stack: Stack, ledger: Any) -> "Service":
@@ -297,34 +336,3 @@ def running(consumer: Consumer | AsyncConsumer, ended: set[int] | None = None) -
 def immediate(handler: Callable[..., Any]) -> Callable[[Event, Any], None]:
     """Return a plain function that runs a coroutine function to its end, which never waits."""
     return lambda event, connection: finish(handler(event, connection))
-
-
-class PostgresConsumers(ConsumerContract):
-    ends = ("commit", "commit and chain")
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def database(cls, outbox_stack: Stack) -> Iterator[PostgresLedger]:
-        with closing(PostgresLedger(outbox_stack.postgres.create_database(f"c{uuid4().hex[:10]}"))) as ledger:
-            yield ledger
-
-
-class MariaDbConsumers(ConsumerContract):
-    aborts = False
-    ends = ("commit and chain", "create table if not exists t (a int)")
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def database(cls, mariadb: MariaDb) -> Iterator[MariaDbLedger]:
-        with closing(MariaDbLedger(mariadb.create_database(f"c{uuid4().hex[:10]}"))) as ledger:
-            yield ledger
-
-
-class SqliteConsumers(ConsumerContract):
-    aborts = False
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def database(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteLedger]:
-        with closing(SqliteLedger(tmp_path_factory.mktemp("sqlite") / "shipping.db")) as ledger:
-            yield ledger
