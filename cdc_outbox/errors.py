@@ -26,6 +26,7 @@
     │   ├── ConnectorInvalidError              .findings
     │   ├── ConnectorFailedError               .trace
     │   └── UnpublishedEventsError
+    ├── InboxError
     ├── ConsumerError
     │   ├── MessageError
     │   ├── HandlerError
@@ -253,6 +254,10 @@ class ConnectorFailedError(ConnectError):
 
 class UnpublishedEventsError(ConnectError):
     """Events exist that this deployment would never publish; nothing was changed."""
+
+
+class InboxError(CdcOutboxError):
+    """What somebody decided about an inbox cannot be; nothing was changed."""
 
 
 class ConsumerError(CdcOutboxError):

@@ -4,10 +4,11 @@ import logging
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # not in __all__
 
 from cdc_outbox import message
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError, ConfigError
@@ -47,6 +48,13 @@ PASSING_ERRORS = frozenset(
     }
 )
 """What a consumer reports and gets over by itself."""
+
+
+_ABOUT_CONNECTIONS = re.compile(
+    r"(api|broker|client|connections|https|metadata|oauth|reconnect|resolve|sasl|security|socket|ssl|enable\.(sasl|ssl))[._].*"
+)
+"""Settings of a consumer that an admin client takes too."""
+_ADMIN_SECONDS = 10.0
 
 
 class _Repeats(logging.Filter):
@@ -114,6 +122,44 @@ def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> Consum
         raise ConfigError(error.args[0].str(), field="kafka") from error
     except (TypeError, ValueError) as error:
         raise ConfigError(f"a setting has a value of the wrong type: {error}", field="kafka") from error
+
+
+def find_retentions(
+    topics: Iterable[str], *, bootstrap_servers: str, extra: Mapping[str, Any], logger: logging.Logger
+) -> dict[str, float | None]:
+    """Return how many seconds a topic may keep a record, ``None`` for ever; topics that do not exist are left out.
+
+    Args:
+        extra: A consumer's own settings, of which those about the connection are used.
+
+    Raises:
+        BrokerError: The brokers do not answer, or do not tell.
+    """
+    settings = {key: value for key, value in extra.items() if _ABOUT_CONNECTIONS.fullmatch(key)}
+    admin = AdminClient({**settings, "bootstrap.servers": bootstrap_servers}, logger=logger)
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    asked = admin.describe_configs(resources, request_timeout=_ADMIN_SECONDS)
+    found = {}
+    for resource, answer in asked.items():
+        try:
+            config = answer.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise translate(error.args[0]) from error
+        else:
+            found[resource.name] = retention_seconds({name: entry.value for name, entry in config.items()})
+    return found
+
+
+def retention_seconds(config: Mapping[str, str]) -> float | None:
+    """Return how long a topic of this configuration may keep a record, ``None`` for ever.
+
+    A segment goes as a whole, when its newest record is old enough: its oldest is older by what a segment spans.
+    """
+    milliseconds = int(config["retention.ms"])
+    if milliseconds < 0 or "delete" not in config["cleanup.policy"].split(","):
+        return None
+    return (milliseconds + int(config["segment.ms"])) / 1000
 
 
 def translate(error: KafkaError) -> BrokerError:

@@ -1,4 +1,4 @@
-"""The pytest plugin: ``outbox_stack`` is a real PostgreSQL, Kafka and Connect for your tests.
+"""The pytest plugin: a real stack for your tests, what your code writes, and whether your handlers are safe.
 
 It is loaded wherever this package is installed, so it imports no driver, no Kafka and no stack before a test asks for
 one.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from cdc_outbox.testing import OutboxEvents, Stack, StackConfig
+    from cdc_outbox.testing import HandlerFaults, OutboxEvents, Stack, StackConfig
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +39,11 @@ def outbox_events() -> "Iterator[OutboxEvents]":
 
     with recorded_events() as events:
         yield events
+
+
+@pytest.fixture
+def handler_faults() -> "HandlerFaults":
+    """Whether a consumer's handlers are safe under duplicates, reorder, crashes and rebalances."""
+    from cdc_outbox.testing.faults import HandlerFaults  # noqa: PLC0415
+
+    return HandlerFaults()

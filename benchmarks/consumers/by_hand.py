@@ -1,4 +1,8 @@
-"""Consumers as they are written by hand, with the settings that ours gives to its Kafka client."""
+"""Consumers as they are written by hand, with the settings that ours gives to its Kafka client.
+
+Those that take batches are our loop without what it remembers: they read each message by the contract, as ours does,
+and neither claim ids nor look at sequences. Those with a transaction a message read as little as will do.
+"""
 
 import json
 import threading
@@ -7,8 +11,8 @@ from typing import Any, ClassVar, TypeAlias, cast
 import confluent_kafka
 import psycopg
 
-from benchmarks.consumers.work import BATCH, EVENT_TYPE, Row, Work, upsert, upsert_all
-from cdc_outbox.kafka import consumer_settings
+from benchmarks.consumers.work import BATCH, EVENT_TYPE, Row, Work, contract_of, upsert, upsert_all
+from cdc_outbox.kafka import consumer_settings, message_of
 
 _POLL_SECONDS = 0.1
 _REMEMBERED = "select 1 from processed where id = %s"
@@ -27,6 +31,7 @@ class Batched:
         settings = consumer_settings(bootstrap_servers=work.bootstrap_servers, group=work.group, extra={})
         self._client = confluent_kafka.Consumer({**settings, "enable.auto.offset.store": True})
         self._client.subscribe([work.topic])
+        self._contract = contract_of(work.topic)
         self._connection: psycopg.Connection[Any] = psycopg.connect(work.dsn)
         self._stopping = threading.Event()
 
@@ -35,7 +40,7 @@ class Batched:
         while not self._stopping.is_set():
             records = self._poll()
             if records:
-                self._apply([row for record in records if (row := _row(record)) is not None])
+                self._apply([row for record in records if (row := self._row(record)) is not None])
                 self._connection.commit()
                 self._client.commit(asynchronous=True)
         self._client.close()
@@ -57,6 +62,11 @@ class Batched:
     def _apply(self, rows: list[Row]) -> None:
         for row in rows:
             upsert(self._connection, row)
+
+    def _row(self, record: Record) -> Row | None:
+        """Return what the handler needs of an event."""
+        event = self._contract.event_of(message_of(record))
+        return (event.id or "", event.aggregate_id, event.payload["customer"]) if event.type == EVENT_TYPE else None
 
 
 class Pipelined(Batched):
@@ -80,6 +90,14 @@ class OnePerTransaction(Batched):
 
     size = 1
 
+    def _row(self, record: Record) -> Row | None:
+        """Return what the handler needs of a message, if it is one for it."""
+        headers = dict(cast("list[tuple[str, bytes]]", record.headers()))
+        if headers["eventType"] != _TYPE:
+            return None
+        payload = json.loads(record.value() or b"")
+        return headers["id"].decode(), (record.key() or b"").decode(), payload["customer"]
+
 
 class CheckThenAct(OnePerTransaction):
     """One transaction a message that first looks whether its id was there."""
@@ -89,12 +107,3 @@ class CheckThenAct(OnePerTransaction):
             if self._connection.execute(_REMEMBERED, row[:1]).fetchone() is None:
                 upsert(self._connection, row)
                 self._connection.execute(_REMEMBER, row[:1])
-
-
-def _row(record: Record) -> Row | None:
-    """Return what the handler needs of a message, if it is one for it."""
-    headers = dict(cast("list[tuple[str, bytes]]", record.headers()))
-    if headers["eventType"] != _TYPE:
-        return None
-    payload = json.loads(record.value() or b"")
-    return headers["id"].decode(), (record.key() or b"").decode(), payload["customer"]

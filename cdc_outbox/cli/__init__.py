@@ -17,7 +17,9 @@ _COMMANDS = {
         "cdc_outbox.cli.adopt:adopt_connector",
         "Write the spec of a connector that somebody configured by hand.",
     ),
+    "baseline": ("cdc_outbox.cli.baseline:baseline", "Begin in the middle of a history: accept what came before."),
     "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until it is told to stop."),
+    "dead-letters": ("cdc_outbox.cli.dead_letters:dead_letters", "List, show, retry, skip or export parked events."),
     "deploy-connector": ("cdc_outbox.cli.connector:deploy_connector", "Make a connector be what its spec says."),
     "explain": ("cdc_outbox.cli.explain:explain", "Tell what a finding's code means."),
     "init": ("cdc_outbox.cli.init:init", "Create, upgrade or check the outbox's or the inbox's tables."),
@@ -26,10 +28,14 @@ _COMMANDS = {
     "partitions": ("cdc_outbox.cli.partitions:partitions", "Create the outbox's next partitions."),
     "preflight": ("cdc_outbox.cli.preflight:preflight", "Find what is wrong with a pipeline's database."),
     "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
+    "purge-inbox": ("cdc_outbox.cli.purge_inbox:purge_inbox", "Forget the ids that an inbox need not know any more."),
     "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),
+    "replay": ("cdc_outbox.cli.replay:replay", "Give a consumer messages again."),
+    "reset": ("cdc_outbox.cli.reset:reset", "Make a consumer forget events, so that their effects run again."),
     "simulate": ("cdc_outbox.cli.simulate:simulate", "Show what a row becomes on its way to Kafka."),
     "spec-schema": ("cdc_outbox.cli.spec_schema:print_schema", "Print the JSON Schema of specs, for editors."),
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
+    "verify": ("cdc_outbox.cli.verify:verify", "Compare the outbox, its topics and a consumer."),
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
 

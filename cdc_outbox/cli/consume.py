@@ -15,7 +15,7 @@ import click
 from cdc_outbox.cli.logs import FORMATS
 from cdc_outbox.cli.progress import ProgressLine
 from cdc_outbox.consumer import AsyncConsumer, Consumer
-from cdc_outbox.errors import ConfigError, HandlerError
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitor import MonitorServer
 
 _MAX_PORT = 65_535
@@ -56,13 +56,10 @@ def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) 
     log.setFormatter(FORMATS[log_format]())
     log.addFilter(line)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[log])
-    consumer = _load(target)
+    consumer = load(target)
     try:
         with _listening(listen, consumer), line.following(consumer):
             _run(consumer)
-    except HandlerError as error:
-        error.hint = error.hint or "Run it with --verbose to see the traceback."
-        raise
     finally:
         counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(consumer.outcomes.items()))
         if counts or sys.exception() is None:
@@ -95,7 +92,12 @@ def _listening(listen: str | None, consumer: Consumer | AsyncConsumer) -> Abstra
     return MonitorServer(consumer, metrics=shown, host=host or "127.0.0.1", port=int(port))
 
 
-def _load(target: str) -> Consumer | AsyncConsumer:
+def load(target: str) -> Consumer | AsyncConsumer:
+    """Import a consumer.
+
+    Raises:
+        ConfigError: There is none, or its module fails at its import.
+    """
     module, colon, attribute = target.partition(":")
     if not colon or not module or not attribute:
         raise ConfigError(f"{target!r} is not of the form module:attribute", field="TARGET")

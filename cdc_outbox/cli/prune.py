@@ -1,6 +1,5 @@
 """``cdc-outbox prune``."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +10,7 @@ import click
 
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
+from cdc_outbox.cli.spans import seconds
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.offset import offset_pruning
@@ -19,16 +19,6 @@ from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect, TableName
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
-def _seconds(text: str) -> float:
-    """Read a number with its unit."""
-    parts = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
-    if parts is None:
-        raise click.BadParameter(f"{text!r} is not a number with one of the units s, m, h, d and w, such as 7d.")
-    return float(parts[1]) * _SECONDS[parts[2]]
-
 
 @click.command(short_help="Delete the events that are proven delivered.")
 @click.argument("spec", type=click.Path(path_type=Path))
@@ -36,7 +26,7 @@ def _seconds(text: str) -> float:
 @connect_url_option(required=False, note="; for MariaDB and MySQL")
 @click.option("--dry-run", is_flag=True, help="Count what would go, and write nothing.")
 @click.option(
-    "--keep", type=_seconds, metavar="7d", help="Leave events younger than this (s, m, h, d, w), by created_at."
+    "--keep", type=seconds, metavar="7d", help="Leave events younger than this (s, m, h, d, w), by created_at."
 )
 @click.option("--archive", metavar="TABLE", help="Move the rows to this table; it is made if it does not exist.")
 @click.option("--batch", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows a transaction.")
@@ -44,7 +34,7 @@ def _seconds(text: str) -> float:
 @click.option("--max-seconds", type=click.FloatRange(min=0), help="Begin no batch later than this.")
 @click.option(
     "--wait",
-    type=_seconds,
+    type=seconds,
     metavar="90s",
     default="90s",
     show_default=True,

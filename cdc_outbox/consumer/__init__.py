@@ -7,6 +7,7 @@ from cdc_outbox.consumer.handlers import BatchHandler, Handler
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.ordering import Aggregate, Order, Verdict
 from cdc_outbox.consumer.plain import AsyncInbox, Inbox
+from cdc_outbox.consumer.replay import Fate, Replayed, Selection
 from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.consumer.table import InboxTable
@@ -23,6 +24,7 @@ __all__ = [
     "BeforeCommit",
     "Consumer",
     "Event",
+    "Fate",
     "ForeignOutbox",
     "Handler",
     "HeaderNames",
@@ -32,7 +34,9 @@ __all__ = [
     "Order",
     "Outcome",
     "PayloadType",
+    "Replayed",
     "Retry",
+    "Selection",
     "SequenceMode",
     "Verdict",
     "WireContract",

@@ -1,12 +1,13 @@
 """What a transaction does not apply, and what it takes out of the park."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from cdc_outbox.consumer.epochs import EpochStore
 from cdc_outbox.consumer.inbox import Claims, InboxStore
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict, aggregate_of
+from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict
 from cdc_outbox.consumer.park import REASONS, Failure, ParkedEvent, ParkStore, Reason
 from cdc_outbox.errors import ParkFullError
 
@@ -45,19 +46,23 @@ class Aside:
         return {aggregate: events for aggregate, events in self._blocking.items() if events}
 
     async def put_unreadable(self, item: Item) -> None:
-        """Park what nobody can read; what could be read when it was parked stays there."""
+        """Park what nobody can read; what others wait for goes on to be waited for."""
         assert item.failure is not None  # noqa: S101 - that is what unreadable means
         if item.parked is None:
             await self._put(item, item.failure)
-        else:
+        elif not item.parked.blocks:
             await self._park.fail(self._connection, item.parked.place, item.failure)
+        elif item.parked.is_due:
+            await self._park.fail(self._connection, item.parked.place, replace(item.failure, reason=Reason.FAILED))
 
     async def put(self, item: Item, judgement: Judgement) -> None:
         """Do with an event what its verdict says, unless it is applied: then take it out of the park."""
         verdict = judgement.verdict
+        if item.parked is not None and not item.is_redone:
+            self._removed.append(item.parked.place)
         if verdict is Verdict.PARKED or verdict.is_set_aside or item.failure or item.is_stuck:
             self._released.add(item.event_id)
-        if item.parked is not None:
+        if item.parked is not None and item.is_redone:
             if not item.is_stuck:
                 await self._put_back(item, item.parked, judgement)
         elif item.failure is not None and verdict is Verdict.NEXT:
@@ -74,14 +79,14 @@ class Aside:
         await self._park.rest(self._connection, self._rested)
 
     async def _put(self, item: Item, failure: Failure) -> None:
-        if self.reasons.total() >= self._room:
+        if self.reasons.total() >= self._room + len(self._removed):
             raise ParkFullError(f"{item.event} is to be parked, and as many are parked as may be")
         await self._park.add(self._connection, item.event, item.message, failure)
-        self._blocking[aggregate_of(item.event)] += failure.reason.blocks
+        self._blocking[item.aggregate] += failure.reason.blocks
         self.reasons[failure.reason] += 1
 
     async def _put_back(self, item: Item, row: ParkedEvent, judgement: Judgement) -> None:
-        aggregate, verdict = aggregate_of(item.event), judgement.verdict
+        aggregate, verdict = item.aggregate, judgement.verdict
         failure = item.failure if verdict is Verdict.NEXT else None
         if verdict is Verdict.CONFLICT:
             failure = Failure(reason=Reason.CONFLICT, error=sentence(judgement), attempts=row.attempts)

@@ -14,7 +14,9 @@ from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, transla
 from cdc_outbox.errors import (
     CdcOutboxError,
     DatabaseUnavailableError,
+    EventError,
     HandlerError,
+    OutboxError,
     TransactionAbortedError,
     TransactionEndedError,
 )
@@ -90,6 +92,10 @@ class Calls:
                     await self._run(items, connection, gathered, seconds, looks=True)
                 else:
                     await self._run_in_pipeline(self._pipeline, items, connection, gathered, seconds)
+        except (EventError, OutboxError) as error:
+            # An event's own fault, as it would be where its handler wrote it at once.
+            names = several([item.event for item in items])
+            raise HandlerError(f"what the handlers of {names} added cannot be written: {error}") from error
         finally:
             for event_type, values in seconds.items():
                 name = "cdc_outbox_consumer_handler_seconds"

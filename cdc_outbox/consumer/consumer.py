@@ -5,19 +5,17 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
-
-import confluent_kafka
-from confluent_kafka import KafkaException, TopicPartition
 
 from cdc_outbox import kafka
 from cdc_outbox.consumer.calls import BeforeCommit
 from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.delivery import Outcome
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.group import reach, subscribe
 from cdc_outbox.consumer.handlers import BatchHandler, Handler, Handlers
+from cdc_outbox.consumer.horizon import refuse_short_horizon
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.loop import Loop, Waits
@@ -26,9 +24,12 @@ from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.replay import Replay, Replayed, Selection
 from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.consumer.table import InboxTable, checked_name
+from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.consumer.waits import Blocking, Yielding
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import ConfigError
@@ -42,10 +43,6 @@ EventT = TypeVar("EventT")
 BatchHandlerT = TypeVar("BatchHandlerT", bound=BatchHandler)
 
 _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
-_MAX_NAME_BYTES = 255
-"""It is part of every key in the inbox, and an index has only so much room."""
-_REACH_SECONDS = 5.0
-"""How long the first contact with the brokers may take before the consumer says that it cannot reach them."""
 
 
 class _Consumer(Generic[EventT]):
@@ -71,14 +68,9 @@ class _Consumer(Generic[EventT]):
         before_commit: BeforeCommit | None = None,
         metrics: Metrics | None = None,
         spans: Spans | None = None,
+        horizon_days: float | None = None,
     ) -> None:
-        if not name:
-            raise ConfigError("a consumer has a name, under which it remembers", field="Consumer.name")
-        if len(name.encode()) > _MAX_NAME_BYTES or "\0" in name:
-            raise ConfigError(
-                f"a consumer's name has at most {_MAX_NAME_BYTES} bytes and no NUL", field="Consumer.name"
-            )
-        self.name = name
+        self.name = checked_name(name, "Consumer.name")
         self.contract = contract
         self.limits = limits or Limits()
         self._stopping = self._new_event()
@@ -87,6 +79,9 @@ class _Consumer(Generic[EventT]):
         self._retry = retry or Retry()
         self._pipeline, self._before_commit = pipeline, before_commit
         self._orders = orders_of(contract, latest, by_watermark)
+        if horizon_days is not None and horizon_days <= 0:
+            raise ConfigError("ids are kept for longer than no time", field="Consumer.horizon_days")
+        self._horizon_days = horizon_days
         self._settings = kafka.consumer_settings(bootstrap_servers=bootstrap_servers, group=name, extra=kafka_settings)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
         self.metrics = metrics or NoMetrics()
@@ -149,13 +144,57 @@ class _Consumer(Generic[EventT]):
             spans=self._spans,
         )
 
-    async def _run(self, waits: Waits, is_stopping: Callable[[], bool]) -> None:
+    def _check_horizon(self) -> None:
+        """Refuse a horizon behind which topics still hold events; a topic that is not there yet holds none."""
+        if self._horizon_days is None:
+            return
+        kept = kafka.find_retentions(
+            self.contract.topics,
+            bootstrap_servers=self._settings["bootstrap.servers"],
+            extra=self._settings,
+            logger=_LIBRDKAFKA_LOG,
+        )
+        hint = (
+            "Forget ids later, with purge-inbox --horizon-days too, or let the topics keep their events for less long."
+        )
+        refuse_short_horizon(self._horizon_days, kept, field="Consumer.horizon_days", hint=hint)
+
+    def _refuse_without_handlers(self) -> None:
         if not self._handlers:
             raise ConfigError(
                 f"{self.name} has no handler, so every event would be done with and have no effect",
                 field="Consumer.on",
                 hint='Register one with @consumer.on("EventType").',
             )
+
+    async def _replay(
+        self,
+        waits: Waits,
+        is_stopping: Callable[[], bool],
+        selection: Selection,
+        *,
+        rate: float | None,
+        dry_run: bool,
+    ) -> Replayed:
+        self._refuse_without_handlers()
+        async with AsyncExitStack() as stack:
+            session = Session(self._connect, self._know)
+            stack.push_async_callback(session.close)
+            await session.open()
+            replay = Replay(
+                session,
+                stack.enter_context(TopicReader.opened(self._settings)),
+                contract=self.contract,
+                order_of=self._order_of,
+                limits=self.limits,
+                poison=Poison(self._retry),
+                waits=waits,
+                rate=rate,
+            )
+            return await replay.run(selection, dry_run=dry_run, is_stopping=is_stopping)
+
+    async def _run(self, waits: Waits, is_stopping: Callable[[], bool]) -> None:
+        self._refuse_without_handlers()
         async with AsyncExitStack() as stack:
             session = Session(self._connect, self._know)
             stack.push_async_callback(session.close)
@@ -164,7 +203,8 @@ class _Consumer(Generic[EventT]):
             ownership = Ownership()
             client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
-            await waits.call(_reach, client)
+            await waits.call(reach, client)
+            await waits.call(self._check_horizon)
             keeper = Keeper(client)
             stack.callback(keeper.end)
             loop = Loop(
@@ -179,7 +219,7 @@ class _Consumer(Generic[EventT]):
                 watch=self._watch,
                 waits=waits,
             )
-            _subscribe(client, self.contract.topics, keeper, offsets, ownership, self.limits, self._watch)
+            subscribe(client, self.contract.topics, keeper, offsets, ownership, self.limits, self._watch)
             stack.push_async_callback(waits.call, offsets.finish, client)
             await loop.run(is_stopping)
 
@@ -216,6 +256,8 @@ class Consumer(_Consumer[threading.Event]):
         before_commit: What writes at the end of the handlers' transaction: an outbox that gathers their events.
         metrics: Told of what :data:`cdc_outbox.metrics.SERIES` lists.
         spans: Told of the handlers' time; by default OpenTelemetry is, where its SDK runs.
+        horizon_days: After how many days ``cdc-outbox purge-inbox`` forgets ids, where it does: the start is refused if
+            a topic may keep its events for longer. ``None`` checks nothing.
     """
 
     _new_event = threading.Event
@@ -232,15 +274,40 @@ class Consumer(_Consumer[threading.Event]):
 
         Raises:
             BrokerUnavailableError, DatabaseUnavailableError: One could not be reached at the start.
-            ConfigError: librdkafka refuses a setting, or there is no handler.
+            ConfigError: librdkafka refuses a setting, there is no handler, or ids are forgotten too soon.
             TransactionEndedError: A handler committed or rolled back. The offset of its event is not committed; it
                 comes again at the next start.
             DatabaseAccessError, TableNotFoundError: The inbox cannot be used.
         """
         try:
-            finish(self._run(_Blocking(self._stopping), self._stopping.is_set))
+            finish(self._run(Blocking(self._stopping), self._stopping.is_set))
         finally:
             # Cleared at the end and not at the start: a stop that comes before the run, or twice, is meant for it.
+            self._stopping.clear()
+
+    def replay(
+        self, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
+    ) -> Replayed:
+        """Give this consumer messages again, in transactions like those of :meth:`run`, until all were given.
+
+        What was applied is skipped as a duplicate, and what never was is applied in order. It may run beside the
+        consumer itself, or anywhere else; :meth:`stop` ends it early.
+
+        Args:
+            selection: Which messages; ``None`` for all that the topics hold.
+            rate: How many events a second reach handlers at most.
+            dry_run: Only tell what would become of them.
+
+        Raises:
+            ParkFullError: More would be set aside than ``limits`` allow.
+            BrokerError, DatabaseError, ConfigError, TransactionEndedError: As for :meth:`run`.
+        """
+        try:
+            replaying = self._replay(
+                Blocking(self._stopping), self._stopping.is_set, selection or Selection(), rate=rate, dry_run=dry_run
+            )
+            return finish(replaying)
+        finally:
             self._stopping.clear()
 
 
@@ -273,82 +340,17 @@ class AsyncConsumer(_Consumer[asyncio.Event]):
     async def run(self) -> None:
         """Apply events until :meth:`stop` is called or the task is cancelled; see :meth:`Consumer.run`."""
         try:
-            await self._run(_Yielding(self._stopping), self._stopping.is_set)
+            await self._run(Yielding(self._stopping), self._stopping.is_set)
         finally:
             self._stopping.clear()
 
-
-class _Blocking:
-    """Waiting, for a thread."""
-
-    def __init__(self, stopping: threading.Event) -> None:
-        self._stopping = stopping
-
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        return function(*arguments)
-
-    async def sleep(self, seconds: float) -> None:
-        self._stopping.wait(seconds)
-
-
-class _Yielding:
-    """Waiting, for an event loop."""
-
-    def __init__(self, stopping: asyncio.Event) -> None:
-        self._stopping = stopping
-
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        """Call it on a thread, and wait for its end when cancelled too: what comes next uses the same client."""
-        work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    async def replay(
+        self, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
+    ) -> Replayed:
+        """Give this consumer messages again; see :meth:`Consumer.replay`."""
         try:
-            return await asyncio.shield(work)
+            return await self._replay(
+                Yielding(self._stopping), self._stopping.is_set, selection or Selection(), rate=rate, dry_run=dry_run
+            )
         finally:
-            while not work.done():
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait([work])
-
-    async def sleep(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return
-
-
-def _subscribe(  # noqa: PLR0917 - all that a rebalance concerns
-    client: confluent_kafka.Consumer,
-    topics: Collection[str],
-    keeper: Keeper,
-    offsets: Offsets,
-    ownership: Ownership,
-    limits: Limits,
-    watch: Watch,
-) -> None:
-    """Join the group; the callbacks come while somebody polls."""
-
-    def assign(_client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
-        watch.rebalanced("assigned")
-        ownership.assign(Place(partition.topic, partition.partition) for partition in partitions)
-
-    def revoke(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
-        watch.rebalanced("revoked")
-        # The transaction at hand may still end, and its offsets be committed; who comes next waits for us that long.
-        keeper.wait_until_idle(limits.handler_seconds)
-        offsets.revoke(client, partitions)
-        forget(client, partitions)
-
-    def lose(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
-        watch.rebalanced("lost")
-        forget(client, partitions)
-
-    def forget(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
-        offsets.lose(client, partitions)
-        ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
-
-    client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
-
-
-def _reach(client: confluent_kafka.Consumer) -> None:
-    try:
-        client.list_topics(timeout=_REACH_SECONDS)
-    except KafkaException as error:
-        raise kafka.translate(error.args[0]) from error
+            self._stopping.clear()

@@ -19,7 +19,6 @@ from cdc_outbox.consumer.ordering import (
     Memory,
     Order,
     Verdict,
-    aggregate_of,
     judge,
     moves_of,
 )
@@ -205,10 +204,13 @@ class _Work:
 
     async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
         """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""
-        redone = [item for item in self._readable if item.parked is not None]
-        marks = await self._inbox.lock_marks(self._connection, [aggregate_of(item.event) for item in redone])
-        there = await self._park.find_parked(self._connection, [item.event_id for item in redone])
-        self._readable = [item for item in self._readable if item.parked is None or item.event_id in there]
+        redone = [item.aggregate for item in self._readable if item.is_redone]
+        marks = await self._inbox.lock_marks(self._connection, redone)
+        # Under the ids that their rows have: what could not be read then has another one now.
+        there = await self._park.find_parked(
+            self._connection, [item.parked.event_id for item in self._readable if item.parked is not None]
+        )
+        self._readable = [item for item in self._readable if item.parked is None or item.parked.event_id in there]
         return marks
 
     async def _claim(self) -> Claims:
@@ -229,20 +231,20 @@ class _Work:
     async def _judge(self, locked: Mapping[Aggregate, Mark]) -> tuple[Mapping[Aggregate, Mark], list[Judgement]]:
         """Judge without locks, and again under lock where something is parked or is to be."""
         purged_before = await self._inbox.find_purge(self._connection)
-        events = [item.event for item in self._readable]
         # A lock was taken after nothing: what it read is as new as it gets.
-        others = {aggregate_of(event) for event in events} - locked.keys()
+        others = {item.aggregate for item in self._readable} - locked.keys()
         marks = {**await self._inbox.find_marks(self._connection, others), **locked}
         memory = Memory(unseen=self.claims.new, marks=marks, purged_before=purged_before)
         judgements = self._judgements(memory)
+        blocked = {aggregate for aggregate, mark in marks.items() if mark.parked}
         wanted = {
-            aggregate_of(item.event)
+            item.aggregate
             for item, judgement in zip(self._readable, judgements, strict=True)
-            if judgement.verdict.is_set_aside or item.failure or marks.get(aggregate_of(item.event), Mark()).parked
+            if judgement.verdict.is_set_aside or item.failure or item.aggregate in blocked
         }
         if wanted:
             marks |= await self._inbox.lock_marks(self._connection, wanted - locked.keys())
-            ids = [event.id or "" for event in events if aggregate_of(event) in wanted]
+            ids = [item.event_id for item in self._readable if item.aggregate in wanted]
             parked = await self._park.find_parked(self._connection, ids)
             memory = Memory(unseen=self.claims.new, marks=marks, parked=parked, purged_before=purged_before)
             judgements = self._judgements(memory)
@@ -254,7 +256,7 @@ class _Work:
             memory,
             self._order_of,
             failed={item.event_id for item in self._readable if item.failure or item.is_stuck},
-            redone={item.event_id for item in self._readable if item.parked},
+            redone={item.event_id for item in self._readable if item.is_redone},
             forced={item.event_id for item in self._readable if item.parked and item.parked.forced},
         )
 
@@ -266,7 +268,9 @@ class _Work:
             if item.is_unreadable:
                 await aside.put_unreadable(item)
         for item, judgement in zip(self._readable, judgements, strict=True):
-            await aside.put(item, judgement)
+            # Most are applied, and there is nothing to do about those.
+            if judgement.verdict is not Verdict.NEXT or item.failure or item.parked or item.is_begun:
+                await aside.put(item, judgement)
         await aside.settle(self.claims)
         return aside
 

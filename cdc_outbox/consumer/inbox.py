@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from cdc_outbox.consumer.ids import id_of, key_of
+from cdc_outbox.consumer.ids import key_of
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move
 from cdc_outbox.consumer.statements import Statements
 from cdc_outbox.errors import ConfigError, MessageError, TransactionEndedError, WatermarkMovedError
@@ -41,6 +41,9 @@ class InboxStore(Protocol):
 
         An id that another open transaction has claimed makes this one wait until that one ends.
         """
+
+    async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
+        """Return those ids that somebody has claimed and committed, without a lock."""
 
     async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
         """Claim nothing, and return the transaction's name all the same."""
@@ -101,11 +104,16 @@ class SqlInbox:
         """
         if not event_ids:
             return Claims()
-        for event_id in event_ids:
-            self._refuse("id", event_id)
-        keys = sorted(set(map(key_of, event_ids)))
-        rows = await self._sql.fetch(connection, "claim", event_ids=keys, transaction=_new_name())
-        return Claims(frozenset(id_of(key) for key, _ in rows), rows[0][1] if rows else "")
+        self._refuse("id", [(event_id,) for event_id in event_ids])
+        ids = {key_of(event_id): event_id for event_id in event_ids}
+        rows = await self._sql.fetch(connection, "claim", event_ids=sorted(ids), transaction=_new_name())
+        return Claims(frozenset(ids[key] for key, _ in rows), rows[0][1] if rows else "")
+
+    async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
+        """Look."""
+        ids = {key_of(event_id): event_id for event_id in event_ids}
+        rows = await self._sql.fetch(connection, "find_claims", event_ids=sorted(ids)) if ids else []
+        return {ids[key] for (key,) in rows}
 
     async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
         """Ask the server, which names the transaction if it has not yet; some take the name that we have for it."""
@@ -193,22 +201,23 @@ class SqlInbox:
         wanted = sorted(set(aggregates))
         if not wanted:
             return {}
-        for aggregate in wanted:
-            self._refuse("aggregate", *aggregate)
+        self._refuse("aggregate", wanted)
         rows = await self._sql.fetch(connection, name, **columns_of(wanted))
         return {Aggregate(*key): Mark(last, parked) for *key, last, parked in rows}
 
-    def _refuse(self, what: str, *columns: str) -> None:
+    def _refuse(self, what: str, keys: Sequence[Sequence[str]]) -> None:
         """Refuse here what the database would refuse with less to say about it."""
-        size = sum(map(len, columns)) * 4 + len(self._sql.consumer) * 4
-        if size <= _MAX_KEY_BYTES and "\0" not in "".join(columns):
+        texts = ["".join(columns) for columns in keys]
+        # What no text can be too long for is looked at no closer.
+        if (max(map(len, texts)) + len(self._sql.consumer)) * 4 <= _MAX_KEY_BYTES and "\0" not in "".join(texts):
             return
-        size = sum(len(column.encode()) for column in (self._sql.consumer, *columns))
-        if size > _MAX_KEY_BYTES or any("\0" in column for column in columns):
-            raise MessageError(
-                f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: with the consumer's name it has "
-                f"{size:,} bytes, and may have {_MAX_KEY_BYTES:,}, none of them NUL"
-            )
+        for columns, text in zip(keys, texts, strict=True):
+            size = len(text.encode()) + len(self._sql.consumer.encode())
+            if size > _MAX_KEY_BYTES or "\0" in text:
+                raise MessageError(
+                    f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: with the consumer's name it "
+                    f"has {size:,} bytes, and may have {_MAX_KEY_BYTES:,}, none of them NUL"
+                )
 
 
 ANOTHER_TRANSACTION = "the transaction that claimed the events was ended, and another one begun"
@@ -230,8 +239,5 @@ def _new_name() -> str:
 
 def columns_of(aggregates: Sequence[Aggregate]) -> dict[str, list[str]]:
     """Turn rows into the lists that a statement takes."""
-    return {
-        "sources": [aggregate.source for aggregate in aggregates],
-        "aggregate_types": [aggregate.aggregate_type for aggregate in aggregates],
-        "aggregate_ids": [aggregate.aggregate_id for aggregate in aggregates],
-    }
+    sources, aggregate_types, aggregate_ids = map(list, zip(*aggregates, strict=True)) if aggregates else ([], [], [])
+    return {"sources": sources, "aggregate_types": aggregate_types, "aggregate_ids": aggregate_ids}

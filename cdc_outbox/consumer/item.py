@@ -1,8 +1,9 @@
 """One event on its way through a consumer."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.park import Failure, ParkedEvent, Reason
 from cdc_outbox.errors import MessageError
 from cdc_outbox.event import Event
@@ -25,6 +26,15 @@ class Item:
     failure: Failure | None = None
     parked: ParkedEvent | None = None
     is_begun: bool = False
+    place: Place = field(init=False)
+    """The partition it came from."""
+    aggregate: Aggregate = field(init=False)
+    """What its watermark is kept for."""
+
+    def __post_init__(self) -> None:
+        # Once, and not whenever they are asked for: with many events in a batch that is what costs.
+        object.__setattr__(self, "place", Place(self.message.topic, self.message.partition or 0))
+        object.__setattr__(self, "aggregate", aggregate_of(self.event))
 
     @property
     def event_id(self) -> str:
@@ -32,14 +42,17 @@ class Item:
         return self.event.id or ""
 
     @property
-    def place(self) -> Place:
-        """The partition it came from."""
-        return Place(self.message.topic, self.message.partition or 0)
-
-    @property
     def is_unreadable(self) -> bool:
         """Whether nothing is known but the message."""
         return self.failure is not None and self.failure.reason is Reason.UNREADABLE
+
+    @property
+    def is_redone(self) -> bool:
+        """Whether it comes out of the park as the event that it was put there as.
+
+        Of what nobody could read, the row knows neither id nor aggregate: read at last, it is a new event.
+        """
+        return self.parked is not None and self.parked.reason is not Reason.UNREADABLE
 
     @property
     def is_stuck(self) -> bool:

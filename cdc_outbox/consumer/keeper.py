@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -100,6 +100,12 @@ class Keeper:
         """Pause one partition until :meth:`resume_all`."""
         self.paused_places.add(place)
         self._set(self._client.pause, [TopicPartition(*place)])
+
+    def resume(self, places: Iterable[tuple[str, int]]) -> None:
+        """Let partitions go on that were assigned anew: librdkafka remembers the pause of one that was lost in it."""
+        assigned = {(owned.topic, owned.partition) for owned in self._client.assignment()} & set(places)
+        self.paused_places -= assigned
+        self._set(self._client.resume, [TopicPartition(*place) for place in assigned])
 
     def resume_all(self) -> set[tuple[str, int]]:
         """Let all partitions go on, and return those that were paused and are still ours."""

@@ -19,7 +19,6 @@ from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets, is_still_owned, lags_of, rewind
-from cdc_outbox.consumer.ordering import aggregate_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
@@ -124,7 +123,7 @@ class Loop:
             return
         item = item_of(kafka.message_of(record), self._contract)
         # What a rebalance took away while it was on its way here comes to its new owner.
-        if item.place in self._ownership.places:
+        if self._ownership.owns(item.place):
             self._fresh.put([item])
 
     async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
@@ -140,7 +139,9 @@ class Loop:
     async def _own(self) -> None:
         """Take what Kafka assigned from whoever had it before, and note where work gets done."""
         if self._ownership.unissued:
-            self._ownership.issued(await self._session.issue(list(self._ownership.unissued)))
+            places = list(self._ownership.unissued)
+            self._ownership.issued(await self._session.issue(places))
+            self._keeper.resume(places)
         done = self._ownership.finishing(map(Place._make, self._offsets.take_answered()))
         if done:
             await self._session.finish(done)
@@ -191,7 +192,7 @@ class Loop:
         if started <= _MAX_STARTS:
             return [item.begun()]
         error = f"{item.event} was begun {started - 1} times and never ended: its handler may kill the process"
-        return [item.failing(Failure(reason=Reason.CRASHED, error=error))]
+        return [item.begun().failing(Failure(reason=Reason.CRASHED, error=error))]
 
     def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered) -> None:
         # A crash before this line repeats the events, and their claims tell; after it, they are done with.
@@ -207,12 +208,12 @@ class Loop:
     def _pass_over_chains(self, items: Sequence[Item], delivered: Delivered) -> None:
         """Leave in the park what waits there behind an event that stays there."""
         stuck = {
-            aggregate_of(item.event)
+            item.aggregate
             for item, outcome in zip(items, delivered.outcomes, strict=True)
             if item.parked is not None and item.parked.blocks and outcome is Outcome.PARKED
         }
         if stuck:
-            self._redo.drop_if(lambda item: aggregate_of(item.event) in stuck)
+            self._redo.drop_if(lambda item: item.aggregate in stuck)
 
     async def _failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         match error:
@@ -220,7 +221,8 @@ class Loop:
                 self._watch.retried(error)
                 backlog.put_back(items)
                 await self._lost([Place(*place) for place in error.places])
-            case TransactionTimeoutError():  # its handler's own fault
+            # Its handler's own fault, unless none was to run.
+            case TransactionTimeoutError() if any(item.failure is None for item in items):
                 await self._session.close()
                 await self._one_failed(backlog, items, error)
             case TransactionConflictError() | WatermarkMovedError():

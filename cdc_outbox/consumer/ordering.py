@@ -123,6 +123,7 @@ class Judgement:
     """
 
     event: Event
+    aggregate: Aggregate
     verdict: Verdict
     last: int
 
@@ -181,7 +182,7 @@ def judge(
             state.aside.add(event_id)
             if verdict not in _BESIDE:
                 state.stopped.add(aggregate)
-        judgements.append(Judgement(event, verdict, last))
+        judgements.append(Judgement(event, aggregate, verdict, last))
     return judgements
 
 
@@ -199,7 +200,7 @@ def moves_of(
     for judgement in applied:
         sequence = judgement.event.sequence
         if sequence is not None and sequence > judgement.last:
-            lasts[aggregate_of(judgement.event)] = sequence
+            lasts[judgement.aggregate] = sequence
     parked = parked or {}
     moves = []
     for aggregate in sorted(lasts.keys() | parked.keys()):

@@ -32,10 +32,9 @@ class Ownership:
         """When each was issued of which it is not known yet that work gets done."""
         self._suspects: dict[Place, int] = {}
 
-    @property
-    def places(self) -> set[Place]:
-        """All partitions that are assigned."""
-        return self.unissued | self.held.keys()
+    def owns(self, place: Place) -> bool:
+        """Tell whether a partition is assigned."""
+        return place in self.held or place in self.unissued
 
     def assign(self, places: Iterable[Place]) -> None:
         """Note what Kafka assigned."""

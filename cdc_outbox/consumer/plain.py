@@ -9,10 +9,16 @@ from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Verdict, aggregate_of, judge, moves_of
 from cdc_outbox.consumer.orders import orders_of
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import AsyncDriver, Driver, find_async_driver, find_driver
+from cdc_outbox.consumer.table import InboxTable, checked_name
+from cdc_outbox.drivers import AsyncDriver, find_async_driver, find_driver
 from cdc_outbox.drivers.immediate import Immediate, finish
-from cdc_outbox.errors import ConsumerError, SequenceConflictError, SequenceGapError
+from cdc_outbox.errors import (
+    ConsumerError,
+    MessageError,
+    NotInTransactionError,
+    SequenceConflictError,
+    SequenceGapError,
+)
 from cdc_outbox.event import Event
 from cdc_outbox.wire import WireContract
 
@@ -20,6 +26,7 @@ from cdc_outbox.wire import WireContract
 class _Received(NamedTuple):
     """What was known of an event at the start of its block."""
 
+    stores: Stores
     claims: Claims
     judgement: Judgement
     marks: Mapping[Aggregate, Mark]
@@ -37,7 +44,7 @@ class _Inbox:
         latest: Collection[str] = (),
         by_watermark: Collection[str] = (),
     ) -> None:
-        self.name = name
+        self.name = checked_name(name, "Inbox.name")
         self.contract = contract
         self._table = table
         self._orders = orders_of(contract, latest, by_watermark)
@@ -45,13 +52,21 @@ class _Inbox:
     def _stores(self, driver: AsyncDriver) -> Stores:
         return sql_stores(table=self._table or InboxTable.on(driver.dialect), consumer=self.name, driver=driver)
 
-    async def _enter(self, stores: Stores, connection: Any, event: Event) -> "_Received":  # noqa: ANN401
+    async def _enter(self, driver: AsyncDriver, connection: Any, event: Event) -> "_Received":  # noqa: ANN401
         """Claim and judge, and raise where nobody may go on."""
+        stores = self._stores(driver)
+        if event.aggregate_type not in self._orders or not event.id:
+            raise MessageError(f"{event} has no id, or the contract does not know its aggregate type")
         order = self._orders[event.aggregate_type]
+        if not await driver.joins_transaction(connection):
+            raise NotInTransactionError(
+                "the connection is not in a transaction, so the claim would last without the effects",
+                hint="Open it first: `with connection.transaction(), inbox.receiving(connection, event) as verdict:`.",
+            )
         claims = (
             await stores.inbox.identify(connection)
             if order.by_watermark
-            else await stores.inbox.claim(connection, [event.id or ""])
+            else await stores.inbox.claim(connection, [event.id])
         )
         purged_before = await stores.inbox.find_purge(connection)
         marks = await stores.inbox.find_marks(connection, [aggregate_of(event)])
@@ -71,13 +86,13 @@ class _Inbox:
                 raise ConsumerError(f"{event} is older than the last purge, so nobody knows whether it was applied")
             case Verdict.BEHIND:
                 raise ConsumerError(f"{event} waits for an event of its aggregate that is parked")
-        return _Received(claims, judgement, marks)
+        return _Received(stores, claims, judgement, marks)
 
     @staticmethod
-    async def _leave(stores: Stores, connection: Any, received: "_Received") -> None:  # noqa: ANN401
+    async def _leave(connection: Any, received: "_Received") -> None:  # noqa: ANN401
         """Move the watermark last, in a statement that proves that the transaction is the one of the claim."""
         applied = [received.judgement] if received.judgement.verdict is Verdict.NEXT else []
-        await stores.inbox.advance(connection, received.claims, moves_of(applied, received.marks))
+        await received.stores.inbox.advance(connection, received.claims, moves_of(applied, received.marks))
 
 
 class Inbox(_Inbox):
@@ -111,16 +126,18 @@ class Inbox(_Inbox):
         is ``NEXT``, and none otherwise. A block that is left by an exception must be followed by a rollback.
 
         Raises:
+            NotInTransactionError: Nobody has opened a transaction; nothing was claimed.
+            MessageError: The event has no id, or the contract does not know its aggregate type.
             SequenceGapError, SequenceConflictError, ConsumerError: The event may not be applied; roll back.
             TransactionEndedError: The block ended the transaction and began another.
             WatermarkMovedError: Another process was at the same aggregate; roll back and try again.
             ConfigError: The transaction is not READ COMMITTED.
+
+        A block that swallowed an SQL error ends in the driver's own: PostgreSQL takes no statement any more.
         """
-        driver: Driver = find_driver(connection)
-        stores = self._stores(Immediate(driver))
-        received = finish(self._enter(stores, connection, event))
+        received = finish(self._enter(Immediate(find_driver(connection)), connection, event))
         yield received.judgement.verdict
-        finish(self._leave(stores, connection, received))
+        finish(self._leave(connection, received))
 
 
 class AsyncInbox(_Inbox):
@@ -129,7 +146,6 @@ class AsyncInbox(_Inbox):
     @asynccontextmanager
     async def receiving(self, connection: Any, event: Event) -> AsyncIterator[Verdict]:  # noqa: ANN401
         """Claim an event; everything that :meth:`Inbox.receiving` says holds here."""
-        stores = self._stores(find_async_driver(connection))
-        received = await self._enter(stores, connection, event)
+        received = await self._enter(find_async_driver(connection), connection, event)
         yield received.judgement.verdict
-        await self._leave(stores, connection, received)
+        await self._leave(connection, received)

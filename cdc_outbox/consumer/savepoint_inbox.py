@@ -40,15 +40,16 @@ class SavepointInbox(SqlInbox):
 class MySqlInbox(SavepointInbox):
     """The inbox in MariaDB or MySQL."""
 
-    def _refuse(self, what: str, *columns: str) -> None:
+    def _refuse(self, what: str, keys: Sequence[Sequence[str]]) -> None:
         """Refuse also what does not fit into its own column: `insert ignore` would cut it off."""
-        super()._refuse(what, *columns)
-        for column, limit in zip(columns, _LIMITS[what], strict=True):
-            if len(column) * 4 > limit and len(column.encode()) > limit:
-                raise MessageError(
-                    f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: "
-                    f"{column[:80]!r} has {len(column.encode()):,} bytes, and may have {limit:,} here"
-                )
+        super()._refuse(what, keys)
+        for columns in keys:
+            for column, limit in zip(columns, _LIMITS[what], strict=True):
+                if len(column) * 4 > limit and len(column.encode()) > limit:
+                    raise MessageError(
+                        f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: "
+                        f"{column[:80]!r} has {len(column.encode()):,} bytes, and may have {limit:,} here"
+                    )
 
 
 _LIMITS = {

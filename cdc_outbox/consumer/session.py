@@ -8,8 +8,10 @@ from typing import Any, Protocol
 from cdc_outbox.consumer.delivery import Delivered, Delivery, Stores
 from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.park import ParkedCount, ParkedEvent
 from cdc_outbox.drivers import AsyncTransactionDriver, translate
+from cdc_outbox.event import Event
 
 
 class Database(Protocol):
@@ -70,6 +72,18 @@ class Session:
         """Apply events in one transaction; see :meth:`Delivery.apply`."""
         database = await self.open()
         return await database.delivery.apply(items, self._connection, held, room)
+
+    async def recall(self, events: Sequence[Event]) -> Memory:
+        """Return what is remembered of events, and claim none."""
+        ids = [event.id or "" for event in events]
+        async with self._transaction() as (stores, connection):
+            seen = await stores.inbox.find_claims(connection, ids)
+            return Memory(
+                unseen=set(ids) - seen,
+                marks=await stores.inbox.find_marks(connection, {aggregate_of(event) for event in events}),
+                parked=await stores.park.find_parked(connection, ids),
+                purged_before=await stores.inbox.find_purge(connection),
+            )
 
     async def issue(self, places: Iterable[Place]) -> Mapping[Place, Tenure]:
         """Take partitions; who had them before is stale from now on."""

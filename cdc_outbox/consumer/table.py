@@ -3,11 +3,28 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.table import Dialect, TableName
 
 KEY_BYTES: Mapping[str, int] = {"event_id": 2300, "source": 500, "aggregate_type": 500, "aggregate_id": 1300}
 """How long the columns of a key are on MySQL, where each has a length of its own: with the consumer's name and the
 first sequence of a hole they fill most of what InnoDB's index takes, 3,072 bytes. A topic's name has at most 249."""
+
+_MAX_NAME_BYTES = 255
+"""A consumer's name is part of every key in the inbox, and an index has only so much room."""
+
+
+def checked_name(name: str, field: str) -> str:
+    """Return the name under which a consumer remembers.
+
+    Raises:
+        ConfigError: It can be none.
+    """
+    if not name:
+        raise ConfigError("a consumer has a name, under which it remembers", field=field)
+    if len(name.encode()) > _MAX_NAME_BYTES or "\0" in name:
+        raise ConfigError(f"a consumer's name has at most {_MAX_NAME_BYTES} bytes and no NUL", field=field)
+    return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

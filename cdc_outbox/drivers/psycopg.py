@@ -111,7 +111,7 @@ class _Psycopg:
         """Ask libpq, which knows from the server's last answer."""
         if connection.broken:
             return TransactionState.LOST
-        match connection.info.transaction_status:
+        match connection.pgconn.transaction_status:
             case TransactionStatus.INTRANS:
                 return TransactionState.OPEN
             case TransactionStatus.INERROR:

@@ -9,18 +9,24 @@ from cdc_outbox.sql import load
 
 
 class Session:
-    """A connection in autocommit mode, the statements of ``prune.sql`` in its dialect, and the names in them.
+    """A connection in autocommit mode, the statements of one file in its dialect, and the names in them.
 
     Args:
         names: What the statements call tables and columns, quoted.
     """
 
-    def __init__(self, connection: Any, driver: TransactionDriver, names: Mapping[str, str]) -> None:  # noqa: ANN401 - any driver's connection
+    def __init__(
+        self,
+        connection: Any,  # noqa: ANN401 - any driver's connection
+        driver: TransactionDriver,
+        names: Mapping[str, str],
+        file: str = "prune",
+    ) -> None:
         self.names = dict(names)
         self.dialect = driver.dialect
         self._connection = connection
         self._driver = driver
-        self._statements = load(driver.dialect, "prune")
+        self._statements = load(driver.dialect, file)
 
     def ask(self, statement: str, names: Mapping[str, str] | None = None, /, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
         """Execute a statement by its name, and return its rows.

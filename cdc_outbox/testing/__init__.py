@@ -2,6 +2,7 @@
 
 from cdc_outbox.testing.broker import Broker
 from cdc_outbox.testing.events import OutboxEvents, assert_event, recorded_events
+from cdc_outbox.testing.faults import FaultReport, HandlerFaults
 from cdc_outbox.testing.mariadb import MariaDb, MariaDbDsn
 from cdc_outbox.testing.memory import MemoryMetrics, MemorySpan, MemorySpans
 from cdc_outbox.testing.memory_inbox import MemoryDatabase
@@ -13,6 +14,8 @@ from cdc_outbox.testing.worker import Worker
 __all__ = [
     "AsyncMemoryOutbox",
     "Broker",
+    "FaultReport",
+    "HandlerFaults",
     "MariaDb",
     "MariaDbDsn",
     "MemoryDatabase",

@@ -105,6 +105,10 @@ class MemoryDatabase:
         self.now.claims |= new
         return Claims(new, "1" if new else "")
 
+    async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401, ARG002
+        """Return those ids that are claimed."""
+        return set(event_ids) & self.now.claims
+
     async def identify(self, connection: Any) -> Claims:  # noqa: ANN401, ARG002
         """Return the transaction's name."""
         return Claims(transaction="1")

@@ -4,18 +4,20 @@ import asyncio
 import sqlite3
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from threading import Lock
 from typing import Any
 
+from cdc_outbox.drivers import Driver, find_driver
 from cdc_outbox.errors import NotInTransactionError, OutboxError
 from cdc_outbox.event import Event
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing.events import OutboxEvents
 from cdc_outbox.writer import AsyncOutbox, Collection, Outbox
+from cdc_outbox.writer.draft import Draft
 from cdc_outbox.writer.schema import outbox_component
 
 TURN_SECONDS = 5.0
@@ -160,6 +162,9 @@ class MemoryOutbox(Outbox):
 
     def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - whatever stands for a connection
         """Write one event as :meth:`Outbox.add` does."""
+        reacted = self._react(connection, [event], self._find_driver)
+        if reacted is not None:
+            return reacted[0]
         with self._joined(connection) as transaction, self._database.lent_to(transaction) as sqlite:
             written = super().add(sqlite, event)
             transaction.events += [written] if written is not event else []
@@ -168,6 +173,9 @@ class MemoryOutbox(Outbox):
     def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
         """Write many events as :meth:`Outbox.add_all` does."""
         given = list(events)
+        reacted = self._react(connection, given, self._find_driver)
+        if reacted is not None:
+            return reacted
         with self._joined(connection) as transaction, self._database.lent_to(transaction) as sqlite:
             written = super().add_all(sqlite, given)
             transaction.events += [event for event, before in zip(written, given, strict=True) if event is not before]
@@ -180,6 +188,13 @@ class MemoryOutbox(Outbox):
         with Collection.gathering() as collection:
             yield collection
         collection.written = self.add_all(connection, collection.events)
+
+    def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
+        with self._joined(connection) as transaction, self._database.lent_to(transaction) as sqlite:
+            transaction.events += self._write(sqlite, drafts)
+
+    def _find_driver(self, _connection: object) -> Driver:
+        return find_driver(self._database.connection)
 
     @contextmanager
     def _joined(self, connection: Any) -> Iterator[MemoryTransaction]:  # noqa: ANN401
@@ -212,13 +227,20 @@ class AsyncMemoryOutbox(AsyncOutbox):
 
     async def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - whatever stands for a connection
         """Write one event."""
+        reacted = self._react(connection, [event], self._twin._find_driver)  # noqa: SLF001
+        if reacted is not None:
+            return reacted[0]
         async with self._joined(connection) as transaction:
             return self._twin.add(transaction, event)
 
     async def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
         """Write many events."""
+        given = list(events)
+        reacted = self._react(connection, given, self._twin._find_driver)  # noqa: SLF001
+        if reacted is not None:
+            return reacted
         async with self._joined(connection) as transaction:
-            return self._twin.add_all(transaction, events)
+            return self._twin.add_all(transaction, given)
 
     @asynccontextmanager
     async def collect(self, connection: Any) -> AsyncIterator[Collection]:  # noqa: ANN401
@@ -227,6 +249,10 @@ class AsyncMemoryOutbox(AsyncOutbox):
         with Collection.gathering() as collection:
             yield collection
         collection.written = await self.add_all(connection, collection.events)
+
+    async def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
+        async with self._joined(connection) as transaction:
+            self._twin._write_gathered(transaction, drafts)  # noqa: SLF001
 
     @asynccontextmanager
     async def _joined(self, connection: Any) -> AsyncIterator[MemoryTransaction]:  # noqa: ANN401

@@ -13,7 +13,7 @@ from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.wire import WireContract
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft
-from cdc_outbox.writer.reaction import Reaction, find_reaction, reacting
+from cdc_outbox.writer.reaction import Reaction, find_reaction, gathered, reacting
 from cdc_outbox.writer.statements import Insertion, OutboxStatements
 from cdc_outbox.writer.tracing import traced
 
@@ -80,18 +80,27 @@ class _Outbox:
         )
         return traced(checked, self.table, self.contract)
 
-    def _react(self, connection: Any, events: Iterable[Event]) -> list[Event] | None:  # noqa: ANN401
+    def _react(
+        self,
+        connection: Any,  # noqa: ANN401
+        events: Iterable[Event],
+        find: Callable[[Any], Driver | AsyncDriver],
+    ) -> list[Event] | None:
         """Leave events to the end of the handlers' transaction, if this is one."""
         reaction = find_reaction(self, connection)
         if reaction is None:
             return None
+        driver, headers = find(connection), self.table.headers.values()
         given = [_checked(event) for event in events]
-        wanted = [self.policy(event) for event in given]
-        headers = self.table.headers.values()
-        return [
-            reaction.add([event], headers)[0] if is_wanted else event
-            for event, is_wanted in zip(given, wanted, strict=True)
-        ]
+        drafts = {
+            place: self._draft(reaction.told(event, headers), driver)
+            for place, event in enumerate(given)
+            if self.policy(event)
+        }
+        # Nothing is sent, but what cannot be written is refused here, where its handler is known.
+        self._statements_for(driver).add_all(list(drafts.values()))
+        reaction.drafts += drafts.values()
+        return [gathered(drafts[place]) if place in drafts else event for place, event in enumerate(given)]
 
 
 class Outbox(_Outbox):
@@ -120,7 +129,7 @@ class Outbox(_Outbox):
             StaleSequenceError: The event brings its own sequence, and the aggregate is there already.
             TableNotFoundError: The table does not exist; the transaction is aborted, as after any failed statement.
         """
-        reacted = self._react(connection, [event])
+        reacted = self._react(connection, [event], find_driver)
         if reacted is not None:
             return reacted[0]
         if not self.policy(_checked(event)):
@@ -144,21 +153,13 @@ class Outbox(_Outbox):
             StaleSequenceError: As :meth:`add`; some may have been written.
         """
         events = list(events)
-        reacted = self._react(connection, events)
+        reacted = self._react(connection, events, find_driver)
         if reacted is not None:
             return reacted
         driver = find_driver(connection)
-        statements = self._statements_for(driver)
         given = [_checked(event) for event in events]
         drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
-        insertions = statements.add_all(list(drafts.values()))
-        _refuse_outside_transaction(driver, driver.joins_transaction(connection))
-        written = [
-            event
-            for insertion in insertions
-            for event in statements.written(insertion, _execute(driver, connection, insertion))
-        ]
-        return _as_given(given, drafts, written)
+        return _as_given(given, drafts, self._write(connection, list(drafts.values())))
 
     @contextmanager
     def collect(self, connection: Any) -> Iterator[Collection]:  # noqa: ANN401
@@ -171,8 +172,9 @@ class Outbox(_Outbox):
             NotInTransactionError: As :meth:`add`, at the start and at the end.
             EventError: As :meth:`add_all`, at the end.
         """
-        driver = find_driver(connection)
-        _refuse_outside_transaction(driver, driver.joins_transaction(connection))
+        if find_reaction(self, connection) is None:
+            driver = find_driver(connection)
+            _refuse_outside_transaction(driver, driver.joins_transaction(connection))
         with Collection.gathering() as collection:
             yield collection
         collection.written = self.add_all(connection, collection.events)
@@ -181,14 +183,28 @@ class Outbox(_Outbox):
     def gathering(self, connection: Any) -> Iterator[Reaction]:  # noqa: ANN401
         """Gather what handlers add to this outbox on this connection, and write it together at the block's end.
 
-        For a consumer: pass the outbox as its ``before_commit``. Inside the block :meth:`add` returns the event with
-        its id, and without a sequence, which it has only once it is written.
+        For a consumer: pass the outbox as its ``before_commit``. Inside the block :meth:`add` refuses what it always
+        refuses, and returns the event with its id, but without a sequence, which it has only once it is written.
         """
         reaction = Reaction(connection)
         with reacting(self, reaction):
             yield reaction
-        if reaction.events:
-            self.add_all(connection, reaction.events)
+        if reaction.drafts:
+            self._write_gathered(connection, reaction.drafts)
+
+    def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
+        self._write(connection, drafts)
+
+    def _write(self, connection: Any, drafts: Sequence[Draft]) -> list[Event]:  # noqa: ANN401
+        driver = find_driver(connection)
+        statements = self._statements_for(driver)
+        insertions = statements.add_all(drafts)
+        _refuse_outside_transaction(driver, driver.joins_transaction(connection))
+        return [
+            event
+            for insertion in insertions
+            for event in statements.written(insertion, _execute(driver, connection, insertion))
+        ]
 
 
 class AsyncOutbox(_Outbox):
@@ -196,7 +212,7 @@ class AsyncOutbox(_Outbox):
 
     async def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
         """Write one event; everything that :meth:`Outbox.add` says holds here."""
-        reacted = self._react(connection, [event])
+        reacted = self._react(connection, [event], find_async_driver)
         if reacted is not None:
             return reacted[0]
         if not self.policy(_checked(event)):
@@ -211,27 +227,20 @@ class AsyncOutbox(_Outbox):
     async def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
         """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
         events = list(events)
-        reacted = self._react(connection, events)
+        reacted = self._react(connection, events, find_async_driver)
         if reacted is not None:
             return reacted
         driver = find_async_driver(connection)
-        statements = self._statements_for(driver)
         given = [_checked(event) for event in events]
         drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
-        insertions = statements.add_all(list(drafts.values()))
-        _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
-        written = [
-            event
-            for insertion in insertions
-            for event in statements.written(insertion, await _await(driver, connection, insertion))
-        ]
-        return _as_given(given, drafts, written)
+        return _as_given(given, drafts, await self._write(connection, list(drafts.values())))
 
     @asynccontextmanager
     async def collect(self, connection: Any) -> AsyncIterator[Collection]:  # noqa: ANN401
         """Gather a transaction's events; everything that :meth:`Outbox.collect` says holds here."""
-        driver = find_async_driver(connection)
-        _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
+        if find_reaction(self, connection) is None:
+            driver = find_async_driver(connection)
+            _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
         with Collection.gathering() as collection:
             yield collection
         collection.written = await self.add_all(connection, collection.events)
@@ -242,8 +251,22 @@ class AsyncOutbox(_Outbox):
         reaction = Reaction(connection)
         with reacting(self, reaction):
             yield reaction
-        if reaction.events:
-            await self.add_all(connection, reaction.events)
+        if reaction.drafts:
+            await self._write_gathered(connection, reaction.drafts)
+
+    async def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
+        await self._write(connection, drafts)
+
+    async def _write(self, connection: Any, drafts: Sequence[Draft]) -> list[Event]:  # noqa: ANN401
+        driver = find_async_driver(connection)
+        statements = self._statements_for(driver)
+        insertions = statements.add_all(drafts)
+        _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
+        return [
+            event
+            for insertion in insertions
+            for event in statements.written(insertion, await _await(driver, connection, insertion))
+        ]
 
 
 def _checked(event: Event) -> Event:

@@ -1,12 +1,13 @@
 """Events that a consumer's handlers add: gathered until the end of their transaction, and told what caused them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from cdc_outbox.event import Event, new_event_id
+from cdc_outbox.event import Event
+from cdc_outbox.writer.draft import Draft
 
 CAUSATION, CORRELATION = "causation_id", "correlation_id"
 """The headers that carry the id of the event that was handled, and that of the first one in the chain. They are
@@ -17,33 +18,34 @@ class Reaction:
     """What the handlers of one transaction have added so far.
 
     Attributes:
-        events: In order, each with its id.
+        drafts: In order; each was looked at when it was added, so that its own handler is told what is wrong with it.
     """
 
     def __init__(self, connection: Any) -> None:  # noqa: ANN401 - any driver's
         self.connection = connection
-        self.events: list[Event] = []
+        self.drafts: list[Draft] = []
         self._cause: Event | None = None
 
     def caused_by(self, events: Sequence[Event]) -> None:
         """Take what is added from here on for a consequence of these; of several, only the last is its cause."""
         self._cause = events[-1] if events else None
 
-    def add(self, events: Iterable[Event], headers: Iterable[str]) -> list[Event]:
-        """Keep events for the end of the transaction, and return them with their ids and causes.
+    def told(self, event: Event, headers: Collection[str]) -> Event:
+        """Return an event with what caused it, unless it says so itself.
 
         Args:
             headers: Those that the outbox has columns for.
         """
-        told = {name: value for name, value in self._headers().items() if name in set(headers)}
-        added = [replace(event, id=event.id or new_event_id(), headers={**told, **event.headers}) for event in events]
-        self.events += added
-        return added
-
-    def _headers(self) -> Mapping[str, str]:
         if self._cause is None or self._cause.id is None:
-            return {}
-        return {CAUSATION: self._cause.id, CORRELATION: self._cause.headers.get(CORRELATION, self._cause.id)}
+            return event
+        known = {CAUSATION: self._cause.id, CORRELATION: self._cause.headers.get(CORRELATION, self._cause.id)}
+        told = {name: value for name, value in known.items() if name in headers}
+        return replace(event, headers={**told, **event.headers}) if told else event
+
+
+def gathered(draft: Draft) -> Event:
+    """Return an event that waits for the end of the transaction: with its id, and without a number yet."""
+    return replace(draft.event, id=draft.id)
 
 
 _REACTIONS: ContextVar[tuple[tuple[object, Reaction], ...]] = ContextVar("cdc_outbox_reactions", default=())
@@ -60,8 +62,12 @@ def reacting(outbox: object, reaction: Reaction) -> Iterator[None]:
 
 
 def find_reaction(outbox: object, connection: Any) -> Reaction | None:  # noqa: ANN401
-    """Return what is gathered for an outbox on a connection, if anything is."""
+    """Return what is gathered for an outbox on a connection, or on a cursor of it, if anything is."""
     for owner, reaction in reversed(_REACTIONS.get()):
-        if owner is outbox and reaction.connection is connection:
+        if owner is outbox and _leads_to(connection, reaction.connection):
             return reaction
     return None
+
+
+def _leads_to(place: object, connection: object) -> bool:
+    return place is connection or getattr(place, "connection", None) is connection

@@ -20,21 +20,20 @@ import signal
 import psycopg
 
 import cdc_outbox.drivers.psycopg
-from cdc_outbox.consumer import Consumer, SequenceMode, WireContract
+from cdc_outbox.consumer import Consumer, Limits, Retry, SequenceMode, WireContract
 from cdc_outbox.drivers.psycopg import Psycopg
 
 NAME = os.environ["NAME"]
 
 
 class Dying(Psycopg):
-    """A driver that kills its process right before or after the server committed the n-th event."""
+    """A driver that kills its process right before or after the server committed an event's effects."""
 
-    commits = 0
+    handled = None
 
     def commit(self, connection):
         when, _, number = os.environ.get("DIE", "").partition(":")
-        Dying.commits += 1
-        last = number == str(Dying.commits)
+        last = number == str(Dying.handled)
         if last and when == "before-commit":
             os.kill(os.getpid(), signal.SIGKILL)
         super().commit(connection)
@@ -49,6 +48,8 @@ consumer = Consumer(
     bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
     connect=lambda: psycopg.connect(os.environ["CDC_OUTBOX_DSN"]),
     kafka_settings={"session.timeout.ms": 2000, "heartbeat.interval.ms": 500},
+    limits=Limits(batch_events=1),
+    retry=Retry(inline_retry_seconds=0),
 )
 
 
@@ -56,6 +57,7 @@ consumer = Consumer(
 def ship(event, connection):
     if os.environ.get("DIE") == f"in-handler:{event.sequence}":
         os.kill(os.getpid(), signal.SIGKILL)
+    Dying.handled = event.sequence
     connection.execute(
         "insert into effects (aggregate, sequence, event_id) values (%s, %s, %s)",
         (event.aggregate_id, event.sequence, event.id),
@@ -90,8 +92,8 @@ def environment(shop: Shop, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def consuming(service: Path, env: dict[str, str]) -> "Iterator[subprocess.Popen[str]]":
-    command = [f"{sys.prefix}/bin/cdc-outbox", "consume", "service:consumer"]
+def consuming(service: Path, env: dict[str, str], *options: str) -> "Iterator[subprocess.Popen[str]]":
+    command = [f"{sys.prefix}/bin/cdc-outbox", "consume", *options, "service:consumer"]
     process = subprocess.Popen(
         command, cwd=service, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -150,20 +152,31 @@ def test_a_consumer_that_is_killed_at_a_step_loses_nothing_and_repeats_nothing(
     assert committed_offset(shop) == 8
 
 
-def test_a_failing_handler_ends_it_with_a_sentence_and_no_payload(shop: Shop, service: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--verbose",)], ids=["quiet", "verbose"])
+def test_a_failing_handler_is_told_with_a_sentence_and_no_payload_and_others_go_on(
+    shop: Shop, service: Path, options: tuple[str, ...]
+) -> None:
     shop.pipeline.write(2)
     shop.pipeline.write(1, event_type="Poison")
-    done = run_command_in(service, "consume", "service:consumer", env=environment(shop))
-    assert done.returncode == 1
-    assert "error: the handler of Poison order/1 #3" in done.stderr
-    assert "raised ValueError at service.py:" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "hunter2" not in done.stderr
-    assert f"{shop.name}: 2 applied" in done.stderr
-    assert committed_offset(shop) == 2
+    with consuming(service, environment(shop), *options) as process:
+        eventually(lambda: parked(shop) == 1, "what failed")
+        shop.pipeline.write(1, "other")
+        eventually(lambda: len(shop.effects()) == 3, "three effects")
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "event is parked" in err
+    assert "reason=the handler of Poison order/1 #3" in err
+    assert "raised ValueError at service.py:" in err
+    assert f"{shop.name}: 3 applied, 1 parked" in err
+    assert ("Traceback" in err) is bool(options)
+    assert options or "hunter2" not in err
+    assert committed_offset(shop) == 4
 
-    verbose = run_command_in(service, "consume", "--verbose", "service:consumer", env=environment(shop))
-    assert "Traceback" in verbose.stderr
+
+def parked(shop: Shop) -> int:
+    with shop.pipeline.connect() as connection:
+        return int(one(connection, "select count(*) from inbox_parked"))
 
 
 def run_command_in(folder: Path, *arguments: str, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":

@@ -127,6 +127,13 @@ class InboxContract:
         assert opened.claim(*ids) == set(ids)
         assert opened.claim(*ids) == set()
 
+    def test_to_look_for_claims_makes_none(self, opened: Opened) -> None:
+        opened.claim("1", TIMED, UNTIMED)
+        wanted = ["1", "2", TIMED, UNTIMED]
+        for _ in range(2):
+            assert finish(opened.inbox.find_claims(opened.connection, wanted)) == {"1", TIMED, UNTIMED}
+        assert opened.claim("2") == {"2"}
+
     def test_a_claim_that_is_given_back_is_new_again(self, opened: Opened) -> None:
         opened.claim(TIMED, UNTIMED, "3")
         finish(opened.inbox.release(opened.connection, {TIMED, UNTIMED}))

@@ -77,14 +77,16 @@ def test_a_deadlock_makes_batches_smaller_and_is_no_poison(desk: Desk) -> None:
         sizes.append(len(events))
         for event in events:
             apply_effect(event, connection)
-        if len(events) > 2:
+        if len(events) > 2 or len(sizes) < 4:
             connection.execute("do $$ begin raise exception 'deadlock' using errcode = '40P01'; end $$")
 
     desk.send(*(placed(number, event_type="Contended") for number in range(1, 21)))
     desk.consume(20, consumer)
     desk.wait_for_effects(*numbered(20))
     assert desk.parked() == []
-    assert max(sizes) > 2, "there was no deadlock"
+    assert sizes[:4] == [1, 1, 1, 1], "the first event alone met others again and again"
+    assert max(sizes) > 2, "there was no deadlock of a batch"
+    assert 2 in sizes[sizes.index(max(sizes)) :], "a batch is halved, and not gone through one by one"
     assert consumer.outcomes == {Outcome.APPLIED: 20}
 
 

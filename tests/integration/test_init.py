@@ -52,7 +52,7 @@ def test_init_creates_everything_once_and_says_so(outbox_stack: Stack, spec: Pat
     first = run_command("init", str(spec), "--inbox", "--dsn", dsn)
     assert first.returncode == 0, first.stderr
     assert "outbox public.outbox: now at version 3" in first.stderr
-    assert "inbox public.inbox: now at version 1" in first.stderr
+    assert "inbox public.inbox: now at version 2" in first.stderr
     made = objects(dsn)
     assert ("orders_outbox", "public.outbox", "", True, "", "") in made
     assert ("orders_outbox", "publish", "tfff", True, "", "") in made
@@ -75,7 +75,9 @@ def test_the_printed_script_makes_the_same_and_can_be_repeated(outbox_stack: Sta
             text=True,
             check=True,
         )
-    assert objects(scripted) == objects(direct)
+    # Which weeks the inbox has is no part of what is versioned: they are made by the day.
+    made = [each for each in objects(direct) if not str(each[0]).startswith("inbox_20")]
+    assert objects(scripted) == made
 
 
 def test_init_does_not_set_back_the_incarnation(outbox_stack: Stack, spec: Path) -> None:

@@ -1,6 +1,7 @@
 """The least roles, as `init --grants` prints them: each can do its work, and nothing beside it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -78,19 +79,29 @@ def test_the_writer_adds_and_neither_reads_payloads_nor_changes_nor_deletes(gran
             connection.rollback()
 
 
-def test_the_consumer_consumes_and_forgets_nothing(granted: Pipeline) -> None:
+def test_the_consumer_consumes_and_parks_and_forgets_neither_watermarks_nor_holes(granted: Pipeline) -> None:
     granted.deploy()
     shop = Shop(granted)
     with granted.connect() as connection:
         for grant in ("grant insert on effects to {}", "grant usage on sequence effects_number_seq to {}"):
             connection.execute(SQL(grant).format(Identifier(f"{granted.name}_consumer")))
     granted.write(3)
-    shop.consume(3, shop.consumer(connect=lambda: psycopg.connect(dsn_of(granted, "consumer"))))
+    with shop.running(shop.consumer(connect=lambda: psycopg.connect(dsn_of(granted, "consumer")))):
+        eventually(lambda: len(shop.effects()) == 3, "three effects")
+        first, *_ = granted.messages()
+        late = {"id": b"late", "sequence": b"9"}
+        granted.produce(replace(first, headers=tuple((name, late.get(name, text)) for name, text in first.headers)))
+        with granted.connect() as connection:
+            eventually(lambda: one(connection, "select count(*) from inbox_parked") == 1, "what waits")
     with psycopg.connect(dsn_of(granted, "consumer")) as connection:
         for statement in (
-            b"delete from inbox",
             b"update inbox set event_id = 'x'",
+            b"truncate inbox",
             b"delete from inbox_watermarks",
+            b"delete from inbox_holes",
+            b"update inbox_holes set last = 9",
+            b"delete from inbox_epochs",
+            b"insert into inbox_purges (purged_before) values (now())",
             b"select from outbox",
         ):
             with pytest.raises(InsufficientPrivilege):

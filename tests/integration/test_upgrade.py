@@ -8,6 +8,11 @@ import psycopg
 import pytest
 
 from cdc_outbox import Event, Outbox
+from cdc_outbox.consumer.database import sql_stores
+from cdc_outbox.consumer.ordering import Aggregate, Mark
+from cdc_outbox.consumer.schema import inbox_component
+from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.migrations import Component, Migration
 from cdc_outbox.table import OutboxTable, TableName
@@ -101,9 +106,32 @@ def test_tables_of_the_first_release_are_upgraded_beside_live_writers(outbox_sta
     assert (check.returncode, check.stdout) == (0, ""), check.stdout
 
 
-def test_upgraded_tables_are_those_that_a_new_database_gets(outbox_stack: Stack) -> None:
-    old, new = (outbox_stack.postgres.create_database(name) for name in ("upgraded", "made_new"))
-    component = outbox_component(OutboxTable(), first_source="orders.1")
+def test_what_an_inbox_of_the_first_release_claimed_is_known_afterwards(dsn: str) -> None:
+    timed = "01a1fde3-2757-7ff4-9746-05b2befd6070"
+    ids = [timed, timed.upper(), "5f0d8c4e-9d3a-4b60-8a55-0d7c3d1f2a10", "42", "~7", "ünï", ""]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute((SCHEMAS / "version_1.sql").read_bytes())
+        connection.execute("set search_path to public")
+        connection.cursor().executemany(
+            "insert into inbox (consumer, event_id) values ('shop', %s)", [(event_id,) for event_id in ids]
+        )
+        connection.execute("insert into inbox_watermarks values ('shop', 'orders.1', 'order', '1', 7)")
+        for _ in range(2):
+            run_upgrade(connection, inbox_component(InboxTable()))
+            assert one(connection, "select version from cdc_outbox_version where component like 'inbox%%'") == 2
+        stores = sql_stores(table=InboxTable(), consumer="shop", driver=ImmediateTransactions(Psycopg()))
+        aggregate = Aggregate("orders.1", "order", "1")
+        assert finish(stores.inbox.claim(connection, [*ids, "43"])).new == {"43"}
+        assert finish(stores.inbox.find_marks(connection, [aggregate])) == {aggregate: Mark(7)}
+
+
+COMPONENTS = [outbox_component(OutboxTable(), first_source="orders.1"), inbox_component(InboxTable())]
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.kind)
+def test_upgraded_tables_are_those_that_a_new_database_gets(outbox_stack: Stack, component: Component) -> None:
+    names = (f"upgraded_{component.kind}", f"made_new_{component.kind}")
+    old, new = (outbox_stack.postgres.create_database(name) for name in names)
     with psycopg.connect(old, autocommit=True) as connection:
         connection.execute((SCHEMAS / "version_1.sql").read_bytes())
     shapes = []
@@ -113,8 +141,10 @@ def test_upgraded_tables_are_those_that_a_new_database_gets(outbox_stack: Stack)
             catalog = Catalog(connection, Psycopg())
             shapes.append([catalog.find_table(table) for table in component.tables])
     assert shapes[0] == shapes[1]
-    assert shapes[0][1] is not None
-    assert shapes[0][1].settings == HEADS_SETTINGS
+    assert None not in shapes[0]
+    if component.kind == "outbox":
+        assert shapes[0][1] is not None
+        assert shapes[0][1].settings == HEADS_SETTINGS
 
 
 def test_an_upgrade_that_would_make_writers_wait_gives_up(dsn: str) -> None:

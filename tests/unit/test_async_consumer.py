@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from cdc_outbox.consumer.consumer import _Yielding
+from cdc_outbox.consumer.waits import Yielding
 
 
 async def cancelled(*, cancels: int) -> list[str]:
@@ -20,7 +20,7 @@ async def cancelled(*, cancels: int) -> list[str]:
 
     async def call() -> None:
         try:
-            await _Yielding(asyncio.Event()).call(block)
+            await Yielding(asyncio.Event()).call(block)
         finally:
             said.append("the task ended")
 
@@ -43,7 +43,7 @@ def test_a_cancelled_task_waits_for_the_thread_that_uses_its_client(cancels: int
 
 
 def test_what_a_call_raises_and_returns_is_the_callers() -> None:
-    waits = _Yielding(asyncio.Event())
+    waits = Yielding(asyncio.Event())
 
     async def call() -> int:
         with pytest.raises(ValueError, match="invalid literal"):

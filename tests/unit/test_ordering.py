@@ -183,7 +183,7 @@ def test_an_id_that_may_be_forgotten_proves_nothing(mode: SequenceMode, sequence
 
 def test_a_move_counts_what_is_parked_beside_what_is_applied() -> None:
     first, other = event(6, event_id="a"), Aggregate("orders.1", "order", "2")
-    moves = moves_of([Judgement(first, NEXT, 5)], {ONE: Mark(5, 2), other: Mark(7, 1)}, {ONE: -1, other: 1})
+    moves = moves_of([Judgement(first, ONE, NEXT, 5)], {ONE: Mark(5, 2), other: Mark(7, 1)}, {ONE: -1, other: 1})
     assert [(move.aggregate, move.before, move.after, move.parked) for move in moves] == [
         (ONE, 5, 6, -1),
         (other, 7, 7, 1),

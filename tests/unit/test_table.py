@@ -1,10 +1,12 @@
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cdc_outbox.sql
 from cdc_outbox import ConfigError, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.migrations import script
@@ -32,6 +34,9 @@ def test_a_name_that_postgresql_would_cut_or_refuse_is_refused(name: str) -> Non
         quote(name)
     with pytest.raises(ConfigError):
         TableName(schema="public", name=name)
+
+
+SQL = Path(cdc_outbox.sql.__file__).parent
 
 
 def test_a_literal_cannot_be_left() -> None:
@@ -73,13 +78,7 @@ def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
 INBOX_FILES = ("inbox", "inbox_schema", "park", "epochs")
 
 
-@pytest.mark.parametrize(
-    ("dialect", "file"),
-    [
-        *(("postgresql", file) for file in ("catalog", "preflight", "roles")),
-        *((dialect, file) for dialect in Dialect for file in ("outbox", "outbox_schema", "versions", *INBOX_FILES)),
-    ],
-)
+@pytest.mark.parametrize(("dialect", "file"), sorted((file.parent.name, file.stem) for file in SQL.glob("*/*.sql")))
 def test_every_file_of_statements_can_be_read(dialect: str, file: str) -> None:
     statements = load(dialect, file)
     assert statements

@@ -21,6 +21,14 @@ straight_join {inbox} as claimed
 where claimed.claim_token = unhex(:transaction);
 savepoint cdc_outbox_claims
 
+-- name: find_claims
+select convert(claimed.event_id using utf8mb4)
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
+)) as wanted
+straight_join {inbox} as claimed
+    on claimed.consumer = convert(:consumer using utf8mb4) and claimed.event_id = wanted.event_id
+
 -- name: identify
 savepoint cdc_outbox_claims;
 select :transaction

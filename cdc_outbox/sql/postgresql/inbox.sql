@@ -6,6 +6,9 @@ order by wanted.event_id
 on conflict (consumer, event_id) do nothing
 returning event_id, cast(pg_current_xact_id() as text)
 
+-- name: find_claims
+select event_id from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
+
 -- name: identify
 select cast(pg_current_xact_id() as text)
 

@@ -22,9 +22,13 @@ alter table {watermarks}
     drop constraint if exists {last_check},
     add column if not exists parked bigint not null default 0
 
+-- name: settle_watermarks
+-- Takes SHARE UPDATE EXCLUSIVE, which no consumer waits for.
+-- A watermark is updated with every batch. Free space on its page keeps the update there and out of the index.
+alter table {watermarks} set (fillfactor = 50)
+
 -- name: know_times
-update {inbox} set event_id = '~' || event_id
-where event_id !~ {timed_literal} and left(event_id, 1) <> '~'
+update {inbox} set event_id = '~' || event_id where event_id !~ {timed_literal}
 
 -- name: create_parked
 create table if not exists {parked} (

@@ -11,6 +11,11 @@ on conflict (consumer, event_id) do nothing
 returning event_id, claim_token;
 savepoint cdc_outbox_claims
 
+-- name: find_claims
+select event_id
+from {inbox}
+where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
+
 -- name: identify
 update {watermarks} set last = last where false;
 savepoint cdc_outbox_claims;

@@ -1,0 +1,73 @@
+"""``cdc-outbox baseline``."""
+
+import click
+
+from cdc_outbox.cli.inbox import opened, plain, split_aggregate
+from cdc_outbox.cli.options import consumer_option, dsn_option, inbox_schema_option
+from cdc_outbox.consumer.ordering import Aggregate
+from cdc_outbox.operate.baseline import Baseline, Gap
+
+
+@click.command(short_help="Begin in the middle of a history: accept what came before.")
+@dsn_option
+@consumer_option
+@inbox_schema_option
+@click.option(
+    "--aggregate", callback=split_aggregate, metavar="TYPE/ID", help="Only this one; its missing events are given up."
+)
+@click.option("--source", metavar="SOURCE", help="With --aggregate: who numbered its events, such as orders.1.")
+@click.option("--note", help="Why, for whoever asks later; it is kept with the hole in the sequence.")
+@click.option("--dry-run", is_flag=True, help="Print what would be accepted, and change nothing.")
+def baseline(
+    *,
+    dsn: str,
+    consumer: str,
+    inbox_schema: str,
+    aggregate: tuple[str, str] | tuple[None, None],
+    source: str | None,
+    note: str | None,
+    dry_run: bool,
+) -> None:
+    """Accept as missing what came before the first events that a consumer sees.
+
+    A consumer that is new to topics whose first events are gone parks what it reads: of each aggregate the first one is
+    missing. For every aggregate of which it has applied nothing, this moves the watermark to right before the lowest
+    number that is parked, notes the hole, and what waits goes on. Run it when the consumer has read to the end of its
+    topics, or as often as its park is full. An event that comes after all from before its baseline is a conflict.
+
+    In an aggregate that it has followed already, a missing event is lost, not old. Such a hole is accepted only where
+    you name it: --aggregate TYPE/ID --source SOURCE.
+
+    Each line is an aggregate, its source, the sequences that are accepted as missing, and how many events go on.
+
+    \b
+    Examples:
+      cdc-outbox baseline --consumer shipping --dry-run
+      cdc-outbox baseline --consumer shipping --note "topics begin in June"
+      cdc-outbox baseline --consumer shipping --aggregate order/42 --source orders.1 --note "lost, ticket 4711"
+    """
+    aggregate_type, aggregate_id = aggregate
+    if (source is None) != (aggregate_type is None):
+        raise click.UsageError("--aggregate and --source go together: they name one aggregate")
+    named = None
+    if source is not None and aggregate_type is not None and aggregate_id is not None:
+        named = Aggregate(source, aggregate_type, aggregate_id)
+    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
+        work = Baseline(inbox, named)
+        gaps = work.find()
+        sequences, events = sum(gap.missing for gap in gaps), sum(gap.parked for gap in gaps)
+        would = "would be " if dry_run else ""
+        click.echo(
+            f"{len(gaps):,} aggregates: {sequences:,} sequences {would}accepted as missing, {events:,} events go on",
+            err=True,
+        )
+        unreadable = work.count_unreadable()
+        if unreadable:
+            click.echo(f"{unreadable:,} parked messages are unreadable; what is missing may be among them", err=True)
+        for gap in gaps if dry_run else work.accept(gaps, note=note):
+            click.echo(_line(gap))
+
+
+def _line(gap: Gap) -> str:
+    source, aggregate_type, aggregate_id = gap.aggregate
+    return plain(f"{aggregate_type}/{aggregate_id}  {source}  {gap.hole.first}-{gap.hole.last}  {gap.parked}")

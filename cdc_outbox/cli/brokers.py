@@ -1,0 +1,57 @@
+"""The brokers, as the commands reach them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cdc_outbox import kafka
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.properties_text import read_properties
+
+FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
+
+_servers_option = click.option(
+    "--bootstrap-servers",
+    envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
+    show_envvar=True,
+    required=True,
+    help="The brokers: host:port, several with commas.",
+)
+_settings_option = click.option(
+    "--kafka-settings",
+    type=click.Path(path_type=Path),
+    envvar="CDC_OUTBOX_KAFKA_SETTINGS",
+    show_envvar=True,
+    help="A file of librdkafka's settings, for security and timeouts: name=value, one a line.",
+)
+
+
+def broker_options(command: FC) -> FC:
+    """Add the options with which a command is told of its brokers."""
+    return _servers_option(_settings_option(command))
+
+
+def broker_settings(bootstrap_servers: str, file: Path | None, *, group: str) -> dict[str, Any]:
+    """Return librdkafka's settings for what the options say.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds a setting that would break a promise.
+    """
+    return kafka.consumer_settings(
+        bootstrap_servers=bootstrap_servers, group=group, extra={} if file is None else _read(file)
+    )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(f"{file} cannot be read: {reason}", field="--kafka-settings") from error
+    document = read_properties(text, name=str(file))
+    if document.findings:
+        raise ConfigError(f"{file} is not a file of settings", field="--kafka-settings", findings=document.findings)
+    settings: dict[str, Any] = document.content
+    return settings

@@ -1,0 +1,284 @@
+"""``cdc-outbox dead-letters``."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+import click
+
+from cdc_outbox.cli.inbox import opened, plain, split_aggregate
+from cdc_outbox.cli.options import consumer_option, dsn_option, inbox_schema_option
+from cdc_outbox.cli.parked import details_of, json_of, json_of_message, name_of, table_of
+from cdc_outbox.consumer.park import Reason, State
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.operate.park import Park
+from cdc_outbox.operate.parked import FORCED, ParkedRow, Selection
+
+FC = TypeVar("FC", bound=Callable[..., Any])
+
+_SHOWN = 50
+"""Lines that a screen or two have."""
+
+
+def _of_a_consumer(command: FC) -> FC:
+    return dsn_option(consumer_option(inbox_schema_option(command)))
+
+
+def _filters(command: FC) -> FC:
+    options = (
+        click.option(
+            "--state", type=click.Choice(list(map(str, State))), help="Only those that wait, or that are dead."
+        ),
+        click.option("--reason", type=click.Choice(list(map(str, Reason))), help="Only those parked for this reason."),
+        click.option("--aggregate", callback=split_aggregate, metavar="TYPE/ID", help="Only those of this aggregate."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group(name="dead-letters", short_help="List, show, retry, skip or export parked events.")
+def dead_letters() -> None:
+    """Decide about the events that a consumer set aside.
+
+    An event is parked when its handler fails, when one before it is missing or parked, or when it contradicts what was
+    applied. What waits goes on by itself; what is dead waits for you. It is named by its place, a number.
+
+    DSN is the consuming service's database, for a role that may do what the consumer's may. Nothing is applied here:
+    the consumer that owns the partition does that, a second later if it runs.
+
+    \b
+    Examples:
+      cdc-outbox dead-letters list --consumer shipping --state dead
+      cdc-outbox dead-letters show 17 --consumer shipping
+      cdc-outbox dead-letters retry 17 --consumer shipping
+      cdc-outbox dead-letters skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
+      cdc-outbox dead-letters export --consumer shipping --output parked.jsonl
+    """
+
+
+@dead_letters.command(name="list", short_help="List parked events.")
+@_of_a_consumer
+@_filters
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="Show no more than so many."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+def list_parked(
+    *,
+    dsn: str,
+    consumer: str,
+    inbox_schema: str,
+    state: str | None,
+    reason: str | None,
+    aggregate: tuple[str | None, str | None],
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List parked events, in the order in which they were parked; times are UTC.
+
+    \b
+    Example:
+      cdc-outbox dead-letters list --consumer shipping --reason failed --aggregate order/42
+    """
+    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
+        rows, total = Park(inbox).find(_selection(state, reason, aggregate), limit=limit)
+    if as_json:
+        click.echo(json.dumps([json_of(row) for row in rows], indent=2, ensure_ascii=False))
+    elif rows:
+        for line in table_of(rows):
+            click.echo(line)
+    else:
+        click.echo("nothing is parked" if _is_all(state, reason, aggregate) else "no such event is parked", err=True)
+    if total > len(rows):
+        click.echo(f"{total - len(rows):,} more; --limit {total} shows all", err=True)
+
+
+@dead_letters.command(short_help="Show one parked event.")
+@click.argument("place", type=int)
+@_of_a_consumer
+@click.option("--payload", is_flag=True, help="Show the payload too, which may be private.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def show(place: int, *, dsn: str, consumer: str, inbox_schema: str, payload: bool, as_json: bool) -> None:
+    """Show all that is known of a parked event, its headers among it.
+
+    \b
+    Example:
+      cdc-outbox dead-letters show 17 --consumer shipping --payload
+    """
+    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
+        park = Park(inbox)
+        [row] = park.get([place])
+        messages = park.read_messages([row])
+    if place not in messages:  # it was applied between the two looks
+        click.echo(f"{place} is parked no more", err=True)
+        return
+    if as_json:
+        whole = json_of(row) | json_of_message(messages[place], payload=payload)
+        click.echo(json.dumps(whole, indent=2, ensure_ascii=False))
+        return
+    for name, text in details_of(row, messages[place], payload=payload):
+        click.echo(f"{plain(name):<10} {plain(text) or '-'}")
+
+
+@dead_letters.command(short_help="Have parked events tried again.")
+@click.argument("places", metavar="[PLACE]...", type=int, nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="All that the filters leave, instead of places.")
+@_of_a_consumer
+@_filters
+@click.option(
+    "--force",
+    type=click.Choice(sorted(map(str, FORCED))),
+    multiple=True,
+    help="Apply what is parked for this reason in spite of it. Its effects may contradict or repeat others.",
+)
+def retry(
+    places: tuple[int, ...],
+    *,
+    is_all: bool,
+    dsn: str,
+    consumer: str,
+    inbox_schema: str,
+    state: str | None,
+    reason: str | None,
+    aggregate: tuple[str | None, str | None],
+    force: tuple[str, ...],
+) -> None:
+    """Have the consumer try parked events again, at once; print the places of those that are due now.
+
+    Of places that are named, all are tried again or none. With --all, what cannot go on yet is left, and said.
+
+    A conflict or an expired event would be judged as before: with --force it is applied in spite of that, once. An
+    unreadable one is read again, by the contract that the consumer has now.
+
+    \b
+    Examples:
+      cdc-outbox dead-letters retry 17 18 --consumer shipping
+      cdc-outbox dead-letters retry --all --reason failed --consumer shipping
+      cdc-outbox dead-letters retry 19 --force conflict --consumer shipping
+    """
+    if is_all == bool(places):
+        raise click.UsageError("say which events: PLACE..., or --all with filters or without")
+    if places and not _is_all(state, reason, aggregate):
+        raise click.UsageError("filters go with --all; a place is one event")
+    selection = Selection(places=_once(places)) if places else _selection(state, reason, aggregate)
+    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
+        retried = Park(inbox).retry(selection, forced={Reason(each) for each in force})
+    for row in sorted(retried.due, key=lambda row: row.place):
+        click.echo(row.place)
+    for kind, events in sorted(Counter(row.reason for row, _ in retried.left).items()):
+        click.echo(f"left: {events:,} {kind}; {_LEFT.get(kind, 'another event was applied under the id')}", err=True)
+    if not retried.due:
+        click.echo("nothing to try again", err=True)
+
+
+_LEFT = {
+    Reason.GAP: "they go on when what is missing comes",
+    Reason.BEHIND: "they go on when what is before them is applied",
+    Reason.CONFLICT: "--force conflict applies them all the same",
+    Reason.EXPIRED: "--force expired applies them all the same",
+}
+
+
+@dead_letters.command(short_help="Give parked events up.")
+@click.argument("places", metavar="PLACE...", type=int, nargs=-1, required=True)
+@_of_a_consumer
+@click.option("--note", required=True, help="Why, for whoever asks later; it is kept with the hole in the sequence.")
+def skip(places: tuple[int, ...], *, dsn: str, consumer: str, inbox_schema: str, note: str) -> None:
+    """Give parked events up for good: all that are named, or none. What waited behind them goes on.
+
+    Should one of them come again, it is a duplicate. The watermark of its aggregate is moved over a numbered one, and
+    the hole is noted with what you say. A numbered one that is not the next of its aggregate is refused.
+
+    \b
+    Example:
+      cdc-outbox dead-letters skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
+    """
+    if not note.strip():
+        raise click.UsageError("--note is empty, and nothing else will say why the event is missing")
+    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
+        skipped = Park(inbox).skip(_once(places), note=note)
+    for each in skipped:
+        click.echo(f"{each.row.place}  {plain(_skipped(each.row, is_hole=each.is_hole))}")
+    if any(each.row.is_unreadable for each in skipped):
+        click.echo(
+            "Nobody knows what an unreadable message was. If it had a number, its successors wait for it: see "
+            "`dead-letters list --reason gap` and `cdc-outbox baseline --aggregate`.",
+            err=True,
+        )
+
+
+@dead_letters.command(short_help="Write parked events as JSON lines.")
+@_of_a_consumer
+@_filters
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="A new file, instead of stdout.")
+def export(
+    *,
+    dsn: str,
+    consumer: str,
+    inbox_schema: str,
+    state: str | None,
+    reason: str | None,
+    aggregate: tuple[str | None, str | None],
+    output: Path | None,
+) -> None:
+    """Write parked events with their whole messages, payloads among them, one JSON object a line.
+
+    Key, headers and payload are text where they are UTF-8, and else an object with base64 in it.
+
+    \b
+    Example:
+      cdc-outbox dead-letters export --consumer shipping --state dead --output dead.jsonl
+    """
+    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox, _written_to(output) as file:
+        events = 0
+        for row, message in Park(inbox).export(_selection(state, reason, aggregate)):
+            whole = json_of(row) | json_of_message(message, payload=True)
+            click.echo(json.dumps(whole, ensure_ascii=False), file=file)
+            events += 1
+    click.echo(f"{events:,} events", err=True)
+
+
+@contextmanager
+def _written_to(output: Path | None) -> Iterator[TextIO | None]:
+    """Open a new file that nobody else may read; ``None`` is standard output."""
+    if output is None:
+        yield None
+        return
+    try:
+        output.touch(mode=0o600, exist_ok=False)
+        file = output.open("w", encoding="utf-8")
+    except FileExistsError as error:
+        raise ConfigError(f"{output} exists already", field="--output", hint="Choose another name.") from error
+    except OSError as error:
+        raise ConfigError(f"{output} cannot be written: {error.strerror}", field="--output") from error
+    with file:
+        yield file
+
+
+def _selection(state: str | None, reason: str | None, aggregate: tuple[str | None, str | None]) -> Selection:
+    aggregate_type, aggregate_id = aggregate
+    return Selection(
+        state=State(state) if state else None,
+        reason=Reason(reason) if reason else None,
+        aggregate_type=aggregate_type,
+        aggregate_id=aggregate_id,
+    )
+
+
+def _is_all(state: str | None, reason: str | None, aggregate: tuple[str | None, str | None]) -> bool:
+    return _selection(state, reason, aggregate) == Selection()
+
+
+def _once(places: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(places))
+
+
+def _skipped(row: ParkedRow, *, is_hole: bool) -> str:
+    if row.is_unreadable:
+        return f"skipped the message {row.event_id}"
+    moved = f", {name_of(row)} stands at {row.sequence} now" if is_hole else ""
+    return f"skipped {row.type} {row.event_id} of {name_of(row)}{moved}"

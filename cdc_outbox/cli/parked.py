@@ -1,0 +1,116 @@
+"""Parked events as text and as JSON."""
+
+import base64
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from cdc_outbox.cli.inbox import plain
+from cdc_outbox.message import Message
+from cdc_outbox.operate.parked import ParkedRow
+
+_TITLES = (
+    "PLACE", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED", "RETRY", "ERROR",
+)  # fmt: skip
+_BESIDE = "  "
+
+
+def table_of(rows: Sequence[ParkedRow]) -> Iterator[str]:
+    """Yield a line for each, under a line of titles."""
+    lines = [_TITLES, *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        yield _BESIDE.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def details_of(row: ParkedRow, message: Message, *, payload: bool) -> Iterator[tuple[str, str]]:
+    """Yield what is known of one: a name and what to say."""
+    yield "place", str(row.place)
+    yield "state", f"{row.state}{', forced' if row.forced else ''}"
+    yield "reason", row.reason
+    yield "error", row.error
+    yield "aggregate", name_of(row)
+    yield "source", row.aggregate.source
+    yield "sequence", _number(row.sequence)
+    yield "type", row.type
+    yield "id", row.event_id
+    yield "attempts", str(row.attempts)
+    yield "parked", _time(row.parked_at)
+    yield "retry", _time(row.retry_at)
+    yield "message", message.position
+    if message.timestamp_ms is not None:
+        yield "timestamp", _time(datetime.fromtimestamp(message.timestamp_ms / 1000, UTC))
+    yield "key", str(_text(message.key))
+    for name, value in message.headers:
+        yield f"header {name}", str(_text(value))
+    if payload:
+        yield "payload", str(_text(message.value))
+
+
+def name_of(row: ParkedRow) -> str:
+    """Return the aggregate as the options take it, empty where nobody can tell."""
+    return "" if row.is_unreadable else f"{row.aggregate.aggregate_type}/{row.aggregate.aggregate_id}"
+
+
+def json_of(row: ParkedRow) -> dict[str, Any]:
+    """Return an event without its message."""
+    return {
+        "place": row.place,
+        "state": row.state,
+        "reason": row.reason,
+        "error": row.error or None,
+        "source": row.aggregate.source,
+        "aggregate_type": row.aggregate.aggregate_type,
+        "aggregate_id": row.aggregate.aggregate_id,
+        "sequence": row.sequence,
+        "type": row.type,
+        "event_id": row.event_id,
+        "attempts": row.attempts,
+        "forced": row.forced,
+        "parked_at": _time(row.parked_at),
+        "retry_at": _time(row.retry_at) or None,
+        "topic": row.topic,
+        "partition": row.partition,
+        "offset": row.offset,
+    }
+
+
+def json_of_message(message: Message, *, payload: bool) -> dict[str, Any]:
+    """Return a message: bytes as text where they are UTF-8, and else as an object with ``base64``."""
+    found = {
+        "timestamp_ms": message.timestamp_ms,
+        "key": _text(message.key),
+        "headers": [[name, _text(value)] for name, value in message.headers],
+    }
+    return found | {"payload": _text(message.value)} if payload else found
+
+
+def _cells(row: ParkedRow) -> tuple[str, ...]:
+    cells = (
+        str(row.place),
+        row.state,
+        row.reason,
+        name_of(row),
+        _number(row.sequence),
+        row.type,
+        str(row.attempts),
+        _time(row.parked_at),
+        _time(row.retry_at),
+        row.error,
+    )
+    return tuple(plain(cell) or "-" for cell in cells)
+
+
+def _number(sequence: int | None) -> str:
+    return "" if sequence is None else str(sequence)
+
+
+def _time(moment: datetime | None) -> str:
+    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _text(octets: bytes | None) -> str | dict[str, str] | None:
+    try:
+        return None if octets is None else octets.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(octets or b"").decode()}

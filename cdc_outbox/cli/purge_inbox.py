@@ -1,0 +1,130 @@
+"""``cdc-outbox purge-inbox``."""
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from cdc_outbox import kafka
+from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.options import dsn_option, inbox_schema_option, read_spec
+from cdc_outbox.consumer.horizon import refuse_short_horizon
+from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.operate.horizon import Horizon
+from cdc_outbox.operate.purge import Old, Purge
+
+_LOG = logging.getLogger("cdc_outbox.cli.librdkafka")
+_LOG.addHandler(logging.NullHandler())  # what matters of it is in the error
+_LOG.propagate = False
+_MOST_DAYS = 10_000
+
+
+@click.command(name="purge-inbox", short_help="Forget the ids that an inbox need not know any more.")
+@click.argument("spec", type=click.Path(path_type=Path), required=False)
+@dsn_option
+@inbox_schema_option
+@click.option(
+    "--horizon-days",
+    type=click.FloatRange(min=0, min_open=True, max=_MOST_DAYS),
+    required=True,
+    metavar="DAYS",
+    help="Forget ids older than this; longer than any event can still be read again.",
+)
+@click.option(
+    "--bootstrap-servers",
+    envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
+    show_envvar=True,
+    help="The brokers, which tell how long the topics keep their events.",
+)
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic that is read, beside those of SPEC.")
+@click.option("--accept-shorter-horizon", is_flag=True, help="Forget ids of events that may still be read again.")
+@click.option("--dry-run", is_flag=True, help="Print what would be forgotten, and change nothing.")
+def purge_inbox(
+    spec: Path | None,
+    *,
+    dsn: str,
+    inbox_schema: str,
+    horizon_days: float,
+    bootstrap_servers: str | None,
+    topics: tuple[str, ...],
+    accept_shorter_horizon: bool,
+    dry_run: bool,
+) -> None:
+    """Forget the ids that are older than the horizon, of all consumers of an inbox; make its next partitions.
+
+    Claims lie in partitions, a week of ids each; those that are over are dropped. Ids that do not tell their time, of
+    outboxes of others, are deleted by when they were claimed. Watermarks, holes and parked events stay for ever. Run it
+    once a week, as a role that owns the inbox.
+
+    An event that comes again after its id was forgotten is judged by its number. Without one, and with a UUIDv7 that is
+    older than the purge, it is parked as expired; with an id that tells no time it is applied once more. So the horizon
+    is compared with how long the topics of SPEC and --topic keep their events, and refused if it is shorter.
+
+    \b
+    Examples:
+      cdc-outbox purge-inbox connectors/orders.yaml --horizon-days 30
+      cdc-outbox purge-inbox --topic outbox.event.order --horizon-days 30 --dry-run
+    """
+    wanted = sorted({*topics, *(read_spec(spec).contract.topics if spec is not None else ())})
+    if not accept_shorter_horizon:
+        _check(horizon_days, wanted, bootstrap_servers)
+    now = datetime.now(UTC)
+    horizon = Horizon.at(now, days=horizon_days)
+    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
+        purge = Purge(connection, driver, InboxTable(schema=inbox_schema), _report)
+        if dry_run:
+            _tell(purge.find_old(horizon))
+            return
+        purge.make_parts(now)
+        purge.forget(horizon)
+
+
+def _check(horizon_days: float, topics: Sequence[str], bootstrap_servers: str | None) -> None:
+    """Compare the horizon with what the topics keep.
+
+    Raises:
+        ConfigError: It is shorter, or it cannot be told.
+    """
+    if not bootstrap_servers or not topics:
+        missing = "brokers" if topics else "topics"
+        raise ConfigError(
+            f"without {missing} nobody can tell whether events outlive the horizon",
+            field="--bootstrap-servers" if topics else "SPEC",
+            hint="Give --bootstrap-servers, and a SPEC or --topic; or take it upon yourself with "
+            "--accept-shorter-horizon.",
+        )
+    kept = kafka.find_retentions(topics, bootstrap_servers=bootstrap_servers, extra={}, logger=_LOG)
+    missing_topics = sorted(set(topics) - kept.keys())
+    if missing_topics:
+        raise ConfigError(
+            f"there is no topic {', '.join(missing_topics)}",
+            field="--topic",
+            hint="Correct the name. A topic that nothing was published to yet needs no purge.",
+        )
+    refuse_short_horizon(
+        horizon_days,
+        kept,
+        field="--horizon-days",
+        hint="Choose a longer one, or let the topics keep their events for less long; --accept-shorter-horizon forgets "
+        "ids all the same.",
+    )
+
+
+def _tell(old: Old) -> None:
+    for part, claims in old.parts:
+        _report("drop", f"{part.table}: {claims:,} ids")
+    for what, count in (
+        ("ids in the rest that tell their time", old.timed),
+        ("ids in the rest that tell none", old.untimed),
+        ("starts", old.starts),
+    ):
+        if count:
+            _report("delete", f"{count:,} {what}")
+
+
+def _report(step: str, text: str) -> None:
+    click.echo(f"{step:<10} {text}")

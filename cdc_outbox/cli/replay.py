@@ -1,0 +1,134 @@
+"""``cdc-outbox replay``."""
+
+import asyncio
+import logging
+import re
+import signal
+import sys
+from datetime import datetime
+
+import click
+
+from cdc_outbox.cli.consume import load
+from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.findings import visible
+from cdc_outbox.cli.logs import TextLines
+from cdc_outbox.cli.spans import moment
+from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
+
+_WORDS = {
+    Fate.APPLIED: ("applied", "would be applied"),
+    Fate.DUPLICATE: ("duplicates, skipped", "duplicates, would be skipped"),
+    Fate.PARKED: ("parked", "would be parked"),
+    Fate.WAITING: ("parked already", "parked already"),
+    Fate.LEFT_OUT: ("left out: nobody knows whether they were applied", "would be left out"),
+    Fate.UNREADABLE: ("unreadable, left out", "unreadable, would be left out"),
+}
+
+
+def aggregate(text: str) -> tuple[str, str]:
+    """Read TYPE/ID; an id may hold any character."""
+    aggregate_type, slash, aggregate_id = text.partition("/")
+    if not aggregate_type or not slash or not aggregate_id:
+        raise click.BadParameter(f"{text!r} is not TYPE/ID, such as order/42.")
+    return aggregate_type, aggregate_id
+
+
+def _offsets(text: str) -> tuple[int, int, int]:
+    found = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{1,18})", text)
+    if found is None or int(found[2]) > int(found[3]):
+        raise click.BadParameter(f"{text!r} is not PARTITION:FIRST-LAST, such as 0:1200-1250.")
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+@click.command(short_help="Give a consumer messages again.")
+@click.argument("target", metavar="MODULE:ATTRIBUTE")
+@click.option("--topic", help="Of this topic only.")
+@click.option("--aggregate", "of_aggregate", type=aggregate, metavar="TYPE/ID", help="Of this aggregate only.")
+@click.option("--type", "event_type", metavar="TYPE", help="Events of this type only, for example OrderPlaced.")
+@click.option("--from", "since", type=moment, metavar="TIME", help="Messages from this time on, by their timestamp.")
+@click.option("--to", "before", type=moment, metavar="TIME", help="Messages before this time.")
+@click.option(
+    "--offsets", type=_offsets, metavar="PARTITION:FIRST-LAST", help="Messages of this partition, both ends counted in."
+)
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), help="Events a second that reach handlers at most."
+)
+@click.option("--dry-run", is_flag=True, help="Say how many would be applied, skipped and parked; write nothing.")
+def replay(
+    target: str,
+    *,
+    topic: str | None,
+    of_aggregate: tuple[str, str] | None,
+    event_type: str | None,
+    since: datetime | None,
+    before: datetime | None,
+    offsets: tuple[int, int, int] | None,
+    rate: float | None,
+    dry_run: bool,
+) -> ExitCode:
+    """Import a consumer and give it messages again that the topics hold; those that all options select.
+
+    What was applied is skipped as a duplicate. What never was, for example after the group's offsets were moved by
+    accident, is applied in order, in the same transactions as ever. No other consumer notices, no offset is committed,
+    and the consumer itself may run meanwhile. An event whose handler fails is parked, and the running consumer tries it
+    again.
+
+    A dry run calls no handler, so it cannot tell which would fail.
+
+    Exit code: 0 done, 3 something was parked, left out or unreadable, 75 something cannot be reached: run it again.
+
+    \b
+    Examples:
+      cdc-outbox replay orders.shipping:consumer --dry-run
+      cdc-outbox replay orders.shipping:consumer --aggregate order/42
+      cdc-outbox replay orders.shipping:consumer --from 2026-03-01T14:00:00Z --to 2026-03-01T15:00:00Z --rate 100
+      cdc-outbox replay orders.shipping:consumer --topic outbox.event.order --offsets 0:1200-1250
+    """
+    log = logging.StreamHandler()
+    log.setFormatter(TextLines())
+    logging.basicConfig(level=logging.WARNING, handlers=[log])
+    consumer = load(target)
+    partition, first, last = offsets or (None, None, None)
+    selection = Selection(
+        topic=topic,
+        aggregate=of_aggregate,
+        event_type=event_type,
+        since=since,
+        before=before,
+        partition=partition,
+        first_offset=first,
+        last_offset=last,
+    )
+    done = _run(consumer, selection, rate=rate, dry_run=dry_run)
+    _tell(consumer.name, done, dry_run=dry_run)
+    if not done.is_complete:
+        return ExitCode.INTERRUPTED
+    aside = (Fate.PARKED, Fate.LEFT_OUT, Fate.UNREADABLE)
+    return ExitCode.DIFFERENCES if any(done.fates[fate] for fate in aside) else ExitCode.DONE
+
+
+def _run(consumer: Consumer | AsyncConsumer, selection: Selection, *, rate: float | None, dry_run: bool) -> Replayed:
+    signals = (signal.SIGTERM, signal.SIGINT)
+    if isinstance(consumer, Consumer):
+        for number in signals:
+            signal.signal(number, lambda _number, _frame: consumer.stop())
+        return consumer.replay(selection, rate=rate, dry_run=dry_run)
+
+    async def run() -> Replayed:
+        for number in signals:
+            asyncio.get_running_loop().add_signal_handler(number, consumer.stop)
+        return await consumer.replay(selection, rate=rate, dry_run=dry_run)
+
+    return asyncio.run(run())
+
+
+def _tell(name: str, done: Replayed, *, dry_run: bool) -> None:
+    for fate, words in _WORDS.items():
+        if done.fates[fate]:
+            click.echo(visible(f"{done.fates[fate]:,} {words[dry_run]}, the first is {done.examples[fate]}"))
+    if not done.fates:
+        click.echo("no message is selected")
+    if not done.is_complete:
+        click.echo(f"{name}: stopped before the end; run it again to go on", err=True)
+    sys.stdout.flush()

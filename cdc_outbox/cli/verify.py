@@ -1,0 +1,166 @@
+"""``cdc-outbox verify``."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc_outbox.cli.brokers import broker_options, broker_settings
+from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.findings import API_VERSION, visible
+from cdc_outbox.cli.options import dsn_option, read_spec
+from cdc_outbox.cli.spans import seconds
+from cdc_outbox.consumer import InboxTable
+from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.operate.stages import InboxStage, OutboxStage
+from cdc_outbox.operate.summary import Sums
+from cdc_outbox.operate.verification import Kind
+from cdc_outbox.operate.verify import Verification, Verified
+
+_SHOWN = 20
+"""Findings of one kind that a person is shown; --json has up to a thousand."""
+_COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", *(kind.value for kind in Kind))
+
+
+@click.command(short_help="Compare the outbox, its topics and a consumer.")
+@click.argument("spec", type=click.Path(path_type=Path))
+@dsn_option
+@broker_options
+@click.option("--consumer", help="Whose inbox to compare; without, the outbox and its topics only.")
+@click.option(
+    "--inbox-dsn",
+    envvar="CDC_OUTBOX_INBOX_DSN",
+    show_envvar=True,
+    show_default="--dsn",
+    help="The database of the consumer's inbox.",
+)
+@click.option("--inbox-schema", default="public", show_default=True, help="The schema that the inbox lies in.")
+@click.option(
+    "--settle",
+    type=seconds,
+    metavar="10s",
+    default="10s",
+    show_default=True,
+    help="How long what is on its way may take to arrive before it counts (s, m, h, d, w).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def verify(
+    spec: Path,
+    *,
+    dsn: str,
+    bootstrap_servers: str,
+    kafka_settings: Path | None,
+    consumer: str | None,
+    inbox_dsn: str | None,
+    inbox_schema: str,
+    settle: float,
+    as_json: bool,
+) -> ExitCode:
+    """Compare what the outbox gave out, what its topics hold and what a consumer applied, and print the differences.
+
+    Numbers are compared by source and aggregate: an event that is missing is seen, also if it is the last one. The ids
+    of the rows that the outbox keeps are compared with those in the topics. Nothing is written, no offset is committed,
+    and all of it may run meanwhile: what differs is looked at again for as long as --settle says. Topics are read from
+    their beginning, which takes about half a minute for each million messages, and half a kilobyte for each aggregate.
+
+    DSN is the outbox's database as this machine reaches it, on the server that is written to, for a role that may
+    select from the outbox and the table of heads beside it.
+
+    Exit code: 0 no difference, 3 differences, 75 something cannot be reached.
+
+    \b
+    Examples:
+      cdc-outbox verify connectors/orders.yaml --consumer shipping --inbox-dsn postgresql://postgres@localhost/shipping
+      cdc-outbox verify connectors/orders.yaml --consumer shipping --settle 5m --json
+    """
+    pipeline = read_spec(spec)
+    if consumer is None and inbox_dsn is not None:
+        consumer_hint = "--inbox-dsn is of use with --consumer only"
+        if click.get_current_context().get_parameter_source("inbox_dsn") is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(consumer_hint)
+    settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox verify")
+    with ExitStack() as stack:
+        connection, driver = stack.enter_context(connected(dsn, pipeline.database.kind, spec=spec))
+        inbox = None
+        if consumer is not None:
+            reading = (connection, driver) if inbox_dsn is None else stack.enter_context(connected(inbox_dsn))
+            inbox = InboxStage(*reading, InboxTable(schema=inbox_schema), consumer)
+        verification = Verification(
+            pipeline.contract,
+            outbox=OutboxStage(connection, driver, pipeline.outbox),
+            topics=stack.enter_context(TopicReader.opened(settings)),
+            inbox=inbox,
+            settle_seconds=settle,
+        )
+        found = verification.run()
+    click.echo(_document(found) if as_json else "\n".join(_text(found)))
+    return ExitCode.DIFFERENCES if found.findings.has_differences else ExitCode.DONE
+
+
+def _document(found: Verified) -> str:
+    content = {
+        "apiVersion": API_VERSION,
+        "kind": "Verification",
+        "hasDifferences": found.findings.has_differences,
+        "types": [_sums(sums, found) for sums in found.sums],
+        "findings": [
+            {
+                "kind": each.kind,
+                "isDifference": each.kind.is_difference,
+                "place": each.place,
+                "events": each.events,
+                "message": each.message,
+                "remedy": each.remedy,
+            }
+            for each in found.findings
+        ],
+        "notes": list(found.notes),
+        "seconds": round(found.seconds, 3),
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def _sums(sums: Sums, found: Verified) -> dict[str, Any]:
+    return {
+        "type": sums.aggregate_type,
+        "aggregates": sums.aggregates,
+        "givenOut": sums.given,
+        "inTopic": sums.held,
+        "applied": sums.applied,
+        "notProven": sums.forgotten,
+        "events": {str(kind): found.findings.events[sums.aggregate_type, kind] for kind in Kind},
+    }
+
+
+def _text(found: Verified) -> Iterator[str]:
+    rows = [_COLUMNS, *(_row(sums, found) for sums in found.sums)]
+    kept = [place for place in range(len(_COLUMNS)) if place < len(_COLUMNS) - len(Kind) or _says(rows, place)]
+    widths = [max(len(row[place]) for row in rows) for place in kept]
+    for row in rows:
+        cells = (
+            row[place].ljust(width) if not place else row[place].rjust(width)
+            for place, width in zip(kept, widths, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
+    for kind in Kind:
+        told = found.findings.told[kind]
+        for each in told[:_SHOWN]:
+            yield visible(f"{kind}: {each.place}: {each.message}{' ' if each.remedy else ''}{each.remedy}")
+        if found.findings.places[kind] > _SHOWN:
+            yield f"{kind}: {found.findings.places[kind] - _SHOWN:,} more"
+    yield from (visible(f"note: {note}") for note in found.notes)
+    yield "differences found" if found.findings.has_differences else "no differences"
+
+
+def _says(rows: Sequence[tuple[str, ...]], place: int) -> bool:
+    return any(row[place] != "0" for row in rows[1:])
+
+
+def _row(sums: Sums, found: Verified) -> tuple[str, ...]:
+    counts = (None if not sums.aggregates else sums.aggregates, sums.given, sums.held, sums.applied)
+    kinds = (f"{found.findings.events[sums.aggregate_type, kind]:,}" for kind in Kind)
+    return (visible(sums.aggregate_type), *("-" if each is None else f"{each:,}" for each in counts), *kinds)

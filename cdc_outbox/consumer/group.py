@@ -1,0 +1,58 @@
+"""The group: reaching the brokers, joining, and what a rebalance changes."""
+
+from collections.abc import Collection
+
+import confluent_kafka
+from confluent_kafka import KafkaException, TopicPartition
+
+from cdc_outbox import kafka
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.keeper import Keeper
+from cdc_outbox.consumer.limits import Limits
+from cdc_outbox.consumer.offsets import Offsets
+from cdc_outbox.consumer.ownership import Ownership
+from cdc_outbox.consumer.watch import Watch
+
+_REACH_SECONDS = 5.0
+"""How long the first contact with the brokers may take before the consumer says that it cannot reach them."""
+
+
+def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
+    client: confluent_kafka.Consumer,
+    topics: Collection[str],
+    keeper: Keeper,
+    offsets: Offsets,
+    ownership: Ownership,
+    limits: Limits,
+    watch: Watch,
+) -> None:
+    """Join the group; the callbacks come while somebody polls."""
+
+    def assign(_client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        watch.rebalanced("assigned")
+        ownership.assign(Place(partition.topic, partition.partition) for partition in partitions)
+
+    def revoke(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        watch.rebalanced("revoked")
+        # The transaction at hand may still end, and its offsets be committed; who comes next waits for us that long.
+        keeper.wait_until_idle(limits.handler_seconds)
+        offsets.revoke(client, partitions)
+        forget(client, partitions)
+
+    def lose(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        watch.rebalanced("lost")
+        forget(client, partitions)
+
+    def forget(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+        offsets.lose(client, partitions)
+        ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
+
+    client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
+
+
+def reach(client: confluent_kafka.Consumer) -> None:
+    """See that a broker answers; raises BrokerUnavailableError where none does."""
+    try:
+        client.list_topics(timeout=_REACH_SECONDS)
+    except KafkaException as error:
+        raise kafka.translate(error.args[0]) from error

@@ -1,0 +1,339 @@
+"""Give a consumer messages again that are in the topics already.
+
+A replay takes part in no group, commits no offset and owns no partition: it is issued no epoch, and needs none. What an
+epoch keeps a zombie from is to work on what its successor works on, and between a replay and the consumer that runs
+beside it the inbox decides that: who claims an id second waits for the first one and finds a duplicate, and a watermark
+moves only from where it was read. So each event has its effects once, and an aggregate's in order, whoever of the two
+applies them. What a replay sets aside is the owner's to try again.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+
+from cdc_outbox.consumer.backlog import Backlog
+from cdc_outbox.consumer.delivery import Outcome
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.item import Item, item_of
+from cdc_outbox.consumer.limits import Limits
+from cdc_outbox.consumer.loop import Waits
+from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, aggregate_of, judge
+from cdc_outbox.consumer.park import REASONS
+from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.session import Session
+from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.errors import (
+    ConfigError,
+    ConsumerError,
+    MessageError,
+    ParkFullError,
+    TransactionConflictError,
+    TransactionEndedError,
+    WatermarkMovedError,
+)
+from cdc_outbox.event import Event
+from cdc_outbox.message import Message
+from cdc_outbox.wire import WireContract
+
+_CONFLICT_SECONDS = 0.05
+"""How long to stay out of the way of the consumer that works on the same aggregates."""
+
+
+class Fate(StrEnum):
+    """What became of a message that was given again."""
+
+    APPLIED = "applied"
+    """Its effects are committed, for the first time; it may have no handler."""
+    DUPLICATE = "duplicate"
+    """It had been applied before, or a later state of its aggregate."""
+    PARKED = "parked"
+    """It was set aside: its handler failed, or a predecessor is missing or parked."""
+    WAITING = "waiting"
+    """It had been set aside before, and still is."""
+    LEFT_OUT = "left out"
+    """It is not next, and nobody knows its id: another event holds its place, or it was applied and is forgotten."""
+    UNREADABLE = "unreadable"
+    """Its message does not keep the contract."""
+
+
+_FATES = {
+    Verdict.NEXT: Fate.APPLIED,
+    Verdict.DUPLICATE: Fate.DUPLICATE,
+    Verdict.SUPERSEDED: Fate.DUPLICATE,
+    Verdict.PARKED: Fate.WAITING,
+    Verdict.GAP: Fate.PARKED,
+    Verdict.BEHIND: Fate.PARKED,
+    Verdict.CONFLICT: Fate.LEFT_OUT,
+    Verdict.EXPIRED: Fate.LEFT_OUT,
+}
+_OUTCOMES = {
+    Outcome.APPLIED: Fate.APPLIED,
+    Outcome.UNHANDLED: Fate.APPLIED,
+    Outcome.DUPLICATE: Fate.DUPLICATE,
+    Outcome.SUPERSEDED: Fate.DUPLICATE,
+    Outcome.PARKED: Fate.PARKED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which messages are given again: those that all of these take.
+
+    Args:
+        topic: One of the contract's; ``None`` for all.
+        aggregate: Its type and its id.
+        event_type: For example ``OrderPlaced``.
+        since: Messages with this timestamp or a later one.
+        before: Messages with an earlier timestamp.
+        partition: With ``topic``, unless there is but one.
+        first_offset: In that partition, like ``last_offset``, which is counted in.
+    """
+
+    topic: str | None = None
+    aggregate: tuple[str, str] | None = None
+    event_type: str | None = None
+    since: datetime | None = None
+    before: datetime | None = None
+    partition: int | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+    def topics(self, contract: WireContract) -> tuple[str, ...]:
+        """Return the topics that hold such messages.
+
+        Raises:
+            ConfigError: The contract has no such topic or aggregate type, or it is not clear whose partition is meant.
+        """
+        topics = contract.topics
+        if self.aggregate is not None:
+            contract.mode_of(self.aggregate[0])
+            topics = (contract.topic_of(self.aggregate[0]),)
+        if self.topic is not None:
+            if self.topic not in topics:
+                raise ConfigError(f"the topic {self.topic!r} is none of {', '.join(topics)}", field="Selection.topic")
+            topics = (self.topic,)
+        if self.partition is not None and len(topics) > 1:
+            raise ConfigError("of which topic the partition is meant is not said", field="Selection.topic")
+        return topics
+
+    def spans(self, reader: TopicReader, contract: WireContract) -> dict[Place, tuple[int, int]]:
+        """Return first offset and end of what is to be read of each partition, as it is now."""
+        places = [place for place in reader.places(self.topics(contract)) if self.partition in {None, place.partition}]
+        bounds = reader.bounds(places)
+        if self.since is not None:
+            starts = reader.offsets_at(places, _milliseconds(self.since))
+            bounds = {place: (max(first, starts.get(place, end)), end) for place, (first, end) in bounds.items()}
+        first_wanted, after_last = self.first_offset or 0, None if self.last_offset is None else self.last_offset + 1
+        return {
+            place: (max(first, first_wanted), end if after_last is None else min(end, after_last))
+            for place, (first, end) in bounds.items()
+        }
+
+    def takes(self, event: Event, message: Message) -> bool:
+        """Tell whether a message is one of them."""
+        moment = message.timestamp_ms or 0
+        return (
+            self.aggregate in {None, (event.aggregate_type, event.aggregate_id)}
+            and self.event_type in {None, event.type}
+            and (self.since is None or moment >= _milliseconds(self.since))
+            and (self.before is None or moment < _milliseconds(self.before))
+        )
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a replay did, or would do.
+
+    Args:
+        fates: How many messages came to which end.
+        examples: The first event of each.
+        is_complete: Whether it came to its end, and was not stopped.
+    """
+
+    fates: Counter[Fate] = field(default_factory=Counter)
+    examples: dict[Fate, str] = field(default_factory=dict)
+    is_complete: bool = True
+
+    def add(self, fate: Fate, example: object) -> None:
+        """Count one."""
+        self.fates[fate] += 1
+        self.examples.setdefault(fate, str(example))
+
+
+class Replay:
+    """One replay into one consumer.
+
+    Args:
+        rate: How many events a second are given to handlers at most.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        reader: TopicReader,
+        *,
+        contract: WireContract,
+        order_of: Callable[[str], Order],
+        limits: Limits,
+        poison: Poison,
+        waits: Waits,
+        rate: float | None = None,
+    ) -> None:
+        self._session, self._reader, self._contract, self._order_of = session, reader, contract, order_of
+        self._limits, self._poison, self._waits = limits, poison, waits
+        self._rate = rate
+        # No batch of more than a second, or handlers would run in bursts.
+        self._backlog = Backlog(limits.batch_events if rate is None else max(1, min(limits.batch_events, int(rate))))
+        self._room = limits.max_parked_events
+        self._replayed = Replayed()
+
+    async def run(
+        self, selection: Selection, *, dry_run: bool = False, is_stopping: Callable[[], bool] = lambda: False
+    ) -> Replayed:
+        """Give the consumer what is selected, as far as it is in the topics when this begins.
+
+        Args:
+            dry_run: Say what would become of each, as far as that is known without its handler; write nothing.
+
+        Raises:
+            ParkFullError: More is to be set aside than may be.
+            CdcOutboxError: What is not one event's fault; what was committed stays so, and a second run skips it.
+        """
+        spans = await self._waits.call(selection.spans, self._reader, self._contract)
+        messages = self._reader.read(spans)
+        imagined = Imagined()
+        self._room -= sum(count.events for count in (await self._session.find_due((), 0))[1])
+        while items := await self._waits.call(self._next, messages, selection):
+            if is_stopping():
+                self._replayed.is_complete = False
+                break
+            items, remembered = await self._recall(items)
+            memory = imagined.added_to(remembered)
+            judgements = judge([item.event for item in items], memory, self._order_of)
+            if dry_run:
+                imagined.apply(judgements, memory)
+            # What is stale under an unseen id would be parked, for somebody to decide event by event. When it came for
+            # the first time that was right.
+            wanted = [
+                item
+                for item, judgement in zip(items, judgements, strict=True)
+                if not self._count(judgement, everything=dry_run)
+            ]
+            await self._apply(wanted)
+        return self._replayed
+
+    def _next(self, messages: Iterator[Message], selection: Selection) -> list[Item]:
+        return list(islice(self._selected(messages, selection), self._limits.batch_events))
+
+    def _selected(self, messages: Iterable[Message], selection: Selection) -> Iterator[Item]:
+        for message in messages:
+            item = item_of(message, self._contract)
+            if item.is_unreadable:
+                self._replayed.add(Fate.UNREADABLE, message.position)
+            elif selection.takes(item.event, message):
+                yield item
+
+    async def _recall(self, items: list[Item]) -> tuple[list[Item], Memory]:
+        """Return what is remembered of events, without those that no inbox can take."""
+        try:
+            return items, await self._session.recall([item.event for item in items])
+        except MessageError:
+            fitting = [item for item in items if await self._fits(item)]
+            return fitting, await self._session.recall([item.event for item in fitting])
+
+    async def _fits(self, item: Item) -> bool:
+        try:
+            await self._session.recall([item.event])
+        except MessageError:
+            self._replayed.add(Fate.UNREADABLE, item.message.position)
+            return False
+        return True
+
+    def _count(self, judgement: Judgement, *, everything: bool) -> bool:
+        """Count an event whose fate is known from its verdict, and tell whether it is."""
+        fate = _FATES[judgement.verdict]
+        if judgement.verdict is Verdict.EXPIRED and judgement.event.sequence is not None:
+            fate = Fate.DUPLICATE  # the watermark tells what the id cannot any more
+        if fate in {Fate.APPLIED, Fate.PARKED} and not everything:
+            return False
+        self._replayed.add(fate, judgement.event)
+        return True
+
+    async def _apply(self, items: Sequence[Item]) -> None:
+        self._backlog.put(items)
+        while self._backlog:
+            batch = self._backlog.take(lambda _: True, lambda _: False)
+            began_at = time.monotonic()
+            try:
+                delivered = await self._session.apply(batch, {}, self._room)
+            except (TransactionConflictError, WatermarkMovedError):
+                self._backlog.put_back(batch)
+                self._backlog.size.conflicted()
+                await self._waits.sleep(_CONFLICT_SECONDS)
+            except (ParkFullError, TransactionEndedError):
+                raise
+            except ConsumerError as error:
+                await self._failed(batch, error)
+            else:
+                self._room -= sum(delivered.parked.values())
+                self._backlog.size.succeeded(len(batch))
+                self._poison.forget(batch)
+                for item, outcome in zip(batch, delivered.outcomes, strict=True):
+                    self._replayed.add(_OUTCOMES[outcome], item.event)
+                if self._rate is not None:
+                    await self._waits.sleep(max(0.0, len(batch) / self._rate - (time.monotonic() - began_at)))
+
+    async def _failed(self, batch: Sequence[Item], error: ConsumerError) -> None:
+        """Go through the batch one by one; what fails alone is tried again, and then parked."""
+        if error.retryable or (len(batch) == 1 and batch[0].failure is not None):
+            raise error
+        if len(batch) > 1:
+            self._backlog.put_back(batch)
+            self._backlog.size.failed(len(batch))
+            return
+        judged, pause = self._poison.judge(batch[0], error)
+        self._backlog.put_back([judged])
+        if pause is not None:
+            await self._waits.sleep(pause)
+
+
+@dataclass(slots=True)
+class Imagined:
+    """What a consumer would remember after what a dry run did not do. Pure."""
+
+    marks: dict[Aggregate, Mark] = field(default_factory=dict)
+    applied: set[str] = field(default_factory=set)
+    parked: set[str] = field(default_factory=set)
+
+    def added_to(self, memory: Memory) -> Memory:
+        """Return a memory as if it had been done."""
+        marks: Mapping[Aggregate, Mark] = {**memory.marks, **self.marks}
+        return Memory(
+            unseen=memory.unseen - self.applied,
+            marks=marks,
+            parked=memory.parked | self.parked,
+            purged_before=memory.purged_before,
+        )
+
+    def apply(self, judgements: Sequence[Judgement], memory: Memory) -> None:
+        """Take note of what these would have done."""
+        for judgement in judgements:
+            event, event_id = judgement.event, judgement.event.id or ""
+            aggregate = aggregate_of(event)
+            mark = self.marks.get(aggregate, memory.marks.get(aggregate, Mark()))
+            if judgement.verdict is Verdict.NEXT:
+                self.applied.add(event_id)
+                if event.sequence is not None:
+                    self.marks[aggregate] = mark._replace(last=max(mark.last, event.sequence))
+            elif judgement.verdict in {Verdict.GAP, Verdict.BEHIND}:
+                self.parked.add(event_id)
+                blocks = REASONS[judgement.verdict].blocks
+                self.marks[aggregate] = mark._replace(parked=mark.parked + blocks)
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,171 @@
+"""Topics read without a group: no offset is committed, and nobody's partitions move."""
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from cdc_outbox import kafka
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.errors import BrokerUnavailableError
+from cdc_outbox.message import Message
+
+_log = logging.getLogger("cdc_outbox.consumer.topics.librdkafka")
+_REACH_SECONDS = 5.0
+"""How long the first contact with the brokers may take before it is said that they cannot be reached."""
+_ANSWER_SECONDS = 10.0
+"""How long the brokers may take to answer a question."""
+_SILENCE_SECONDS = 30.0
+"""How long a partition that holds more may give nothing; a broker that is restarted takes less."""
+_POLL_SECONDS, _POLLED = 0.2, 2_000
+_PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's local errors are spelt so
+
+
+class TopicReader:
+    """Reads what topics hold.
+
+    Args:
+        settings: As :func:`cdc_outbox.kafka.consumer_settings` returns them; the group in them is asked for its
+            offsets only.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        # A reader on its own takes no part in any protocol of groups.
+        left_out = {"group.protocol", "group.instance.id", "partition.assignment.strategy"}
+        own = {name: value for name, value in settings.items() if name not in left_out}
+        self._settings = {**own, "enable.partition.eof": True}
+        self._client = kafka.make_consumer(self._settings, _log)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, settings: Mapping[str, Any]) -> "Iterator[TopicReader]":
+        """Read, and close at the end.
+
+        Raises:
+            BrokerError: From any of the methods; :class:`BrokerUnavailableError` where trying again may help.
+        """
+        reader = cls(settings)
+        try:
+            yield reader
+        except KafkaException as error:
+            raise kafka.translate(error.args[0]) from error
+        finally:
+            reader._client.close()
+
+    def places(self, topics: Collection[str]) -> list[Place]:
+        """Return the partitions of those topics that exist."""
+        # Asked for all: to ask for one that does not exist makes librdkafka wait for it.
+        known = self._client.list_topics(timeout=_REACH_SECONDS).topics
+        return [
+            Place(topic, number) for topic in sorted(topics) if topic in known for number in known[topic].partitions
+        ]
+
+    def bounds(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+        """Return the first offset that each partition holds, and the one that its next message will have."""
+        found = {}
+        for place in places:
+            first, end = self._client.get_watermark_offsets(TopicPartition(*place), timeout=_ANSWER_SECONDS)
+            found[place] = (first, end)
+        return found
+
+    def committed(self, places: Collection[Place]) -> dict[Place, int]:
+        """Return the group's offsets, without the partitions that have none."""
+        if not places:
+            return {}
+        answers = self._client.committed([TopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS)
+        return {Place(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
+
+    def offsets_at(self, places: Collection[Place], timestamp_ms: int) -> dict[Place, int]:
+        """Return the first offset with this timestamp or a later one, without partitions that have none."""
+        if not places:
+            return {}
+        asked = [TopicPartition(*place, timestamp_ms) for place in places]
+        answers = self._client.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
+        return {Place(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
+
+    def compacted(self, topics: Collection[str]) -> set[str]:
+        """Return those topics that keep but the latest message of a key; of those that nobody may ask about, none."""
+        if not topics:
+            return set()
+        admin = AdminClient(_connection_settings(self._settings), logger=_log)
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        found = set()
+        for resource, answer in admin.describe_configs(asked, request_timeout=_ANSWER_SECONDS).items():
+            try:
+                policy = answer.result()["cleanup.policy"].value or ""
+            except KafkaException:
+                continue
+            if "compact" in policy:
+                found.add(resource.name)
+        return found
+
+    def members(self, group: str) -> int:
+        """Return how many consumers are in a group."""
+        admin = AdminClient(_connection_settings(self._settings), logger=_log)
+        [answer] = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS).values()
+        try:
+            return len(answer.result().members)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return 0
+            raise
+
+    def read(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
+        """Return the messages from each partition's first offset up to its end, which is not counted in.
+
+        Each partition's come in order. What retention has taken meanwhile is left out.
+
+        Raises:
+            BrokerUnavailableError: A partition that holds more gives nothing.
+        """
+        left = {place: end for place, (first, end) in spans.items() if first < end}
+        if not left:
+            return
+        self._client.assign([TopicPartition(*place, spans[place][0]) for place in left])
+        heard_at = time.monotonic()
+        try:
+            while left:
+                for record in self._polled():
+                    heard_at = time.monotonic()
+                    yield from self._received(record, left)
+                if time.monotonic() - heard_at > _SILENCE_SECONDS:
+                    names = ", ".join(f"{topic}[{partition}]" for topic, partition in left)
+                    raise BrokerUnavailableError(f"{names} could not be read to the end")
+        finally:
+            # A pause outlives the assignment.
+            self._client.resume(self._client.assignment())
+            self._client.unassign()
+
+    def _polled(self) -> list[confluent_kafka.Message]:
+        first = self._client.poll(_POLL_SECONDS)
+        # A timeout here would be waited out in full, for want of as many messages.
+        return [] if first is None else [first, *self._client.consume(_POLLED, 0)]
+
+    def _received(self, record: confluent_kafka.Message, left: dict[Place, int]) -> Iterator[Message]:
+        place, error = Place(record.topic() or "", record.partition() or 0), record.error()
+        if error is not None and error.code() != _PARTITION_EOF:
+            if error.fatal() or error.code() not in kafka.PASSING_ERRORS:
+                raise kafka.translate(error)
+            return
+        if place not in left:
+            return
+        offset = record.offset() or 0
+        if error is None and offset < left[place]:
+            yield kafka.message_of(record)
+        # Behind the last message there may be what a transaction left there, which no reader ever gets.
+        if error is not None or offset >= left[place] - 1:
+            del left[place]
+            self._client.pause([TopicPartition(*place)])
+
+
+def _connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what concerns the way to the brokers, without what a consumer alone is told."""
+    wanted = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.address", "enable.ssl")
+    return {name: value for name, value in settings.items() if name.startswith(wanted)}

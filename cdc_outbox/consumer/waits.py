@@ -1,0 +1,46 @@
+"""What waiting is: for a thread, and for an event loop. Both are :class:`~cdc_outbox.consumer.loop.Waits`."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+
+class Blocking:
+    """Waiting, for a thread."""
+
+    def __init__(self, stopping: threading.Event) -> None:
+        self._stopping = stopping
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        """Call it here."""
+        return function(*arguments)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, unless it is told to stop meanwhile."""
+        self._stopping.wait(seconds)
+
+
+class Yielding:
+    """Waiting, for an event loop."""
+
+    def __init__(self, stopping: asyncio.Event) -> None:
+        self._stopping = stopping
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        """Call it in a thread, and wait for its end when cancelled too: what comes next uses the same client."""
+        work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+        try:
+            return await asyncio.shield(work)
+        finally:
+            while not work.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, unless it is told to stop meanwhile."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return

@@ -1,0 +1,116 @@
+"""An inbox as operators reach it: one consumer's stores, in transactions of their own over a synchronous connection."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from cdc_outbox.consumer.database import sql_stores
+from cdc_outbox.consumer.inbox import Claims, columns_of
+from cdc_outbox.consumer.ordering import Aggregate, Move
+from cdc_outbox.consumer.statements import Statements
+from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
+from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.drivers.transactions import transaction
+from cdc_outbox.errors import ConfigError, TransactionConflictError
+
+ResultT = TypeVar("ResultT")
+
+_ATTEMPTS = 5
+"""A consumer that claims while its aggregate is decided about may be in a deadlock with it; once is rare already."""
+_LOCK_TIMEOUT = "55P03"
+
+
+class Hole(NamedTuple):
+    """Sequences of an aggregate that somebody accepts as missing, from the first to the last.
+
+    Args:
+        event_id: That of the one event, where it is known.
+    """
+
+    aggregate: Aggregate
+    first: int
+    last: int
+    event_id: str | None = None
+
+
+class OpenInbox:
+    """What one consumer remembers.
+
+    Args:
+        connection: In autocommit mode.
+    """
+
+    def __init__(
+        self,
+        connection: Any,  # noqa: ANN401 - any driver's
+        driver: TransactionDriver,
+        *,
+        table: InboxTable,
+        consumer: str,
+    ) -> None:
+        self.table, self.consumer = table, consumer
+        self.connection = connection
+        self._driver = driver
+        immediate = ImmediateTransactions(driver)
+        self.stores = sql_stores(table=table, consumer=consumer, driver=immediate)
+        self._decisions = Statements("decisions", table=table, consumer=consumer, driver=immediate)
+
+    def ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
+        """Execute a statement of ``decisions.sql`` by its name, and return its rows."""
+        with translated_for_operator():
+            return finish(self._decisions.fetch(self.connection, statement, **parameters))
+
+    def transact(self, work: Callable[[], ResultT]) -> ResultT:
+        """Return what ``work`` returns, once the transaction that it ran in is committed.
+
+        It may be called several times: where another transaction was in the way, what it did is undone, and it is
+        called again.
+
+        Raises:
+            TransactionConflictError: One is in the way for long.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self._once(work)
+            except TransactionConflictError as error:
+                if error.sqlstate == _LOCK_TIMEOUT or attempt == _ATTEMPTS:
+                    error.hint = "A consumer is at work on the same aggregate; run the command again in a moment."
+                    raise
+        raise AssertionError
+
+    def refuse_unknown(self) -> None:
+        """Refuse a name under which nobody remembers anything.
+
+        Raises:
+            ConfigError: Nobody does; it says who there is.
+        """
+        known = [consumer for (consumer,) in self.ask("consumers")]
+        if self.consumer not in known:
+            there = f"there are: {', '.join(known)}" if known else "there is none yet"
+            raise ConfigError(
+                f"no consumer {self.consumer!r} has used the inbox {self.table.table}; {there}", field="--consumer"
+            )
+
+    def move(self, moves: Sequence[Move], holes: Sequence[Hole], *, reason: str, note: str | None) -> None:
+        """Move watermarks over holes, note these, and wake what follows; the locks on the watermarks are held."""
+        if holes:
+            self.ask(
+                "note_holes",
+                **columns_of([hole.aggregate for hole in holes]),
+                firsts=[hole.first for hole in holes],
+                lasts=[hole.last for hole in holes],
+                event_ids=[hole.event_id for hole in holes],
+                reason=reason,
+                note=note,
+            )
+        after = {move.aggregate: move.after for move in moves}
+        park = self.stores.park
+        for aggregate in finish(self.stores.inbox.advance(self.connection, Claims(), moves)):
+            # The next number; where numbers have gaps or there are none, whatever was parked first.
+            if not finish(park.wake(self.connection, {aggregate: after[aggregate] + 1})):
+                finish(park.wake(self.connection, {aggregate: None}))
+
+    def _once(self, work: Callable[[], ResultT]) -> ResultT:
+        with translated_for_operator(), transaction(self.connection, self._driver):
+            self.ask("limit_locks")
+            return work()

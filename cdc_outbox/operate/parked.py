@@ -1,0 +1,153 @@
+"""What an operator may decide about parked events, as functions of what is parked. Pure."""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from datetime import datetime
+
+from cdc_outbox.consumer.ordering import Aggregate
+from cdc_outbox.consumer.park import Reason, State
+from cdc_outbox.errors import InboxError
+
+FORCED = frozenset({Reason.CONFLICT, Reason.EXPIRED})
+"""What the same verdict would meet again, so that it is applied in spite of it or not at all."""
+_PATIENT = frozenset({Reason.GAP, Reason.BEHIND})
+"""What goes on by itself when its predecessor is applied, and not before, however often it is tried."""
+_IN_TURN = frozenset({Reason.BEHIND, Reason.FAILED, Reason.CRASHED})
+"""What no number was missing before when it was parked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedRow:
+    """A parked event without its message.
+
+    Args:
+        place: The number by which it is named.
+        aggregate: Three empty texts where the message cannot be read.
+    """
+
+    place: int
+    state: State
+    reason: Reason
+    aggregate: Aggregate
+    event_id: str
+    type: str
+    sequence: int | None
+    blocks: bool
+    forced: bool
+    attempts: int
+    error: str
+    parked_at: datetime
+    retry_at: datetime | None
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether nothing is known but the message."""
+        return self.reason is Reason.UNREADABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which parked events are meant; ``None`` is any.
+
+    Args:
+        places: Their numbers.
+    """
+
+    places: tuple[int, ...] | None = None
+    state: State | None = None
+    reason: Reason | None = None
+    source: str | None = None
+    aggregate_type: str | None = None
+    aggregate_id: str | None = None
+
+    @staticmethod
+    def of(aggregate: Aggregate) -> "Selection":
+        """Return the one that means all events of an aggregate."""
+        source, aggregate_type, aggregate_id = aggregate
+        return Selection(source=source, aggregate_type=aggregate_type, aggregate_id=aggregate_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """What it takes to give events of one aggregate up.
+
+    Args:
+        after: Where its watermark stands then.
+        holes: Those that the watermark is moved over.
+        unblocked: How many fewer of its events are parked so that those after them wait.
+    """
+
+    after: int
+    holes: tuple[ParkedRow, ...]
+    unblocked: int
+
+
+def why_not_retried(row: ParkedRow, *, forced: Set[Reason], claimed: Set[str], named: bool) -> str:
+    """Return why an event is not to be tried again, empty where it is.
+
+    Args:
+        forced: Reasons in spite of which it shall be applied.
+        claimed: Ids under which an event was applied.
+        named: Whether this very event was asked for, or all that there are.
+    """
+    if row.reason in FORCED and not row.forced and row.reason not in forced:
+        return f"it is parked as {row.reason}, and would be again: {row.error or 'nothing more is known'}"
+    if row.reason in FORCED and row.event_id in claimed:
+        return "another event was applied under its id, so it can only be skipped"
+    if row.reason in _PATIENT and not named:
+        return "it goes on by itself when its predecessor is applied"
+    return ""
+
+
+def decide_skip(chosen: Sequence[ParkedRow], parked: Sequence[ParkedRow], last: int) -> Skip:
+    """Return what it takes to skip events of one aggregate.
+
+    Args:
+        chosen: Those that are given up.
+        parked: All of the aggregate that are parked, those among them.
+        last: The aggregate's watermark.
+
+    Raises:
+        InboxError: A numbered event is not the next one.
+    """
+    waiting = sorted((row for row in parked if row.blocks), key=_order)
+    holes = []
+    after = last
+    for row in sorted(chosen, key=_order):
+        if row.sequence is not None and row.sequence > after:
+            if not _is_next(row, waiting, after):
+                raise InboxError(_not_next(row, waiting, after), hint=_hint(row, waiting))
+            holes.append(row)
+            after = row.sequence
+        waiting = [other for other in waiting if other.place != row.place]
+    return Skip(after, tuple(holes), sum(row.blocks for row in chosen))
+
+
+def _order(row: ParkedRow) -> tuple[int, int]:
+    return row.sequence or 0, row.place
+
+
+def _is_next(row: ParkedRow, waiting: Sequence[ParkedRow], last: int) -> bool:
+    """Tell whether nothing is missing before an event; where numbers may have gaps, its reason tells."""
+    return row.sequence == last + 1 or (row.reason in _IN_TURN and waiting[0].place == row.place)
+
+
+def _not_next(row: ParkedRow, waiting: Sequence[ParkedRow], last: int) -> str:
+    name = f"{row.aggregate.aggregate_type}/{row.aggregate.aggregate_id}"
+    first = waiting[0] if waiting else row
+    if first.place != row.place and first.sequence is not None:
+        return f"{row.place} is {name} #{row.sequence}, and #{first.sequence} is parked at {first.place} before it"
+    return f"{row.place} is {name} #{row.sequence}, and #{last + 1} did not come yet"
+
+
+def _hint(row: ParkedRow, waiting: Sequence[ParkedRow]) -> str:
+    if waiting and waiting[0].place != row.place:
+        return "Retry or skip the earlier ones first."
+    source, aggregate_type, aggregate_id = row.aggregate
+    return (
+        "Wait for the missing ones, or give them up for lost: "
+        f"`cdc-outbox baseline --aggregate {aggregate_type}/{aggregate_id} --source {source}`."
+    )

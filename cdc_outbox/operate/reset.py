@@ -1,0 +1,165 @@
+"""Make a consumer forget events, so that their effects run again when they are replayed.
+
+What a topic holds no more cannot run again, and its effects stay: so the watermark of an aggregate whose first events
+are gone from the topic goes back to just before the first one that is there, and what is there follows it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.ids import key_of
+from cdc_outbox.consumer.inbox import columns_of
+from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
+from cdc_outbox.consumer.replay import Selection
+from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.errors import ConfigError, ConsumerError, MessageError
+from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.operate.session import Session
+from cdc_outbox.table import Dialect
+from cdc_outbox.wire import WireContract
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What a reset forgets.
+
+    Args:
+        claims: Ids of events.
+        aggregates: Whose watermark goes back.
+        kept: Those of them whose first events are gone from the topic, so that their watermarks do not go back to none.
+    """
+
+    claims: int
+    aggregates: int
+    parked: int
+    holes: int
+    kept: int
+
+
+def standing(
+    marks: Mapping[Aggregate, int], firsts: Mapping[Aggregate, int], contract: WireContract
+) -> dict[Aggregate, int]:
+    """Return where watermarks go back to, without those of which nothing stays. Pure.
+
+    Args:
+        firsts: The first number that the topic holds of each aggregate.
+    """
+    stays = {}
+    for aggregate, last in marks.items():
+        if contract.aggregates.get(aggregate.aggregate_type) is SequenceMode.GAPLESS:
+            stand = min(last, firsts.get(aggregate, last + 1) - 1)
+            if stand > 0:
+                stays[aggregate] = stand
+    return stays
+
+
+class Reset:
+    """One reset of one consumer.
+
+    Args:
+        connection: To the inbox's database, for a role that may delete what consumers remember.
+        aggregate: Type and id of the one that is forgotten; ``None`` forgets all of them.
+
+    Raises:
+        ConfigError: The database is not one whose inbox can be reset, or the contract does not know the type.
+    """
+
+    def __init__(
+        self,
+        contract: WireContract,
+        *,
+        connection: Any,  # noqa: ANN401 - any driver's
+        driver: TransactionDriver,
+        table: InboxTable,
+        topics: TopicReader,
+        consumer: str,
+        aggregate: tuple[str, str] | None = None,
+    ) -> None:
+        if driver.dialect is not Dialect.POSTGRESQL:
+            raise ConfigError("an inbox can be reset on PostgreSQL only, so far", field="--dsn")
+        self._contract, self._reader, self._consumer = contract, topics, consumer
+        self._selection = Selection(aggregate=aggregate)
+        self._topics = self._selection.topics(contract)
+        names = aggregate or (None, None)
+        self._wanted = {"consumer": consumer, "aggregate_type": names[0], "aggregate_id": names[1]}
+        self._session = Session(connection, driver, table.names(), "reset")
+
+    def run(self, *, dry_run: bool) -> Forgotten:
+        """Forget, in one transaction that holds the locks on all the watermarks from its beginning.
+
+        Raises:
+            ConsumerError: The group has members, or parked events would be lost. Nothing was changed.
+            BrokerError, DatabaseError: Somebody cannot be asked.
+        """
+        self._refuse_while_it_runs()
+        bounds = self._reader.bounds(self._reader.places(self._topics))
+        ids, firsts = self._read(bounds)
+        # Everything of the consumer's may include what is of no contract here; one aggregate has just these ids.
+        event_ids = None if self._selection.aggregate is None else sorted(map(key_of, ids))
+        with self._session.transaction():
+            rows = self._session.ask("lock_marks", **self._wanted)
+            marks = {Aggregate(*names): last for *names, last in rows}
+            self._refuse_to_lose_parked({place: start for place, (start, _) in bounds.items()})
+            stays = standing(marks, firsts, self._contract)
+            [(claims, parked, holes)] = self._session.ask("count", event_ids=event_ids, **self._wanted)
+            if not dry_run:
+                self._forget(event_ids, stays)
+                # Once more, for who has joined meanwhile and may wait for the locks with what he has read before.
+                self._refuse_while_it_runs()
+        return Forgotten(claims=claims, aggregates=len(marks), parked=parked, holes=holes, kept=len(stays))
+
+    def _forget(self, event_ids: list[str] | None, stays: Mapping[Aggregate, int]) -> None:
+        for statement in ("forget_claims", "forget_starts"):
+            self._session.ask(statement, consumer=self._consumer, event_ids=event_ids)
+        for statement in ("forget_parked", "forget_holes", "forget_marks"):
+            self._session.ask(statement, **self._wanted)
+        if stays:
+            lasts = list(stays.values())
+            self._session.ask("keep_marks", consumer=self._consumer, **columns_of(list(stays)), lasts=lasts)
+
+    def _read(self, bounds: Mapping[Place, tuple[int, int]]) -> tuple[set[str], dict[Aggregate, int]]:
+        """Return the ids of one aggregate's events, and the first number of each aggregate that the topics hold."""
+        ids: set[str] = set()
+        firsts: dict[Aggregate, int] = {}
+        for event in self._events(bounds):
+            if self._selection.aggregate is not None:
+                ids.add(event.id or "")
+            if event.sequence is not None:
+                aggregate = aggregate_of(event)
+                firsts[aggregate] = min(event.sequence, firsts.get(aggregate, event.sequence))
+        return ids, firsts
+
+    def _events(self, bounds: Mapping[Place, tuple[int, int]]) -> Iterable[Event]:
+        for message in self._reader.read(bounds):
+            try:
+                event = self._contract.event_of(message)
+            except MessageError:
+                continue
+            if self._selection.takes(event, message):
+                yield event
+
+    def _refuse_while_it_runs(self) -> None:
+        members = self._reader.members(self._consumer)
+        if members:
+            raise ConsumerError(
+                f"the group {self._consumer} has {members} member{'s' * (members > 1)}, nothing was forgotten",
+                hint="Stop the consumer everywhere, and wait until the brokers have noticed.",
+            )
+
+    def _refuse_to_lose_parked(self, starts: Mapping[Place, int]) -> None:
+        [(gone,)] = self._session.ask(
+            "count_gone",
+            **self._wanted,
+            topics=[place.topic for place in starts],
+            partitions=[place.partition for place in starts],
+            starts=list(starts.values()),
+        )
+        if gone:
+            raise ConsumerError(
+                f"{gone:,} parked events are in no topic any more and would be lost, nothing was forgotten",
+                hint="Retry, skip or export them first: `cdc-outbox dead-letters list`.",
+            )

@@ -1,0 +1,67 @@
+-- name: limit_locks
+-- Who holds a watermark's lock may be a handler at work; behind who waits for it, the next event of the aggregate waits.
+select set_config('lock_timeout', '10s', true)
+
+-- name: consumers
+select consumer from {epochs} union select consumer from {parked} order by consumer
+
+-- name: find
+select
+    place, state, reason, source, aggregatetype, aggregateid, event_id, type, sequence, blocks, forced, attempts,
+    coalesce(error, ''), parked_at, retry_at, topic, "partition", "offset", count(*) over ()
+from {parked}
+where consumer = :consumer
+    and (cast(:places as bigint[]) is null or place = any(cast(:places as bigint[])))
+    and (cast(:state as text) is null or state = cast(:state as text))
+    and (cast(:reason as text) is null or reason = cast(:reason as text))
+    and (cast(:source as text) is null or source = cast(:source as text))
+    and (cast(:aggregate_type as text) is null or aggregatetype = cast(:aggregate_type as text))
+    and (cast(:aggregate_id as text) is null or aggregateid = cast(:aggregate_id as text))
+    and place > cast(:after as bigint)
+order by place
+limit cast(:limit as bigint)
+
+-- name: read_messages
+select place, timestamp_ms, "key", value, headers
+from {parked}
+where consumer = :consumer and place = any(cast(:places as bigint[]))
+
+-- name: find_claimed
+select event_id from {inbox} where consumer = :consumer and event_id = any(cast(:keys as text[]))
+
+-- name: retry
+update {parked}
+set state = 'waiting', retry_at = clock_timestamp(), forced = forced or place = any(cast(:forced as bigint[]))
+where consumer = :consumer and place = any(cast(:places as bigint[]))
+
+-- name: note_holes
+insert into {holes} (consumer, source, aggregatetype, aggregateid, first, last, reason, event_id, note)
+select
+    :consumer, hole.source, hole.aggregatetype, hole.aggregateid, hole.first, hole.last, :reason, hole.event_id,
+    cast(:note as text)
+from unnest(
+    cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
+    cast(:firsts as bigint[]), cast(:lasts as bigint[]), cast(:event_ids as text[])
+) as hole (source, aggregatetype, aggregateid, first, last, event_id)
+
+-- name: find_gaps
+-- Where sequences have no gaps, what fails or waits behind it stands right after the watermark, and a gap does not.
+select parked.source, parked.aggregatetype, parked.aggregateid, mark.last, min(parked.sequence), count(*)
+from {parked} as parked
+join {watermarks} as mark
+    on mark.consumer = parked.consumer
+    and mark.source = parked.source
+    and mark.aggregatetype = parked.aggregatetype
+    and mark.aggregateid = parked.aggregateid
+where parked.consumer = :consumer
+    and parked.blocks
+    and parked.sequence > mark.last
+    and (cast(:aggregate_types as text[]) is null or parked.aggregatetype = any(cast(:aggregate_types as text[])))
+    and (cast(:aggregate_ids as text[]) is null or parked.aggregateid = any(cast(:aggregate_ids as text[])))
+group by parked.source, parked.aggregatetype, parked.aggregateid, mark.last
+having min(parked.sequence) > mark.last + 1
+    and min(parked.sequence) = min(parked.sequence) filter (where parked.reason = 'gap')
+order by parked.source, parked.aggregatetype, parked.aggregateid
+
+-- name: count_unreadable
+select count(*) from {parked} where consumer = :consumer and reason = 'unreadable'

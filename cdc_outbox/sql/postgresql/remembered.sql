@@ -1,0 +1,49 @@
+-- name: snapshot
+-- One view of all tables: an event that leaves the park moves the watermark in the same transaction.
+set transaction isolation level repeatable read read only
+
+-- name: marks
+select source, aggregatetype, aggregateid, last
+from {watermarks}
+where consumer = :consumer and (source, aggregatetype, aggregateid) > (:source, :aggregate_type, :aggregate_id)
+order by source, aggregatetype, aggregateid
+limit :rows
+
+-- name: parked
+select place, source, aggregatetype, aggregateid, event_id, sequence, state, reason
+from {parked}
+where consumer = :consumer and place > :after
+order by place
+limit :rows
+
+-- name: holes
+select source, aggregatetype, aggregateid, first, last
+from {holes}
+where consumer = :consumer
+    and (source, aggregatetype, aggregateid, first) > (:source, :aggregate_type, :aggregate_id, :first)
+order by source, aggregatetype, aggregateid, first
+limit :rows
+
+-- name: claimed
+select event_id from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
+
+-- name: purged_before
+select cast(extract(epoch from max(purged_before)) as double precision) from {purges}
+
+-- name: is_known
+select
+    exists (select from {watermarks} where consumer = :consumer)
+    or exists (select from {inbox} where consumer = :consumer)
+    or exists (select from {parked} where consumer = :consumer)
+    or exists (select from {epochs} where consumer = :consumer)
+
+-- name: marks_of
+select mark.source, mark.aggregatetype, mark.aggregateid, mark.last
+from {watermarks} as mark
+join unnest(
+    cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
+) as wanted (source, aggregatetype, aggregateid)
+    on wanted.source = mark.source
+    and wanted.aggregatetype = mark.aggregatetype
+    and wanted.aggregateid = mark.aggregateid
+where mark.consumer = :consumer

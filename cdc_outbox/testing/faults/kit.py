@@ -1,0 +1,217 @@
+"""Is my handler safe? The answer of trying it."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from cdc_outbox.consumer import AsyncConsumer
+from cdc_outbox.consumer.calls import ours_of
+from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.errors import TransactionConflictError
+from cdc_outbox.event import Event, SequenceMode, new_event_id
+from cdc_outbox.table import Dialect
+from cdc_outbox.testing.faults.report import FaultReport, Problem, Repetition, difference
+from cdc_outbox.testing.faults.scenarios import Scenario, scenarios
+from cdc_outbox.testing.faults.stage import AnyConsumer, OnConnection, Play, Stage, UnsafeError
+
+ResultT = TypeVar("ResultT")
+_FIRST = "without a fault"
+_WITHOUT_FAULTS = 2
+"""How many scenarios have no fault: the first, and the same once more."""
+_WAIT_SECONDS = 60.0
+"""How long another consumer may need; longer than any transaction of a test waits for another."""
+
+
+class HandlerFaults:
+    """Run a consumer's handlers under everything that its promise allows, and compare what they leave behind."""
+
+    def run(
+        self,
+        consumer: AnyConsumer,
+        *,
+        events: Sequence[Event],
+        connect: Callable[[], Any],
+        effects: OnConnection,
+        reset: OnConnection,
+        calls: Mapping[str, Callable[[], int]] = MappingProxyType({}),
+    ) -> FaultReport:
+        """Apply the events without a fault, and then again and again with one fault after the other.
+
+        There is no Kafka in it; the inbox, the transactions and the order of steps are the consumer's own. What it
+        remembers lies in tables that are made for this run and dropped at its end.
+
+        Args:
+            consumer: With its handlers registered. Where it would connect to does not matter.
+            events: As their writer would give them; ids, sources and numbers that they lack are made. Some of one
+                aggregate and some of another show the most.
+            connect: Opens a connection to a **test's** database: what ``reset`` takes away is gone. Never the
+                consumer's own, so it is to be said.
+            effects: Given a connection, returns the rows that the handlers make, without times and generated numbers.
+            reset: Given a connection, takes these rows away; it is committed.
+            calls: What the handlers do outside of the database, by name: each returns how often it was done by now,
+                for example ``{"mails": lambda: len(outbox)}``. That they happen again is a note, no problem.
+        """
+        run = _Run(consumer, _completed(events, consumer), Stage(consumer, connect, effects, reset), calls)
+        return run.loops(run.play_all())
+
+
+class _Run:
+    def __init__(
+        self,
+        consumer: AnyConsumer,
+        events: Sequence[Event],
+        stage: Stage,
+        calls: Mapping[str, Callable[[], int]],
+    ) -> None:
+        self._events, self._stage = events, stage
+        self._calls = calls
+        self._report = FaultReport(consumer=consumer.name)
+        self._is_asynchronous = isinstance(consumer, AsyncConsumer)
+        self._expected: list[object] = []
+        self._done: Counter[str] = Counter()
+
+    def loops(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Run a coroutine to its end, where a loop is needed in one of its own: the test may be in another."""
+        if not self._is_asynchronous:
+            return finish(coroutine)
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, coroutine).result()
+
+    async def play_all(self) -> FaultReport:
+        async with self._stage.opened():
+            await self._play_first()
+            has_others = self._stage.table.dialect is not Dialect.SQLITE
+            wanted = scenarios(
+                self._events,
+                order_of=self._stage.order_of,
+                statements=self._stage.probe.statements,
+                has_others=has_others,
+            )
+            for scenario in wanted:
+                # Where handlers fail or differ without a fault, nothing can be said about faults.
+                if self._report.problems and len(self._report.scenarios) <= _WITHOUT_FAULTS:
+                    break
+                await self._play(scenario)
+        if not has_others:
+            self._report.skipped.append("another consumer at the same time, for SQLite has one writer")
+        if not self._stage.probe.is_watching:
+            self._report.skipped.append("faults within a handler, whose statements only psycopg's connections show")
+        return self._report
+
+    async def _play_first(self) -> None:
+        """Learn what is expected, and watch what becomes visible too early."""
+        scenario = Scenario(name=_FIRST, batches=[[event] for event in self._events], remedy="")
+        self._report.scenarios.append(_FIRST)
+        counts = self._count()
+        async with self._stage.playing(_FIRST) as play:
+            empty = before = await self._stage.see()
+
+            async def look(events: Sequence[Event]) -> None:
+                try:
+                    seen = difference(before, await self._stage.see())
+                except Exception as error:
+                    if isinstance(ours_of(error), TransactionConflictError):
+                        return  # the handler holds a lock, so that nobody can look
+                    raise
+                if seen:
+                    self._add(
+                        _FIRST,
+                        f"effects of {events[0]} are visible before the commit: {seen}",
+                        "Write through the connection that the handler is given, and through no other.",
+                    )
+
+            self._stage.probe.arm(None, ())
+            for batch in scenario.batches:
+                before = await self._stage.see()
+                self._stage.probe.after_call = look
+                if not await self._delivered(play, batch, scenario):
+                    break
+            self._stage.probe.after_call = None
+            await self._drained(play, _FIRST)
+            self._expected = await self._stage.see()
+        self._done = self._count() - counts
+        if not self._report.problems and not difference(empty, self._expected):
+            self._add(_FIRST, "there is nothing to compare", "Return from `effects` what the handlers write.")
+
+    async def _play(self, scenario: Scenario) -> None:
+        self._report.scenarios.append(scenario.name)
+        counts = self._count()
+        events = self._events[-1:] if scenario.strikes_last else self._events
+        async with self._stage.playing(scenario.name) as play:
+            self._stage.probe.arm(scenario.fault, events)
+            if scenario.usurped:
+                self._stage.probe.after_call = self._usurping(play, scenario)
+            for batch in scenario.batches:
+                if not await self._delivered(play, batch, scenario):
+                    return
+            if not await self._drained(play, scenario.name):
+                return
+            found = difference(self._expected, await self._stage.see())
+        if found:
+            self._add(scenario.name, f"the effects differ: {found}", scenario.remedy)
+        for name, times in (self._count() - counts - self._done).items():
+            self._report.repetitions.append(Repetition(name=name, scenario=scenario.name, times=times))
+
+    def _usurping(self, play: Play, scenario: Scenario) -> Callable[[Sequence[Event]], Coroutine[Any, Any, None]]:
+        """Have the first call of a handler end in a transaction whose partition was given away meanwhile."""
+
+        async def usurp(events: Sequence[Event]) -> None:
+            self._stage.probe.after_call = None
+            issued = threading.Event()
+
+            def run() -> None:
+                try:
+                    self.loops(play.successor().usurp(events, issued.set))
+                except Exception as error:  # noqa: BLE001 - told in the report
+                    self._add(scenario.name, f"the other consumer failed: {error}", scenario.remedy)
+                finally:
+                    issued.set()
+
+            other = threading.Thread(target=run, daemon=True)
+            play.wait_for_owner = lambda: other.join(_WAIT_SECONDS)
+            other.start()
+            issued.wait(_WAIT_SECONDS)
+
+        return usurp
+
+    async def _delivered(self, play: Play, batch: Sequence[Event], scenario: Scenario) -> bool:
+        try:
+            await play.deliver(batch)
+        except UnsafeError as error:
+            self._add(scenario.name, str(error), error.remedy)
+            return False
+        return True
+
+    async def _drained(self, play: Play, name: str) -> bool:
+        left = await play.drain(len(self._events))
+        if left:
+            self._add(name, left, "See what the handler raises, or which predecessor is missing among the events.")
+        return not left
+
+    def _add(self, scenario: str, what: str, remedy: str) -> None:
+        problem = Problem(scenario=scenario, what=what, remedy=remedy)
+        if problem not in self._report.problems:
+            self._report.problems.append(problem)
+
+    def _count(self) -> Counter[str]:
+        return Counter({name: count() for name, count in self._calls.items()})
+
+
+def _completed(events: Sequence[Event], consumer: AnyConsumer) -> list[Event]:
+    """Return the events with what their writer would have added."""
+    lasts: Counter[tuple[str, str]] = Counter()
+    completed = []
+    for event in events:
+        aggregate = event.aggregate_type, event.aggregate_id
+        is_numbered = consumer.contract.mode_of(event.aggregate_type) is not SequenceMode.NONE
+        sequence = event.sequence if event.sequence or not is_numbered else lasts[aggregate] + 1
+        lasts[aggregate] = sequence or 0
+        completed.append(
+            replace(event, id=event.id or new_event_id(), sequence=sequence, source=event.source or "test.1")
+        )
+    return completed

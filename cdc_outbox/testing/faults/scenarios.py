@@ -1,0 +1,157 @@
+"""What may happen to a consumer, as lists of deliveries. Pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain, zip_longest
+
+from cdc_outbox.consumer.ordering import Aggregate, Order, aggregate_of
+from cdc_outbox.event import Event, SequenceMode
+
+
+class Kind(StrEnum):
+    """What goes wrong."""
+
+    CRASH = "crash"
+    """The process dies; another one gets the same events."""
+    CONFLICT = "conflict"
+    """The database gives up a transaction because of another one."""
+    LOSS = "loss"
+    """The connection breaks."""
+    ERROR = "error"
+    """Something raises."""
+
+
+class Point(StrEnum):
+    """Where it goes wrong."""
+
+    CLAIMED = "claimed"
+    STATEMENT = "statement"
+    CALLED = "called"
+    COMMITTING = "committing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What strikes a transaction once.
+
+    Args:
+        statement: Which of the handler's statements fails, from 1.
+    """
+
+    kind: Kind
+    point: Point
+    statement: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Events as they are delivered, and what strikes.
+
+    Args:
+        batches: One transaction each.
+        fault: Strikes each event's first delivery, or the last event's only.
+        usurped: Whether another consumer is given the partition in the middle of it.
+        remedy: What a handler does wrong whose effects are others than expected.
+    """
+
+    name: str
+    batches: Sequence[Sequence[Event]]
+    remedy: str
+    fault: Fault | None = None
+    strikes_last: bool = False
+    usurped: bool = False
+
+
+AGAIN = (
+    "The handler keeps something outside of the database from one call to the next, `reset` does not bring everything "
+    "back, or `effects` returns what differs each time: leave times and generated numbers out."
+)
+REDELIVERED = (
+    "An event may come again after its handler ran and nothing was committed. Write through the connection that the "
+    "handler is given, keep nothing in variables, and let errors of the database through."
+)
+ORDERED = (
+    "Only the events of one aggregate come in order. A handler that needs what another aggregate's events do raises "
+    "while it is not there: then the event is tried again."
+)
+BATCHED = "Several events share a transaction: the handler must do for each what it does for one alone."
+
+
+def scenarios(
+    events: Sequence[Event], *, order_of: Callable[[str], Order], statements: int, has_others: bool
+) -> Iterator[Scenario]:
+    """Return what is tried after the first run.
+
+    Args:
+        events: In the order in which they were written.
+        statements: The most statements that one call of a handler executes, 0 where they cannot be watched.
+        has_others: Whether the database lets another consumer work at the same time.
+    """
+    singles = [[event] for event in events]
+    yield Scenario(name="the same once more", batches=singles, remedy=AGAIN)
+    yield Scenario(name="all events in one transaction", batches=[events], remedy=BATCHED)
+    twice = [[event] for event in events for _ in range(2)]
+    yield Scenario(name="every event twice, as after a crash before the offset", batches=twice, remedy=REDELIVERED)
+    yield Scenario(name="all events twice, in one transaction each time", batches=[events, events], remedy=REDELIVERED)
+    yield from _reordered(events, order_of)
+    yield from _struck(singles, statements)
+    yield Scenario(
+        name="a failure in a batch, which comes again one by one",
+        batches=[events],
+        fault=Fault(kind=Kind.ERROR, point=Point.CALLED),
+        strikes_last=True,
+        remedy=REDELIVERED,
+    )
+    if has_others:
+        yield Scenario(
+            name="another consumer takes the partition before the commit",
+            batches=singles,
+            usurped=True,
+            remedy=REDELIVERED,
+        )
+
+
+def _reordered(events: Sequence[Event], order_of: Callable[[str], Order]) -> Iterator[Scenario]:
+    by_aggregate: dict[Aggregate, list[Event]] = {}
+    for event in events:
+        by_aggregate.setdefault(aggregate_of(event), []).append(event)
+    groups = list(by_aggregate.values())
+    orders = {
+        "one aggregate after the other": list(chain.from_iterable(groups)),
+        "the last aggregate first": list(chain.from_iterable(reversed(groups))),
+        "aggregates in turns": [event for turn in zip_longest(*reversed(groups)) for event in turn if event],
+    }
+    seen = [list(events)]
+    for name, order in orders.items():
+        if order not in seen:
+            seen.append(order)
+            yield Scenario(name=name, batches=[[event] for event in order], remedy=ORDERED)
+    late = [event for group in groups for event in _late(group, order_of(group[0].aggregate_type))]
+    if late != list(chain.from_iterable(groups)):
+        yield Scenario(name="successors before their predecessors", batches=[[e] for e in late], remedy=ORDERED)
+
+
+def _late(group: Sequence[Event], order: Order) -> Sequence[Event]:
+    """Return an aggregate's events backwards where the consumer would notice, and put them right."""
+    is_noticed = order.mode is SequenceMode.GAPLESS and not order.latest
+    return group[::-1] if is_noticed else group
+
+
+def _struck(singles: Sequence[Sequence[Event]], statements: int) -> Iterator[Scenario]:
+    faults = {
+        "a crash after the claim": Fault(kind=Kind.CRASH, point=Point.CLAIMED),
+        "a crash after the handler": Fault(kind=Kind.CRASH, point=Point.CALLED),
+        "a crash before the commit": Fault(kind=Kind.CRASH, point=Point.COMMITTING),
+        "a deadlock after the handler": Fault(kind=Kind.CONFLICT, point=Point.CALLED),
+    }
+    sentences = {
+        Kind.CRASH: "a crash at the handler's statement",
+        Kind.CONFLICT: "a deadlock at the handler's statement",
+        Kind.LOSS: "the connection breaks at the handler's statement",
+    }
+    for number in range(1, statements + 1):
+        for kind, sentence in sentences.items():
+            faults[f"{sentence} {number}"] = Fault(kind=kind, point=Point.STATEMENT, statement=number)
+    for name, fault in faults.items():
+        yield Scenario(name=name, batches=singles, fault=fault, remedy=REDELIVERED)

@@ -1,0 +1,247 @@
+"""`cdc-outbox dead-letters`, `baseline` and `purge-inbox` from the shell: what they print, and what they exit with."""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from cdc_outbox import kafka
+from cdc_outbox.cli import main
+from cdc_outbox.consumer import Consumer
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.testing import Stack
+from tests.parking import CONTRACT, Receiver
+from tests.rig import run_command
+
+DOCS = Path(__file__).parents[2] / "docs" / "consuming.md"
+
+
+@pytest.fixture(scope="module")
+def dsn(outbox_stack: Stack) -> str:
+    dsn = outbox_stack.postgres.create_database("dead_letters_command")
+    made = run_command("init", "--inbox", "--dsn", dsn)
+    assert made.returncode == 0, made.stderr
+    assert made.stderr.count("made public.inbox_20") == 5
+    with psycopg.connect(dsn) as connection:
+        connection.execute("create table effects (number serial, aggregate text, sequence bigint, event_id text)")
+    return dsn
+
+
+@pytest.fixture
+def receiver(dsn: str) -> Iterator[Receiver]:
+    yield Receiver(dsn, name="shipping")
+    with psycopg.connect(dsn) as connection:
+        connection.execute("truncate effects, inbox, inbox_watermarks, inbox_parked, inbox_holes restart identity")
+
+
+class Shell:
+    """The command in this process: starting one costs more than most of these commands do."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+
+    def run(self, *arguments: str, code: int = 0, **env: str) -> tuple[str, str]:
+        """Return what goes to stdout, and the words that go to stderr."""
+        self._monkeypatch.setattr(sys, "argv", ["cdc-outbox", *arguments])
+        for name, value in env.items():
+            self._monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = self._capsys.readouterr()
+        assert (ended.value.code or 0) == code, err
+        return out, " ".join(err.split())
+
+    def about(self, receiver: Receiver, *arguments: str, code: int = 0) -> tuple[str, str]:
+        """Run a command about a consumer."""
+        return self.run(*arguments, "--consumer", receiver.name, code=code, CDC_OUTBOX_DSN=receiver.dsn)
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(monkeypatch, capsys)
+
+
+def test_what_is_parked_is_listed_shown_and_exported(receiver: Receiver, shell: Shell, tmp_path: Path) -> None:
+    assert shell.about(replace(receiver, name="nobody"), "dead-letters", "list", code=2)[1].startswith(
+        "error: no consumer 'nobody' has used the inbox public.inbox; there is none yet"
+    )
+    receiver.broken = {"1"}
+    broken = receiver.event(1)
+    receiver.take(broken, receiver.event(2), replace(receiver.message(receiver.event(3)), value=b"\xff"))
+    titles, first, *others = shell.about(receiver, "dead-letters", "list")[0].splitlines()
+    assert titles.split() == [
+        "PLACE", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED", "RETRY", "ERROR",
+    ]  # fmt: skip
+    assert first.split()[:7] == ["1", "dead", "failed", "order/1", "1", "OrderPlaced", "1"]
+    assert [line.split()[2] for line in others] == ["gap", "unreadable"]
+    listed, more = shell.about(receiver, "dead-letters", "list", "--json", "--limit=1")
+    assert [(row["place"], row["event_id"]) for row in json.loads(listed)] == [(1, broken.id)]
+    assert more == "2 more; --limit 3 shows all"
+    assert shell.about(receiver, "dead-letters", "list", "--aggregate", "order/9") == ("", "no such event is parked")
+
+    shown = shell.about(receiver, "dead-letters", "show", "1")[0]
+    assert "header eventType OrderPlaced\n" in shown
+    assert "hunter2" not in listed + shown + first
+    assert 'payload    {"secret":"hunter2"}\n' in shell.about(receiver, "dead-letters", "show", "1", "--payload")[0]
+    assert "payload" not in json.loads(shell.about(receiver, "dead-letters", "show", "1", "--json")[0])
+    said = shell.about(receiver, "dead-letters", "show", "9", code=1)[1]
+    assert said.startswith("error: of shipping nothing is parked at 9; there is 1, 2, 3 hint: ")
+
+    file = tmp_path / "parked.jsonl"
+    assert shell.about(receiver, "dead-letters", "export", "--output", str(file)) == ("", "3 events")
+    exported = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["payload"] for row in exported] == ['{"secret":"hunter2"}'] * 2 + [{"base64": "/w=="}]
+    assert file.stat().st_mode & 0o077 == 0
+    assert "exists already" in shell.about(receiver, "dead-letters", "export", "--output", str(file), code=2)[1]
+
+
+def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(receiver: Receiver, shell: Shell) -> None:
+    receiver.broken = {"1"}
+    event = receiver.event(1)
+    receiver.take(event, receiver.event(3), receiver.event(1, number="2"), receiver.event(1, number="2"))
+    receiver.broken = set()
+    refused = shell.about(receiver, "dead-letters", "retry", "1", "3", code=1)[1]
+    assert "error: 3 is not tried again: it is parked as conflict" in refused
+    assert "hint: --force conflict applies it all the same." in refused
+    said = shell.about(receiver, "dead-letters", "retry", "--all")
+    assert said[0] == "1\n"
+    assert "left: 1 gap; they go on when what is missing comes" in said[1]
+    assert "left: 1 conflict; --force conflict applies them all the same" in said[1]
+    assert shell.about(receiver, "dead-letters", "retry", "--all", "--reason=expired") == ("", "nothing to try again")
+    shell.about(receiver, "dead-letters", "retry", "3", "--force=conflict")
+    assert receiver.effects() == [("2", 1)]
+    receiver.look()
+    assert receiver.effects() == [("2", 1), ("1", 1), ("2", 1)]
+    assert (
+        "wait for the missing ones" in shell.about(receiver, "dead-letters", "skip", "2", "--note=x", code=1)[1].lower()
+    )
+    named = ["baseline", "--aggregate=order/1", "--source=orders.1"]
+    expected = "order/1  orders.1  2-2  1\n"
+    said = shell.about(receiver, *named, "--dry-run")
+    assert said == (expected, "1 aggregates: 1 sequences would be accepted as missing, 1 events go on")
+    assert shell.about(receiver, *named, "--note=lost")[0] == expected
+    skipped = shell.about(receiver, "dead-letters", "skip", "2", "--note=not needed")[0]
+    assert re.fullmatch(r"2  skipped OrderPlaced \S+ of order/1, order/1 stands at 3 now\n", skipped)
+    assert (receiver.mark(), receiver.parked()) == ((3, 0), {})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["dead-letters", "retry"],
+        ["dead-letters", "retry", "1", "--all"],
+        ["dead-letters", "retry", "1", "--reason=gap"],
+        ["dead-letters", "skip", "1"],
+        ["dead-letters", "skip", "1", "--note= "],
+        ["dead-letters", "list", "--aggregate=order"],
+        ["dead-letters", "list", "--state=asleep"],
+        ["baseline", "--aggregate=order/1"],
+        ["baseline", "--source=orders.1"],
+    ],
+)
+def test_what_means_nothing_exits_2(shell: Shell, arguments: list[str]) -> None:
+    shell.run(*arguments, "--consumer=shipping", "--dsn=host=127.0.0.1 port=1", code=2)
+
+
+def test_the_commands_of_the_docs_run_as_they_stand_there(receiver: Receiver, shell: Shell, tmp_path: Path) -> None:
+    receiver.broken = {"1"}
+    receiver.take(receiver.event(1), receiver.event(2), receiver.event(41, number="2"))
+    section = DOCS.read_text().partition("## The park\n")[2].partition("## How long")[0]
+    commands = [line for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
+    assert len(commands) == 8
+    for command in commands:
+        program, *arguments = shlex.split(command.replace(" 17 ", " 1 ").replace("parked.jsonl", f"{tmp_path}/x"))
+        assert program == "cdc-outbox"
+        shell.run(*arguments, CDC_OUTBOX_DSN=receiver.dsn)
+    receiver.broken = set()
+    receiver.look()
+    assert receiver.parked() == {}
+
+
+@pytest.fixture(scope="module")
+def topics(outbox_stack: Stack) -> dict[str, str]:
+    """What a topic keeps → a topic that does."""
+    names = {kind: f"{kind}-{uuid4().hex[:8]}" for kind in ("short", "endless")}
+    admin = AdminClient({"bootstrap.servers": outbox_stack.broker.bootstrap_servers})
+    configs = {"short": {"retention.ms": "86400000", "segment.ms": "86400000"}, "endless": {"retention.ms": "-1"}}
+    made = admin.create_topics([NewTopic(names[kind], 1, config=config) for kind, config in configs.items()])
+    for future in made.values():
+        future.result(timeout=10)
+    return names
+
+
+def test_ids_are_not_forgotten_before_their_events_are(
+    outbox_stack: Stack, dsn: str, topics: dict[str, str], shell: Shell, tmp_path: Path
+) -> None:
+    env = {"CDC_OUTBOX_DSN": dsn, "CDC_OUTBOX_BOOTSTRAP_SERVERS": outbox_stack.broker.bootstrap_servers}
+    spec = tmp_path / "spec.yaml"
+    database = "{kind: postgresql, host: h, name: orders, user: connector, password: '${env:PASSWORD}'}"
+    aggregates = f"aggregates: {{order: {{}}}}\ntopics: {{name: {topics['short']}}}\n"
+    spec.write_text(f"version: 1\nname: orders\ndatabase: {database}\n{aggregates}")
+    for arguments, code, words in (
+        ([str(spec), "--horizon-days=2"], 0, ""),
+        ([str(spec), "--horizon-days=1.9"], 2, f"{topics['short']} up to 2 days"),
+        (["--topic", topics["endless"], "--horizon-days=999"], 2, f"{topics['endless']} for ever"),
+        (["--topic", topics["endless"], "--horizon-days=999", "--accept-shorter-horizon"], 0, ""),
+        (["--topic", "nowhere", "--horizon-days=999"], 2, "there is no topic nowhere"),
+        (["--horizon-days=999"], 2, "without topics nobody can tell"),
+        (["--horizon-days=0"], 2, "--horizon-days"),
+        (["--horizon-days=1e9"], 2, "--horizon-days"),
+    ):
+        assert words in shell.run("purge-inbox", *arguments, "--dry-run", code=code, **env)[1]
+
+
+def test_brokers_that_do_not_answer_are_tried_again_later(
+    shell: Shell, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "_ADMIN_SECONDS", 0.5)
+    purge = ["purge-inbox", "--topic=a", "--horizon-days=30", "--bootstrap-servers=127.0.0.1:1"]
+    _, said = shell.run(*purge, code=75, CDC_OUTBOX_DSN=dsn)
+    assert re.fullmatch(r"error: .* hint: Check that the broker runs .*", said)
+
+
+def test_a_purge_says_what_it_would_do_and_then_does_it(receiver: Receiver) -> None:
+    receiver.take(receiver.event(None, "visit"))
+    with psycopg.connect(receiver.dsn) as connection:
+        connection.execute("update inbox set claimed_at = claimed_at - interval '40 days'")
+        connection.execute("create table inbox_old partition of inbox for values from ('00') to ('01')")
+    purge = ["purge-inbox", "--horizon-days=30", "--accept-shorter-horizon", "--dsn", receiver.dsn]
+    dry = run_command(*purge, "--dry-run")
+    assert dry.stdout == ("drop       public.inbox_old: 0 ids\ndelete     1 ids in the rest that tell none\n"), (
+        dry.stderr
+    )
+    done = run_command(*purge)
+    assert done.stdout == "dropped    public.inbox_old\ndeleted    1 ids in public.inbox_rest\n", done.stderr
+    assert run_command(*purge).stdout == ""
+
+
+def test_a_consumer_does_not_start_whose_horizon_its_topics_outlive(
+    outbox_stack: Stack, dsn: str, topics: dict[str, str]
+) -> None:
+    def consumer(topic: str) -> Consumer:
+        made = Consumer(
+            name="shipping",
+            contract=replace(CONTRACT, topic=topic),
+            bootstrap_servers=outbox_stack.broker.bootstrap_servers,
+            connect=lambda: psycopg.connect(dsn),
+            kafka_settings={"session.timeout.ms": 2000, "heartbeat.interval.ms": 500},
+            horizon_days=2,
+        )
+        made.on("OrderPlaced")(lambda _event, _connection: None)
+        made.stop()
+        return made
+
+    for topic in (topics["short"], "not-there-yet"):
+        consumer(topic).run()
+    with pytest.raises(ConfigError, match=f"{topics['endless']} for ever") as caught:
+        consumer(topics["endless"]).run()
+    assert caught.value.field == "Consumer.horizon_days"

@@ -1,0 +1,118 @@
+"""What ``docs/`` shows of handlers is executed on PostgreSQL, as it stands there."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cdc_outbox import Event, Outbox
+from cdc_outbox.consumer import Consumer, Inbox, InboxTable, Verdict, inbox_component
+from cdc_outbox.event import new_event_id
+from cdc_outbox.message import Message
+from cdc_outbox.spec import Spec, parse_spec
+from cdc_outbox.testing import HandlerFaults, Stack
+from cdc_outbox.writer.schema import outbox_component
+from tests.integration.test_reaction import deliver
+from tests.rig import Connection, Pipeline, run_upgrade
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def block(page: str, heading: str, language: str = "python") -> str:
+    """Return the first block under a heading."""
+    text = (DOCS / page).read_text()
+    section = re.split(r"^## ", text[text.index(f"# {heading}\n") + 2 :], maxsplit=1, flags=re.MULTILINE)[0]
+    found = re.search(rf"^```{language}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+def spec() -> Spec:
+    headers = block("consuming.md", "A consumer that writes events", "yaml")
+    text = Pipeline.text("shipping", headers).replace("order: {}", "order: {}\n  shipment: {}")
+    return parse_spec(text, name="shipping.yaml")
+
+
+@pytest.fixture(scope="module")
+def dsn(outbox_stack: Stack) -> str:
+    return outbox_stack.postgres.create_database("consuming_docs")
+
+
+@pytest.fixture
+def database(dsn: str, spec: Spec) -> str:
+    with psycopg.connect(dsn) as connection:
+        run_upgrade(connection, inbox_component(InboxTable()))
+        run_upgrade(connection, outbox_component(spec.outbox, first_source="shipping.1"))
+        connection.execute("drop table if exists shipments")
+        connection.execute("create table shipments (order_id text primary key, paid boolean not null default false)")
+    return dsn
+
+
+def new_consumer(dsn: str, spec: Spec, **options: Any) -> Consumer:
+    connect = lambda: psycopg.connect(dsn)  # noqa: E731
+    return Consumer(name="shipping", contract=spec.contract, bootstrap_servers="nowhere", connect=connect, **options)
+
+
+def placed(**attributes: Any) -> Event:
+    made = Event(aggregate_type="order", aggregate_id="41", type="OrderPlaced", payload={}, id=new_event_id())
+    return replace(made, sequence=1, source="orders.1", **attributes)
+
+
+def test_the_test_of_handlers_that_is_shown_passes_and_counts_mails(
+    database: str, spec: Spec, handler_faults: HandlerFaults
+) -> None:
+    consumer, mailbox = new_consumer(database, spec), []
+
+    @consumer.on("OrderPlaced")
+    def ship(event: Event, connection: Connection) -> None:
+        connection.execute("insert into shipments (order_id) values (%s)", [event.aggregate_id])
+        mailbox.append(event.aggregate_id)
+
+    @consumer.on("OrderPaid")
+    def pay(event: Event, connection: Connection) -> None:
+        connection.execute("update shipments set paid = true where order_id = %s", [event.aggregate_id])
+
+    names = {"consumer": consumer, "Event": Event, "psycopg": psycopg, "TEST_DSN": database, "mailbox": mailbox}
+    exec(block("testing.md", "Testing your handlers"), names)  # noqa: S102 - the documentation's own
+    test: Any = names["test_my_handlers_are_safe"]
+    test(handler_faults)
+    assert mailbox
+
+
+def test_the_handler_that_writes_events_that_is_shown_writes_them(database: str, spec: Spec) -> None:
+    names: dict[str, Any] = {
+        "Outbox": Outbox,
+        "Event": Event,
+        "spec": spec,
+        "make_consumer": lambda **options: new_consumer(database, spec, **options),
+    }
+    exec(block("consuming.md", "A consumer that writes events"), names)  # noqa: S102
+    event = placed()
+    deliver(names["consumer"], event)
+    with psycopg.connect(database) as connection:
+        query = "select type, aggregateid, sequence, causation_id, correlation_id from outbox"
+        assert connection.execute(query).fetchall() == [("ShipmentStarted", "41", 1, event.id, event.id)]
+    assert {"causation_id", "correlation_id"} <= set(spec.contract.extra_headers)
+
+
+def test_the_loop_that_is_shown_applies_an_event_once(database: str, spec: Spec) -> None:
+    shipped: list[Event] = []
+    committed: list[Message] = []
+    message = spec.contract.message_of(placed())
+    with psycopg.connect(database) as connection:
+        names: dict[str, Any] = {
+            "Inbox": Inbox,
+            "Verdict": Verdict,
+            "contract": spec.contract,
+            "messages": [message, message],
+            "connection": connection,
+            "ship": lambda event, _connection: shipped.append(event),
+            "commit_offset": committed.append,
+        }
+        exec(block("consuming.md", "Your own loop").replace('"shipping"', '"own loop"'), names)  # noqa: S102
+    assert [event.aggregate_id for event in shipped] == ["41"]
+    assert committed == [message, message]

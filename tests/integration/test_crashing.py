@@ -1,0 +1,49 @@
+"""An event whose handler takes the process with it is found, given up, and the others go on."""
+
+import signal
+
+from cdc_outbox.consumer.loop import _MAX_STARTS
+from cdc_outbox.consumer.ownership import _SUSPECT_TENURES
+from tests.desk import Desk, numbered, placed
+from tests.desk_service import serving
+from tests.rig import apply_effect, eventually
+
+STATIC = {"kafka": {"group.instance.id": "one"}}
+"""Who comes back under its own name gets its partitions at once, and not after the dead one's session."""
+
+
+def test_an_event_that_kills_its_process_is_dead_after_a_few_starts_and_others_are_applied(desk: Desk) -> None:
+    desk.send(*(placed(number) for number in range(1, 6)))
+    desk.send(placed(6, event_type="Kills"), placed(7), *(placed(number, "other") for number in range(1, 6)))
+    killed = 0
+    while not desk.parked():
+        with serving(desk, **STATIC) as process:
+            eventually(lambda: process.poll() is not None or desk.parked(), "a death, or its end")
+            killed += process.poll() == 9
+            if desk.parked():
+                desk.wait_for_effects(*numbered(5), *numbered(5, "other"))
+                desk.wait_for_parked((6, "dead", "crashed"), (7, "waiting", "gap"))
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(20) == 0
+        assert killed <= _SUSPECT_TENURES + _MAX_STARTS
+    assert killed >= _MAX_STARTS
+    [(error,)] = desk.rows("select error from inbox_parked where reason = 'crashed'")
+    assert "its handler may kill the process" in error
+    assert desk.rows("select count(*) from inbox_starts") == [(0,)]
+
+
+def test_a_consumer_that_dies_of_something_else_gives_nothing_up(desk: Desk) -> None:
+    """Killed from outside again and again, it makes progress in between, so nothing is suspect."""
+    applied = 0
+    for _ in range(_SUSPECT_TENURES + 2):
+        with serving(desk, **STATIC) as process:
+            desk.send(*(placed(number) for number in range(applied + 1, applied + 4)))
+            applied += 3
+            desk.wait_for_effects(*numbered(applied))
+            process.kill()
+    consumer = desk.consumer()
+    consumer.on("Kills")(apply_effect)
+    desk.send(placed(applied + 1, event_type="Kills"))
+    desk.consume(applied + 1, consumer)
+    assert desk.parked() == []
+    assert desk.rows("select count(*) from inbox_starts") == [(0,)]

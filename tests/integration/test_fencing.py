@@ -1,0 +1,167 @@
+"""Who lost a partition has no effect any more, and who got it does not wait for long."""
+
+import signal
+import threading
+import time
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+
+from cdc_outbox.consumer import Event, Limits, Outcome
+from cdc_outbox.consumer.database import sql_stores
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.drivers.psycopg import Psycopg
+from tests.desk import Desk, numbered, placed
+from tests.desk_service import serving
+from tests.rig import Connection, apply_effect, eventually
+
+HANDLER_SECONDS = 3.0
+
+
+def take_away(desk: Desk) -> None:
+    """Take the first partition in the database, as another consumer does to which Kafka assigned it."""
+    driver = ImmediateTransactions(Psycopg())
+    epochs = sql_stores(table=InboxTable(), consumer=desk.name, driver=driver).epochs
+    with psycopg.connect(desk.pipeline.dsn) as connection:
+        finish(epochs.issue(connection, [Place(desk.pipeline.topic, 0)]))
+
+
+def test_a_zombie_in_the_middle_of_its_handler_neither_keeps_its_successor_waiting_nor_has_effects(desk: Desk) -> None:
+    limits = {"handler_seconds": HANDLER_SECONDS}
+    desk.send(*(placed(number, event_type="Pauses" if number == 3 else "OrderPlaced") for number in range(1, 6)))
+    with serving(desk, limits=limits) as zombie:
+        status = psutil.Process(zombie.pid)
+        eventually(lambda: status.status() == psutil.STATUS_STOPPED, "the zombie to be paused")
+        successor = desk.consumer(limits=Limits(handler_seconds=HANDLER_SECONDS))
+        successor.on("Pauses")(apply_effect)
+        with desk.running(successor):
+            before = time.monotonic()
+            desk.wait_for_effects(*numbered(5))
+            # The session lasts two seconds, and then the database waits.
+            assert time.monotonic() - before < HANDLER_SECONDS + 10
+            zombie.send_signal(signal.SIGCONT)
+            desk.send(*(placed(number) for number in range(6, 11)))
+            desk.wait_for_effects(*numbered(10))
+        assert zombie.poll() is None
+        # The last one left the group, so the zombie is the owner again, and goes on where the others ended.
+        desk.send(placed(11))
+        desk.wait_for_effects(*numbered(11))
+    assert desk.parked() == []
+
+
+@pytest.mark.parametrize("moment", ["in the handler", "before the transaction"])
+def test_a_partition_that_another_consumer_took_in_the_database_meanwhile_is_given_up_with_all_effects(
+    desk: Desk, moment: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka says here that it is ours still: then the other one was late, and it is taken back."""
+    tries: list[str | None] = []
+    consumer = desk.consumer()
+
+    @consumer.on("Taken")
+    def take(event: Event, connection: Connection) -> None:
+        tries.append(event.id)
+        apply_effect(event, connection)
+        if moment == "in the handler" and len(tries) == 1:
+            take_away(desk)
+
+    desk.send(placed(1))
+    with desk.running(consumer):
+        desk.wait_for_effects(*numbered(1))
+        if moment == "before the transaction":
+            take_away(desk)
+        desk.send(placed(2, event_type="Taken"), placed(3))
+        desk.wait_for_effects(*numbered(3))
+    assert "partition was taken by another consumer" in caplog.text
+    assert len(tries) == (2 if moment == "in the handler" else 1)
+    assert consumer.outcomes == {Outcome.APPLIED: 3}
+
+
+def test_the_sessions_of_a_consumer_are_bounded_and_read_what_is_committed(desk: Desk) -> None:
+    seen: list[Any] = []
+    dsn = f"{desk.pipeline.dsn} options='-c default_transaction_isolation=serializable'"
+    consumer = desk.consumer(connect=lambda: psycopg.connect(dsn), limits=Limits(handler_seconds=7.5))
+
+    @consumer.on("Asked")
+    def ask(event: Event, connection: Connection) -> None:
+        for name in ("idle_in_transaction_session_timeout", "transaction_isolation"):
+            seen.extend(connection.execute(f"show {name}".encode()).fetchall())
+        apply_effect(event, connection)
+
+    desk.send(placed(1, event_type="Asked"))
+    desk.consume(1, consumer)
+    assert seen == [("7500ms",), ("read committed",)]
+
+
+def test_a_handler_slower_than_the_group_allows_keeps_its_partitions(
+    two_partitions: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Polling goes on while it runs, so that nobody gets its events, and nothing is applied twice."""
+    desk, entered, limit = two_partitions, threading.Event(), 2.0
+    settings = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": int(limit * 1000)}
+    slow = desk.consumer(kafka_settings=settings)
+    tries: list[int | None] = []
+
+    @slow.on("Slow")
+    def wait(event: Event, connection: Connection) -> None:
+        tries.append(event.sequence)
+        apply_effect(event, connection)
+        entered.set()
+        threading.Event().wait(limit * 2)
+
+    desk.send(placed(1, event_type="Slow"), partition=0)
+    with desk.running(slow):
+        assert entered.wait(20)
+        # What comes meanwhile is not lost by the polls in between.
+        desk.send(*(placed(number) for number in range(2, 21)), partition=0)
+        desk.send(*(placed(number, "other") for number in range(1, 21)), partition=1)
+        desk.wait_for_effects(*numbered(20), *numbered(20, "other"))
+    assert tries == [1]
+    assert slow.outcomes == {Outcome.APPLIED: 40}
+    assert "MAX_POLL_EXCEEDED" not in caplog.text
+    assert "maximum poll interval" not in caplog.text.lower()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"partition.assignment.strategy": "range"},
+        {"partition.assignment.strategy": "cooperative-sticky"},
+        {"group.protocol": "consumer"},
+        {"group.instance.id": "static"},
+    ],
+    ids=["eager", "cooperative", "newer", "static"],
+)
+def test_consumers_come_and_go_and_effects_are_once_and_in_order(
+    two_partitions: Desk, settings: dict[str, Any]
+) -> None:
+    desk = two_partitions
+    quick = {"topic.metadata.refresh.interval.ms": 300, **settings}
+    if "group.protocol" not in settings:
+        quick |= {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500}
+
+    def member(number: int) -> Any:
+        own = {"group.instance.id": f"static-{number}"} if "group.instance.id" in settings else {}
+        return desk.consumer(kafka_settings=quick | own)
+
+    expected: list[tuple[str, int]] = []
+
+    def send() -> None:
+        start = len(expected) // 4 + 1
+        for place, aggregate_id in enumerate("abcd"):
+            desk.send(*(placed(number, aggregate_id) for number in range(start, start + 25)), partition=place % 2)
+            expected.extend(numbered(25, aggregate_id, start))
+
+    with desk.running(member(1)):
+        send()
+        eventually(lambda: len(desk.effects()) > 10, "the first to begin")
+        with desk.running(member(2)):
+            send()
+            desk.wait_for_effects(*expected)
+            send()
+        send()
+        desk.wait_for_effects(*expected)
+    assert desk.parked() == []

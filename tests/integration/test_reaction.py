@@ -1,0 +1,376 @@
+"""A consumer that produces: what its handlers add is written with their effects, told what caused it, or not at all."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from cdc_outbox import AsyncOutbox, Event, EventError, Outbox, SequenceMode, WireContract
+from cdc_outbox.consumer import AsyncConsumer, Consumer, InboxTable, Outcome, inbox_component
+from cdc_outbox.consumer.item import item_of
+from cdc_outbox.consumer.session import Session
+from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.errors import HandlerError
+from cdc_outbox.event import new_event_id
+from cdc_outbox.table import OutboxTable
+from cdc_outbox.testing import Stack
+from cdc_outbox.writer.schema import outbox_component
+from tests.rig import Connection, apply_effect, run_upgrade, sent_statements
+
+ResultT = TypeVar("ResultT")
+CAUSES = ("causation_id", "correlation_id")
+TABLE = OutboxTable(headers={header: header for header in CAUSES})
+CONTRACT = WireContract(
+    aggregates={"order": SequenceMode.GAPLESS, "price": SequenceMode.INCREASING}, extra_headers=CAUSES
+)
+
+
+@pytest.fixture(scope="module")
+def dsn(outbox_stack: Stack) -> str:
+    dsn = outbox_stack.postgres.create_database("reactions")
+    with psycopg.connect(dsn) as connection:
+        run_upgrade(connection, inbox_component(InboxTable()))
+        run_upgrade(connection, outbox_component(TABLE, first_source="shop.1"))
+        connection.execute("create table effects (aggregate text, sequence bigint, event_id text)")
+    return dsn
+
+
+@pytest.fixture
+def own(dsn: str) -> Iterator[Connection]:
+    """Somebody else's connection, and tables without rows."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("truncate outbox, outbox_heads, effects")
+        yield connection
+
+
+@pytest.fixture
+def outbox() -> Outbox:
+    return Outbox(table=TABLE, contract=CONTRACT)
+
+
+def placed(aggregate_id: str = "1", sequence: int = 1, **headers: str) -> Event:
+    return Event(
+        aggregate_type="order",
+        aggregate_id=aggregate_id,
+        type="Placed",
+        payload={},
+        id=new_event_id(),
+        sequence=sequence,
+        source="orders.1",
+        headers=headers,
+    )
+
+
+def reaction(aggregate_id: str, **attributes: Any) -> Event:
+    return Event(aggregate_type="order", aggregate_id=aggregate_id, type="Answered", payload={}, **attributes)
+
+
+def new_consumer(dsn: str, outbox: Outbox, **options: Any) -> Consumer:
+    return Consumer(
+        name=uuid4().hex,
+        contract=CONTRACT,
+        bootstrap_servers="nowhere",
+        connect=lambda: psycopg.connect(dsn),
+        before_commit=outbox,
+        **options,
+    )
+
+
+def deliver(
+    consumer: Consumer | AsyncConsumer,
+    *events: Event,
+    runs: Callable[[Coroutine[Any, Any, list[Outcome]]], list[Outcome]] = finish,
+) -> list[Outcome]:
+    """Apply events in one transaction, as the consumer's loop does, through messages."""
+
+    async def apply() -> list[Outcome]:
+        session = Session(consumer._connect, consumer._know)
+        messages = [replace(CONTRACT.message_of(event), partition=0, offset=0) for event in events]
+        try:
+            return (await session.apply([item_of(message, CONTRACT) for message in messages], {}, 10)).outcomes
+        finally:
+            await session.close()
+
+    return runs(apply())
+
+
+def written(own: Connection) -> list[tuple[Any, ...]]:
+    return own.execute("select aggregateid, sequence, type from outbox order by aggregateid, sequence").fetchall()
+
+
+def causes(own: Connection) -> dict[str, tuple[str | None, str | None]]:
+    rows = own.execute("select aggregateid, causation_id, correlation_id from outbox").fetchall()
+    return {aggregate_id: (cause, correlation) for aggregate_id, cause, correlation in rows}
+
+
+def test_what_a_batchs_handlers_add_is_written_at_its_end_in_one_statement_and_one_order(
+    dsn: str, own: Connection, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = new_consumer(dsn, outbox)
+    added: list[Event] = []
+
+    @consumer.on("Placed")
+    def answer(event: Event, connection: Connection) -> None:
+        added.extend(outbox.add_all(connection, [reaction(event.aggregate_id), reaction("all")]))
+        apply_effect(event, connection)
+
+    statements = sent_statements(monkeypatch)
+    assert deliver(consumer, placed("b"), placed("a")) == [Outcome.APPLIED] * 2
+    told = [text for text in map(str, statements) if '"outbox"' in text or "into effects" in text]
+    assert ['"outbox"' in text for text in told] == [False, False, True]
+    assert written(own) == [("a", 1, "Answered"), ("all", 1, "Answered"), ("all", 2, "Answered"), ("b", 1, "Answered")]
+    assert [event.sequence for event in added] == [None] * 4
+    ids = own.execute("select id::text from outbox").fetchall()
+    assert {event.id for event in added} == {event_id for (event_id,) in ids}
+
+
+def test_a_batch_that_fails_writes_nothing_and_each_event_once_when_it_comes_again(
+    dsn: str, own: Connection, outbox: Outbox
+) -> None:
+    consumer = new_consumer(dsn, outbox)
+    fails = True
+
+    @consumer.on("Placed")
+    def answer(event: Event, connection: Connection) -> None:
+        outbox.add(connection, reaction(event.aggregate_id))
+        if fails and event.aggregate_id == "b":
+            raise LookupError
+
+    batch = [placed("a"), placed("b")]
+    with pytest.raises(HandlerError):
+        deliver(consumer, *batch)
+    assert written(own) == []
+    deliver(consumer, batch[0])
+    fails = False
+    deliver(consumer, batch[1])
+    assert deliver(consumer, *batch) == [Outcome.DUPLICATE] * 2
+    assert written(own) == [("a", 1, "Answered"), ("b", 1, "Answered")]
+
+
+def test_a_chain_of_consumers_keeps_its_first_event_and_names_each_cause(
+    dsn: str, own: Connection, outbox: Outbox
+) -> None:
+    first = placed("first")
+
+    def answering(aggregate_id: str) -> Consumer:
+        consumer = new_consumer(dsn, outbox)
+
+        @consumer.on("Placed", "Answered")
+        def answer(_event: Event, connection: Connection) -> None:
+            outbox.add(connection, reaction(aggregate_id))
+
+        return consumer
+
+    deliver(answering("second"), first)
+    [second] = read(own)
+    deliver(answering("third"), second)
+    third = next(event for event in read(own) if event.aggregate_id == "third")
+    assert second.headers == {"causation_id": first.id, "correlation_id": first.id}
+    assert third.headers == {"causation_id": second.id, "correlation_id": first.id}
+
+
+def read(own: Connection) -> list[Event]:
+    """Return the outbox's events as they come out of Kafka."""
+    query = "select aggregateid, type, id::text, sequence, source, causation_id, correlation_id from outbox"
+    return [
+        CONTRACT.event_of(
+            CONTRACT.message_of(
+                Event(
+                    aggregate_type="order",
+                    aggregate_id=aggregate_id,
+                    type=event_type,
+                    payload={},
+                    id=event_id,
+                    sequence=sequence,
+                    source=source,
+                    headers=dict(zip(CAUSES, headers, strict=True)),
+                )
+            )
+        )
+        for aggregate_id, event_type, event_id, sequence, source, *headers in own.execute(query)
+    ]
+
+
+def test_what_an_event_says_of_its_cause_itself_stays(dsn: str, own: Connection, outbox: Outbox) -> None:
+    consumer = new_consumer(dsn, outbox)
+
+    @consumer.on("Placed")
+    def answer(_event: Event, connection: Connection) -> None:
+        outbox.add(connection, reaction("own", headers={"correlation_id": "mine"}))
+
+    cause = placed()
+    deliver(consumer, cause)
+    assert causes(own) == {"own": (cause.id, "mine")}
+
+
+def test_where_the_outbox_has_no_such_columns_nothing_is_told(dsn: str, own: Connection) -> None:
+    outbox = Outbox(table=OutboxTable(headers={}))
+    consumer = new_consumer(dsn, outbox)
+
+    @consumer.on("Placed")
+    def answer(_event: Event, connection: Connection) -> None:
+        outbox.add(connection, reaction("plain"))
+
+    deliver(consumer, placed())
+    assert causes(own) == {"plain": (None, None)}
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_a_handler_of_batches_is_caused_by_the_last_of_them(
+    dsn: str, own: Connection, outbox: Outbox, *, pipeline: bool
+) -> None:
+    consumer = new_consumer(dsn, outbox, pipeline=pipeline)
+
+    @consumer.on_batch("Placed")
+    def answer(events: Sequence[Event], connection: Connection) -> None:
+        rows = [(event.aggregate_id, event.sequence, event.id) for event in events]
+        connection.cursor().executemany("insert into effects values (%s, %s, %s)", rows)
+        with outbox.collect(connection) as collected:
+            collected.add(reaction("all"))
+        assert [event.sequence for event in collected.written] == [None]
+
+    batch = [placed("a"), placed("b")]
+    deliver(consumer, *batch)
+    assert causes(own) == {"all": (batch[-1].id, batch[-1].id)}
+    assert own.execute("select count(*) from effects").fetchall() == [(2,)]
+
+
+def test_each_event_is_caused_by_the_one_whose_handler_added_it_in_pipeline_mode_too(
+    dsn: str, own: Connection, outbox: Outbox
+) -> None:
+    consumer = new_consumer(dsn, outbox, pipeline=True)
+
+    @consumer.on("Placed")
+    def answer(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        outbox.add(connection, reaction(event.aggregate_id))
+
+    batch = [placed("a"), placed("b")]
+    deliver(consumer, *batch)
+    assert causes(own) == {event.aggregate_id: (event.id, event.id) for event in batch}
+
+
+def test_a_cursor_leads_to_the_same_transaction_and_another_connection_does_not(
+    dsn: str, own: Connection, outbox: Outbox
+) -> None:
+    consumer = new_consumer(dsn, outbox)
+    numbers: list[int | None] = []
+
+    @consumer.on("Placed")
+    def answer(_event: Event, connection: Connection) -> None:
+        numbers.append(outbox.add(connection.cursor(), reaction("cursor")).sequence)
+        with own.transaction():
+            numbers.append(outbox.add(own, reaction("other")).sequence)
+
+    deliver(consumer, cause := placed())
+    assert numbers == [None, 1]
+    assert causes(own) == {"cursor": (cause.id, cause.id), "other": (None, None)}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(reaction("1"), payload={"total": float("nan")}),
+        replace(reaction("1"), sequence=4),
+        replace(reaction("1"), aggregate_type="unknown"),
+        replace(reaction("1"), headers={"no-such": "column"}),
+    ],
+    ids=["payload", "sequence", "aggregate type", "header"],
+)
+def test_what_cannot_be_written_is_refused_in_the_handler_that_adds_it(
+    dsn: str, own: Connection, outbox: Outbox, wrong: Event
+) -> None:
+    consumer = new_consumer(dsn, outbox)
+    refused: list[str] = []
+
+    @consumer.on("Placed")
+    def answer(event: Event, connection: Connection) -> None:
+        outbox.add(connection, reaction("right"))
+        if event.aggregate_id == "bad":
+            with pytest.raises(EventError):
+                outbox.add(connection, wrong)
+            refused.append(event.aggregate_id)
+
+    deliver(consumer, placed("good"), placed("bad"))
+    assert refused == ["bad"]
+    assert written(own) == [("right", 1, "Answered"), ("right", 2, "Answered")]
+
+
+def test_a_number_that_is_too_low_is_the_events_own_failure_and_stops_no_consumer(
+    dsn: str, own: Connection, outbox: Outbox
+) -> None:
+    consumer = new_consumer(dsn, outbox)
+    with own.transaction():
+        outbox.add(own, replace(reaction("1"), aggregate_type="price", sequence=7))
+
+    @consumer.on("Placed")
+    def answer(_event: Event, connection: Connection) -> None:
+        outbox.add(connection, replace(reaction("1"), aggregate_type="price", sequence=7))
+
+    event = placed()
+    with pytest.raises(HandlerError, match=rf"{event.id}\) added cannot be written"):
+        deliver(consumer, event)
+
+
+def test_the_payload_is_that_of_the_moment_in_which_it_was_added(dsn: str, own: Connection, outbox: Outbox) -> None:
+    consumer = new_consumer(dsn, outbox)
+
+    @consumer.on("Placed")
+    def answer(_event: Event, connection: Connection) -> None:
+        payload = {"total": 1}
+        outbox.add(connection, replace(reaction("1"), payload=payload))
+        payload["total"] = 2
+
+    deliver(consumer, placed())
+    assert own.execute("select payload from outbox").fetchall() == [({"total": 1},)]
+
+
+def test_the_policy_is_asked_once_for_each_event(dsn: str, own: Connection) -> None:
+    asked: list[str] = []
+
+    def policy(event: Event) -> bool:
+        asked.append(event.aggregate_id)
+        return event.aggregate_id != "declined"
+
+    outbox = Outbox(table=TABLE, contract=CONTRACT, policy=policy)
+    consumer = new_consumer(dsn, outbox)
+
+    @consumer.on("Placed")
+    def answer(_event: Event, connection: Connection) -> None:
+        declined, wanted = outbox.add_all(connection, [reaction("declined"), reaction("wanted")])
+        assert (declined.id is None, wanted.id is None) == (True, False)
+
+    deliver(consumer, placed())
+    assert asked == ["declined", "wanted"]
+    assert written(own) == [("wanted", 1, "Answered")]
+
+
+def test_asynchronous_handlers_add_to_an_asynchronous_outbox(dsn: str, own: Connection) -> None:
+    outbox = AsyncOutbox(table=TABLE, contract=CONTRACT)
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(dsn)
+
+    consumer = AsyncConsumer(
+        name=uuid4().hex, contract=CONTRACT, bootstrap_servers="nowhere", connect=connect, before_commit=outbox
+    )
+
+    @consumer.on("Placed")
+    async def answer(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
+        await asyncio.gather(*(outbox.add(connection, reaction(f"{event.aggregate_id}{one}")) for one in "xy"))
+        async with outbox.collect(connection) as collected:
+            collected.add(reaction(f"{event.aggregate_id}z"))
+        if event.aggregate_id == "bad":
+            raise LookupError
+
+    batch = [placed("a"), placed("b")]
+    assert deliver(consumer, *batch, runs=asyncio.run) == [Outcome.APPLIED] * 2
+    wanted = {f"{event.aggregate_id}{one}": (event.id, event.id) for event in batch for one in "xyz"}
+    assert causes(own) == wanted
+    with pytest.raises(HandlerError):
+        deliver(consumer, placed("c"), placed("bad"), runs=asyncio.run)
+    assert causes(own) == wanted

@@ -1,0 +1,93 @@
+"""How many events go into a transaction, and which."""
+
+from cdc_outbox.consumer.backlog import Backlog
+from cdc_outbox.consumer.batch import BatchSize
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.message import Message
+from tests.unit.test_ordering import event
+
+
+def item(number: int, partition: int = 0) -> Item:
+    message = Message(topic="t", key=None, value=None, partition=partition, offset=number)
+    return Item(event=event(number, event_id=str(number)), message=message)
+
+
+def numbers(items: list[Item]) -> list[int | None]:
+    return [one.event.sequence for one in items]
+
+
+def backlog(*items: Item, most: int = 100) -> Backlog:
+    made = Backlog(most)
+    made.put(items)
+    return made
+
+
+def everything(_item: Item) -> bool:
+    return True
+
+
+def nothing(_item: Item) -> bool:
+    return False
+
+
+def test_batches_grow_while_all_goes_well_up_to_the_limit() -> None:
+    size, sizes = BatchSize(10), []
+    for _ in range(6):
+        sizes.append(size.next())
+        size.succeeded(size.next())
+    assert sizes == [1, 2, 4, 8, 10, 10]
+
+
+def test_a_conflict_halves_them_down_to_one() -> None:
+    size = BatchSize(10)
+    size.succeeded(5)
+    sizes = []
+    for _ in range(5):
+        size.conflicted()
+        sizes.append(size.next())
+    assert sizes == [5, 2, 1, 1, 1]
+
+
+def test_a_failed_batch_is_gone_through_one_by_one_and_then_they_are_as_large_as_before() -> None:
+    size = BatchSize(10)
+    size.succeeded(4)
+    assert size.next() == 8
+    size.failed(3)
+    for _ in range(3):
+        assert size.next() == 1
+        size.succeeded(1)
+    assert size.next() == 8
+
+
+def test_a_batch_is_taken_from_the_head_in_order_and_what_is_put_back_comes_first() -> None:
+    queue = backlog(*(item(number) for number in range(1, 6)))
+    assert numbers(queue.take(everything, nothing)) == [1]
+    queue.size.succeeded(1)
+    taken = queue.take(everything, nothing)
+    assert numbers(taken) == [2, 3]
+    queue.put_back(taken)
+    queue.size.succeeded(2)
+    assert numbers(queue.take(everything, nothing)) == [2, 3, 4, 5]
+    assert len(queue) == 0
+
+
+def test_what_belongs_to_somebody_else_by_now_is_left_out() -> None:
+    queue = backlog(item(1, 1), item(2), item(3, 1), item(4))
+    queue.size.succeeded(2)
+    assert numbers(queue.take(lambda one: one.place.partition == 0, nothing)) == [2, 4]
+    assert len(queue) == 0
+
+
+def test_what_may_kill_has_a_transaction_of_its_own() -> None:
+    queue = backlog(*(item(number) for number in range(1, 5)))
+    queue.size.succeeded(4)
+    taken = [numbers(queue.take(everything, lambda one: one.event.sequence == 2)) for _ in range(3)]
+    assert taken == [[1], [2], [3, 4]]
+
+
+def test_a_partitions_events_can_be_dropped() -> None:
+    queue = backlog(item(1, 1), item(2), item(3, 1))
+    assert numbers(queue.drop(Place("t", 1))) == [1, 3]
+    queue.size.succeeded(3)
+    assert numbers(queue.take(everything, nothing)) == [2]

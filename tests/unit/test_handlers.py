@@ -1,0 +1,56 @@
+"""Which handler an event goes to, and with which others."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.message import Message
+from tests.unit.test_ordering import event
+
+
+def handler(_event: Any, _connection: Any) -> None:
+    """Do nothing."""
+
+
+async def coroutine(_event: Any, _connection: Any) -> None:
+    """Do nothing."""
+
+
+def test_neighbours_of_a_batch_handler_are_one_call_and_all_others_are_calls_of_their_own() -> None:
+    handlers = Handlers()
+    handlers.add(["A", "B"], handler, takes_batch=True)
+    handlers.add(["C"], handler, takes_batch=False)
+    kinds = "ABACCxAxxBC"
+    events = [replace(event(number), id=str(number), type=kind) for number, kind in enumerate(kinds)]
+    message = Message(topic="orders", partition=0, offset=0, key=None, value=None)
+    items = [Item(event=one, message=message) for one in events]
+    runs = ["".join(one.event.type for one in run) for _, run in handlers.runs(items)]
+    assert runs == ["ABA", "C", "C", "A", "B", "C"]
+
+
+@pytest.mark.parametrize(
+    ("types", "call", "reason"),
+    [
+        (["A"], handler, "'A' has a handler already"),
+        ([], handler, "at least one event type"),
+        (["B"], coroutine, "coroutine is a coroutine function, and nobody would await it"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused(types: list[str], call: Any, reason: str) -> None:
+    handlers = Handlers()
+    handlers.add(["A"], handler, takes_batch=False)
+    with pytest.raises(ConfigError, match=reason):
+        handlers.add(types, call, takes_batch=False)
+
+
+def test_where_somebody_awaits_them_coroutine_functions_are_taken() -> None:
+    handlers = Handlers(asynchronous=True)
+    assert not handlers
+    handlers.add(["A"], coroutine, takes_batch=False)
+    assert handlers
+    assert handlers.get("A")
+    assert handlers.get("B") is None

@@ -1,0 +1,56 @@
+"""Which partitions a consumer has, and which of them may kill it."""
+
+from cdc_outbox.consumer.epochs import Place, Tenure
+from cdc_outbox.consumer.ownership import _SUSPECT_EVENTS, Ownership
+
+A, B = Place("t", 0), Place("t", 1)
+
+
+def held(**tenures: int) -> Ownership:
+    """Return an owner of both partitions, each after so many assignments that got nothing done."""
+    ownership = Ownership()
+    ownership.assign([A, B])
+    ownership.issued({A: Tenure(7, tenures.get("a", 1)), B: Tenure(9, tenures.get("b", 1))})
+    return ownership
+
+
+def test_a_partition_is_held_once_the_database_knows_it() -> None:
+    ownership = Ownership()
+    ownership.assign([A])
+    assert (ownership.owns(A), ownership.held) == (True, {})
+    ownership.issued({A: Tenure(7, 1)})
+    assert (ownership.held, ownership.unissued) == ({A: 7}, set())
+    assert ownership.epochs_of([A, A, B]) == {A: 7}
+
+
+def test_a_partition_that_was_lost_while_it_was_issued_stays_lost() -> None:
+    ownership = Ownership()
+    ownership.assign([A])
+    ownership.lose([A])
+    ownership.issued({A: Tenure(7, 1)})
+    assert not ownership.owns(A)
+
+
+def test_a_partition_that_comes_back_is_issued_anew() -> None:
+    ownership = held()
+    ownership.assign([A])
+    assert ownership.held == {B: 9}
+    assert ownership.unissued == {A}
+
+
+def test_the_first_work_under_an_epoch_is_told_once() -> None:
+    ownership = held()
+    assert ownership.finishing([A, Place("other", 0)]) == {A: 7}
+    assert ownership.finishing([A, B]) == {B: 9}
+    assert ownership.finishing([A, B]) == {}
+
+
+def test_after_assignments_that_got_nothing_done_the_next_events_are_suspect_until_they_are_survived() -> None:
+    ownership = held(a=3, b=2)
+    assert (ownership.is_suspect(A), ownership.is_suspect(B)) == (True, False)
+    for _ in range(_SUSPECT_EVENTS):
+        assert ownership.is_suspect(A)
+        ownership.survived(A)
+    assert not ownership.is_suspect(A)
+    ownership.survived(B)
+    assert not ownership.is_suspect(B)

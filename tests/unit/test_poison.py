@@ -1,0 +1,124 @@
+"""What becomes of an event whose handler failed."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.park import Failure, ParkedEvent, Reason, State
+from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.retry import Retry
+from cdc_outbox.errors import ConfigError, HandlerError, MessageError
+from cdc_outbox.message import Message
+from tests.unit.test_ordering import event
+
+MESSAGE = Message(topic="t", key=b"1", value=b"{}", partition=0, offset=7)
+ITEM = Item(event=event(1), message=MESSAGE)
+
+
+class Clock:
+    """Monotonic seconds, moved by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def parked(attempts: int) -> Item:
+    row = ParkedEvent(
+        place=1,
+        event_id="new",
+        state=State.WAITING,
+        reason=Reason.FAILED,
+        blocks=True,
+        forced=False,
+        attempts=attempts,
+        message=MESSAGE,
+        is_due=True,
+    )
+    return replace(ITEM, parked=row)
+
+
+def raised(cause: Exception) -> HandlerError:
+    error = HandlerError("the handler raised")
+    error.__cause__ = cause
+    return error
+
+
+def poison(clock: Clock | None = None, **retry: Any) -> Poison:
+    return Poison(Retry(**retry), clock=clock or Clock())
+
+
+def test_it_is_tried_again_at_once_with_growing_pauses_and_then_parked() -> None:
+    clock, pauses = Clock(), []
+    judge = poison(clock, inline_retry_seconds=2.0, first_pause_seconds=0.1)
+    while True:
+        item, pause = judge.judge(ITEM, raised(ValueError()))
+        if pause is None:
+            break
+        assert item is ITEM
+        pauses.append(pause)
+        clock.now += pause
+    assert len(pauses) == 4
+    assert all(0.075 * 2**place <= pause <= 0.125 * 2**place for place, pause in enumerate(pauses))
+    assert sum(pauses) <= 2.0
+    assert item.failure
+    assert (item.failure.reason, item.failure.state, item.failure.attempts) == (Reason.FAILED, State.WAITING, 1)
+
+
+def test_what_is_applied_after_a_hiccup_begins_anew() -> None:
+    clock = Clock()
+    judge = poison(clock)
+    judge.judge(ITEM, raised(ValueError()))
+    clock.now += 3600
+    judge.forget([ITEM])
+    assert judge.judge(ITEM, raised(ValueError()))[1] is not None
+
+
+def test_what_comes_out_of_the_park_goes_back_at_once_for_twice_as_long() -> None:
+    judge = poison(parked_pause_seconds=5.0, longest_pause_seconds=30.0, max_attempts=9)
+    seconds = []
+    for attempts in range(1, 8):
+        item, pause = judge.judge(parked(attempts), raised(ValueError()))
+        assert pause is None
+        assert item.failure
+        assert item.failure.attempts == attempts + 1
+        seconds.append(item.failure.retry_seconds or 0)
+    assert all(
+        0.75 * expected <= found <= 1.25 * expected
+        for found, expected in zip(seconds, [10, 20, 30, 30, 30, 30, 30], strict=True)
+    )
+
+
+@pytest.mark.parametrize(("attempts", "state"), [(1, State.WAITING), (2, State.DEAD)])
+def test_after_its_attempts_it_is_dead(attempts: int, state: State) -> None:
+    item, _ = poison(max_attempts=3).judge(parked(attempts), raised(ValueError()))
+    assert item.failure
+    assert item.failure.state is state
+
+
+def test_what_another_try_cannot_mend_is_dead_at_once() -> None:
+    judge = poison(park_at_once=(LookupError,))
+    item, pause = judge.judge(ITEM, raised(KeyError()))
+    assert pause is None
+    assert item.failure == Failure(reason=Reason.FAILED, error="the handler raised", attempts=1)
+    assert item.failure.state is State.DEAD
+    assert judge.judge(ITEM, raised(ValueError()))[1] is not None
+
+
+def test_a_message_that_breaks_the_contract_is_not_tried_again() -> None:
+    item, pause = poison().judge(ITEM, MessageError("the id cannot be a key"))
+    assert pause is None
+    assert item.is_unreadable
+    assert item.event_id == "t[0]@7"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"first_pause_seconds": 0}, {"parked_pause_seconds": -1}, {"inline_retry_seconds": -1}, {"max_attempts": 0}],
+)
+def test_a_retry_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        Retry(**wrong)
