@@ -14,7 +14,6 @@ from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
 from cdc_outbox.consumer.schema import inbox_component
-from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.drivers.transactions import changing_tables
 from cdc_outbox.errors import OutboxError, TableNotFoundError
@@ -41,7 +40,7 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @click.command(short_help="Create, upgrade or check the outbox's or the inbox's tables.")
 @click.argument("spec", type=click.Path(path_type=Path), required=False)
 @click.option("--inbox", is_flag=True, help="Create the inbox of a consuming service.")
-@click.option("--inbox-schema", show_default="public", help="The schema that the inbox lies in.")
+@click.option("--inbox-schema", show_default="public", help="The schema that the inbox lies in; on MySQL a database.")
 @click.option("--sql", is_flag=True, help="Print the statements instead of running them; no database is asked.")
 @click.option("--grants", is_flag=True, help="Print the statements that make the least roles, for a superuser.")
 @click.option("--check", is_flag=True, help="Say what is not as it should be, change nothing; exit 3 if anything is.")
@@ -70,11 +69,11 @@ def init(
 ) -> int:
     """Create what a service's database needs, or bring it up to date; running it again changes nothing.
 
-    With SPEC: the outbox table, its head table and on PostgreSQL the publication. With --inbox: the claims and
-    watermarks of a consuming service, on PostgreSQL. Of a table that outbox.columns adopts nothing is touched.
+    With SPEC: the outbox table, its head table and on PostgreSQL the publication. With --inbox: what a consuming
+    service remembers in its own database. Of a table that outbox.columns adopts nothing is touched.
 
     DSN is postgresql://user:password@host/name (or what else libpq takes), mysql://… or mariadb://… likewise, or
-    sqlite:///path.
+    sqlite:///path. Where no SPEC says of what kind a database is, it does, for --sql and --grants too.
 
     A new incarnation is needed when sequences were given out that the database no longer knows: after a restore, after
     a failover that lost commits, after the table was made again. Consumers would take what is written next for events
@@ -98,7 +97,7 @@ def init(
         raise click.UsageError("--sql or --grants, --check, --new-incarnation: one at a time")
     if (before or after or new_incarnation) and not (new_incarnation and before and spec):
         raise click.UsageError("a new incarnation takes a SPEC, --new-incarnation and --from, and perhaps --to")
-    wanted = wanted_of(spec, InboxTable(schema=inbox_schema or "public") if inbox else None, roles, grants=grants)
+    wanted = wanted_of(spec, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
     if sql or grants:
         click.echo(_script(wanted, creates=sql, grants=grants))
         return ExitCode.DONE
@@ -123,7 +122,7 @@ _FRAMES = {
 
 
 def _script(wanted: Wanted, *, creates: bool, grants: bool) -> str:
-    dialect = wanted.kind.dialect
+    dialect = wanted.dialect
     parts: list[str] = []
     if creates:
         has_no_condition = wanted.spec is not None and dialect is Dialect.SQLITE
@@ -167,7 +166,7 @@ def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitC
     for component, steps in zip(wanted.components, done, strict=True):
         state = f"now at version {component.migrations[-1].version}" if steps else "up to date"
         click.echo(f"{component.name}: {state}", err=True)
-    if wanted.inbox is not None:
+    if wanted.inbox is not None and wanted.dialect is Dialect.POSTGRESQL:  # elsewhere ids lie in one table
         purge = Purge(connection, driver, wanted.inbox, lambda step, text: click.echo(f"{step} {text}", err=True))
         purge.make_parts(datetime.now(UTC))
     if wanted.spec is None:

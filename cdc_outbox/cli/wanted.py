@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cdc_outbox.cli.database import dialect_of
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.consumer.schema import consumer_role, inbox_component
 from cdc_outbox.consumer.table import InboxTable
@@ -13,7 +14,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.migrations import Component
 from cdc_outbox.privileges import Role, migrator_role
 from cdc_outbox.spec import Spec
-from cdc_outbox.table import OutboxTable
+from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.writer.schema import connector_role, outbox_components, outbox_statements, pruner_role, writer_role
 
 PARTIES = {
@@ -36,9 +37,16 @@ class Wanted:
     roles: dict[str, str]
 
     @property
-    def kind(self) -> DatabaseKind:
-        """What the database must be."""
-        return self.spec.database.kind if self.spec is not None else DatabaseKind.POSTGRESQL
+    def kind(self) -> DatabaseKind | None:
+        """What the database must be; an inbox takes what the DSN leads to."""
+        return self.spec.database.kind if self.spec is not None else None
+
+    @property
+    def dialect(self) -> Dialect:
+        """The statements that the database understands."""
+        if self.spec is not None:
+            return self.spec.database.kind.dialect
+        return self.inbox.dialect if self.inbox is not None else Dialect.POSTGRESQL
 
     @property
     def components(self) -> list[Component]:
@@ -46,7 +54,7 @@ class Wanted:
         found: list[Component] = []
         if self.spec is not None:
             source = self.spec.first_source
-            found += outbox_components(self.spec.outbox, first_source=source, dialect=self.kind.dialect)
+            found += outbox_components(self.spec.outbox, first_source=source, dialect=self.dialect)
         return [*found, inbox_component(self.inbox)] if self.inbox is not None else found
 
     def statements(self, known: Collection[str], *, source: str | None = None) -> list[str]:
@@ -63,7 +71,7 @@ class Wanted:
             spec.outbox,
             spec.database.publication,
             first_source=source or spec.first_source,
-            dialect=self.kind.dialect,
+            dialect=self.dialect,
             known=known,
         )
 
@@ -76,9 +84,9 @@ class Wanted:
         spec, name = self.spec, self.roles.get(kind) or ("" if named else self._default(kind))
         match kind:
             case "writer" if name and spec is not None:
-                return writer_role(name, spec.outbox, self.kind.dialect)
+                return writer_role(name, spec.outbox, self.dialect)
             case "connector" if name and spec is not None:
-                return connector_role(name, spec.outbox, self.kind.dialect)
+                return connector_role(name, spec.outbox, self.dialect)
             case "pruner" if name and spec is not None and self._has_marks(spec.outbox):
                 return pruner_role(name, spec.outbox, migrator=self.roles.get("migrator") or self._default("migrator"))
             case "consumer" if name and self.inbox is not None:
@@ -100,24 +108,30 @@ class Wanted:
         return re.sub(r"\W", "_", self.spec.name if self.spec is not None else "inbox") + f"_{kind}"
 
 
-def wanted_of(spec: Path | None, inbox: InboxTable | None, roles: Mapping[str, str | None], *, grants: bool) -> Wanted:
+def wanted_of(
+    path: Path | None,
+    roles: Mapping[str, str | None],
+    *,
+    inbox: bool,
+    inbox_schema: str | None,
+    dsn: str | None,
+    grants: bool,
+) -> Wanted:
     """Put together what the options say.
+
+    Args:
+        dsn: Says of what kind an inbox is where no spec does; without either it is PostgreSQL's.
 
     Raises:
         ConfigError: The spec is wrong, or its database has no such thing.
     """
-    wanted = Wanted(
-        spec=read_spec(spec) if spec is not None else None,
-        inbox=inbox,
-        roles={kind: name for kind, name in roles.items() if name},
-    )
-    if inbox is not None and wanted.kind is not DatabaseKind.POSTGRESQL:
-        raise ConfigError(
-            f"an inbox is made on PostgreSQL, and the spec speaks of {wanted.kind}",
-            field="--inbox",
-            hint="Make the consuming service's inbox by a call of its own, with the DSN of its own database.",
-        )
-    if (grants or wanted.roles) and wanted.kind is DatabaseKind.SQLITE:
+    spec = read_spec(path) if path is not None else None
+    table = None
+    if inbox:
+        dialect = spec.database.kind.dialect if spec is not None else dialect_of(dsn or "")
+        table = InboxTable(schema=inbox_schema or dialect.default_schema, dialect=dialect)
+    wanted = Wanted(spec=spec, inbox=table, roles={kind: name for kind, name in roles.items() if name})
+    if (grants or wanted.roles) and wanted.dialect is Dialect.SQLITE:
         raise ConfigError(
             "SQLite has no roles: whoever may write the file may do everything",
             field="--grants",

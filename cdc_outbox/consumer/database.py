@@ -1,6 +1,6 @@
 """How a consumer talks to its database, found out from a connection of it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from cdc_outbox.consumer.inbox import SqlInbox
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.park import SqlPark
+from cdc_outbox.consumer.savepoint_inbox import MySqlInbox, SavepointInbox
 from cdc_outbox.consumer.statements import Statements
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import (
@@ -23,6 +24,7 @@ from cdc_outbox.drivers import (
 from cdc_outbox.drivers.immediate import ImmediateTransactions
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.metrics import Metrics
+from cdc_outbox.table import Dialect
 from cdc_outbox.tracing import Spans
 
 
@@ -31,7 +33,14 @@ def sql_stores(*, table: InboxTable, consumer: str, driver: AsyncDriver) -> Stor
     inbox, park, epochs = (
         Statements(file, table=table, consumer=consumer, driver=driver) for file in ("inbox", "park", "epochs")
     )
-    return Stores(inbox=SqlInbox(inbox), park=SqlPark(park), epochs=SqlEpochs(epochs))
+    return Stores(inbox=_INBOXES[driver.dialect](inbox), park=SqlPark(park), epochs=SqlEpochs(epochs))
+
+
+_INBOXES: Mapping[Dialect, type[SqlInbox]] = {
+    Dialect.POSTGRESQL: SqlInbox,
+    Dialect.MYSQL: MySqlInbox,
+    Dialect.SQLITE: SavepointInbox,
+}
 
 
 class ConsumerDatabase:

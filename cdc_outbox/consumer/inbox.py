@@ -1,6 +1,7 @@
 """The seam to the inbox: claims and watermarks, in the handler's transaction."""
 
 import json
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,7 +106,7 @@ class SqlInbox:
             return Claims()
         self._refuse("id", [(event_id,) for event_id in event_ids])
         ids = {key_of(event_id): event_id for event_id in event_ids}
-        rows = await self._sql.fetch(connection, "claim", event_ids=sorted(ids))
+        rows = await self._sql.fetch(connection, "claim", event_ids=sorted(ids), transaction=_new_name())
         return Claims(frozenset(ids[key] for key, _ in rows), rows[0][1] if rows else "")
 
     async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
@@ -115,8 +116,8 @@ class SqlInbox:
         return {ids[key] for (key,) in rows}
 
     async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
-        """Ask the server, which names the transaction if it has not yet."""
-        [(transaction,)] = await self._sql.fetch(connection, "identify")
+        """Ask the server, which names the transaction if it has not yet; some take the name that we have for it."""
+        [(transaction,)] = await self._sql.fetch(connection, "identify", transaction=_new_name())
         return Claims(transaction=transaction)
 
     async def release(self, connection: Any, event_ids: Iterable[str]) -> None:  # noqa: ANN401
@@ -138,7 +139,7 @@ class SqlInbox:
                 field="Consumer.connect",
                 hint="Leave the isolation level of the consumer's connections as it is.",
             )
-        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+        return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)
 
     async def find_marks(
         self,
@@ -166,25 +167,15 @@ class SqlInbox:
         claims: Claims,
         moves: Sequence[Move],
     ) -> Sequence[Aggregate]:
-        """Move the watermarks in one conditional statement, count the rows and compare the transaction's number."""
+        """Move the watermarks by conditional statements, and compare how many moved with how many should."""
         if not moves and not claims.transaction:
             return []
-        [(moved, transaction, parked)] = await self._sql.fetch(
-            connection,
-            "advance",
-            **columns_of([move.aggregate for move in moves]),
-            befores=[move.before for move in moves],
-            afters=[move.after for move in moves],
-            parked=[move.parked for move in moves],
-        )
-        # A handler may have ended its transaction and begun another, which looks the same from here.
-        if claims.transaction and transaction != claims.transaction:
-            raise TransactionEndedError("the transaction that claimed the events was ended, and another one begun")
+        moved, parked = await self._move(connection, claims, moves)
         if moved != len(moves):
             raise WatermarkMovedError(
                 f"{len(moves) - moved} of {len(moves)} watermarks were moved by another consumer meanwhile"
             )
-        return [Aggregate(*names) for names in json.loads(parked or "[]")]
+        return parked
 
     async def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401
         """Delete the rows that this very transaction wrote: by now another consumer may have claimed the same ids."""
@@ -192,6 +183,14 @@ class SqlInbox:
             return False
         keys = sorted(map(key_of, claims.new))
         return bool(await self._sql.fetch(connection, "take_back", event_ids=keys, transaction=claims.transaction))
+
+    async def _move(self, connection: Any, claims: Claims, moves: Sequence[Move]) -> tuple[int, list[Aggregate]]:  # noqa: ANN401
+        """Return how many watermarks moved, and what has events parked; the same statement tells the transaction."""
+        [(moved, transaction, parked)] = await self._sql.fetch(connection, "advance", **columns_of_moves(moves))
+        # A handler may have ended its transaction and begun another, which looks the same from here.
+        if claims.transaction and transaction != claims.transaction:
+            raise TransactionEndedError(ANOTHER_TRANSACTION)
+        return moved, [Aggregate(*names) for names in json.loads(parked or "[]")]
 
     async def _marks(
         self,
@@ -219,6 +218,23 @@ class SqlInbox:
                     f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: with the consumer's name it "
                     f"has {size:,} bytes, and may have {_MAX_KEY_BYTES:,}, none of them NUL"
                 )
+
+
+ANOTHER_TRANSACTION = "the transaction that claimed the events was ended, and another one begun"
+
+
+def columns_of_moves(moves: Sequence[Move]) -> dict[str, list[Any]]:
+    """Turn moves into the lists that a statement takes."""
+    return {
+        **columns_of([move.aggregate for move in moves]),
+        "befores": [move.before for move in moves],
+        "afters": [move.after for move in moves],
+        "parked": [move.parked for move in moves],
+    }
+
+
+def _new_name() -> str:
+    return secrets.token_hex(16)
 
 
 def columns_of(aggregates: Sequence[Aggregate]) -> dict[str, list[str]]:

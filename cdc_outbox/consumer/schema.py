@@ -5,21 +5,22 @@ from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.migrations import Component, Migration
 from cdc_outbox.privileges import Privilege, Role
 from cdc_outbox.sql import load
-from cdc_outbox.table import derived_name
+from cdc_outbox.table import Dialect
 
 _CHECK = "_last_check"
 _MAX_BYTES = 63
 
 
 def inbox_component(table: InboxTable) -> Component:
-    """Return an inbox: the claims, partitioned by range of the event's id, the watermarks, the park and what it needs.
+    """Return an inbox: the claims, the watermarks, the park and what it needs.
 
-    The text of a UUIDv7 sorts by time: a partition can be a span of time, and the key is unique over all of them.
-    What has no partition goes into the one that takes the rest. PostgreSQL refuses a range of which the rest holds an
-    id already.
+    Each dialect counts versions of its own. On PostgreSQL the claims are partitioned by range of the event's id: the
+    text of a UUIDv7 sorts by time, so a partition can be a span of time, and the key is unique over all of them. What
+    has no partition goes into the one that takes the rest. PostgreSQL refuses a range of which the rest holds an id
+    already.
     """
     statements = load(table.dialect, "inbox_schema")
-    watermarks, parked = table.watermarks.name, table.parked.name
+    watermarks = table.watermarks.name
     names = {
         **table.names(),
         # As PostgreSQL named what version 1 did not name.
@@ -27,15 +28,28 @@ def inbox_component(table: InboxTable) -> Component:
             watermarks.encode()[: _MAX_BYTES - len(_CHECK)].decode(errors="ignore") + _CHECK
         ),
         "timed_literal": table.dialect.literal(TIMED),
-        "parked_aggregates": table.dialect.quote(derived_name(parked, "aggregates")),
-        "parked_due": table.dialect.quote(derived_name(parked, "due")),
+        **_indexes(table),
     }
-    first, *later = (statement.render(names) for statement in statements.values())
+    parts = [tuple(step.render(names) for step in statement.steps()) for statement in statements.values()]
+    steps = [parts] if table.dialect is not Dialect.POSTGRESQL else [parts[:1], parts[1:]]
     return Component(
         kind="inbox",
         tables=table.tables,
-        migrations=(Migration(version=1, statements=(first,)), Migration(version=2, statements=tuple(later))),
+        migrations=tuple(
+            Migration(version=version, statements=tuple(statement for part in step for statement in part))
+            for version, step in enumerate(steps, 1)
+        ),
     )
+
+
+def _indexes(table: InboxTable) -> dict[str, str]:
+    """Return the names of the park's indexes, which SQLite alone wants to be told the schema of."""
+    named = {f"parked_{suffix}": table.parked.sibling(suffix) for suffix in ("aggregates", "due", "ids")}
+    in_schema = table.dialect is Dialect.SQLITE
+    return {
+        "parked_name": table.dialect.quote(table.parked.name),
+        **{key: name.quoted if in_schema else table.dialect.quote(name.name) for key, name in named.items()},
+    }
 
 
 def consumer_role(name: str, table: InboxTable) -> Role:
@@ -52,6 +66,7 @@ def consumer_role(name: str, table: InboxTable) -> Role:
     }
     return Role(
         name=name,
+        dialect=table.dialect,
         privileges=tuple(
             Privilege(table=place, action=action) for place, actions in wanted.items() for action in actions
         ),

@@ -1,10 +1,12 @@
 """A consumer's statements, bound to its tables, its name and a driver."""
 
+import json
 from typing import Any
 
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import AsyncDriver, Row
 from cdc_outbox.sql import load
+from cdc_outbox.table import Dialect
 
 
 class Statements:
@@ -19,11 +21,26 @@ class Statements:
     def __init__(self, file: str, *, table: InboxTable, consumer: str, driver: AsyncDriver) -> None:
         self.consumer = consumer
         self._driver = driver
-        self._texts = {
-            name: statement.render(table.names(), driver.style)
+        self._has_arrays = driver.dialect is Dialect.POSTGRESQL
+        self._steps = {
+            name: tuple(step.render(table.names(), driver.style) for step in statement.steps())
             for name, statement in load(driver.dialect, file).items()
         }
 
     async def fetch(self, connection: Any, name: str, **parameters: Any) -> list[Row]:  # noqa: ANN401
-        """Execute a statement by its name and return its rows."""
-        return await self._driver.fetch(connection, self._texts[name], {"consumer": self.consumer, **parameters})
+        """Execute a statement by its name, step by step, and return the rows of all its steps."""
+        values = {"consumer": self.consumer, **(parameters if self._has_arrays else _as_rows(parameters))}
+        rows: list[Row] = []
+        for step in self._steps[name]:
+            rows += await self._driver.fetch(connection, step, values)
+        return rows
+
+
+def _as_rows(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Turn a statement's lists, which are as long as each other, into one text of JSON: an object for each row."""
+    lists = {name: value for name, value in parameters.items() if isinstance(value, list)}
+    if not lists:
+        return parameters
+    rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    others = {name: value for name, value in parameters.items() if name not in lists}
+    return {**others, "rows": json.dumps(rows, ensure_ascii=False)}

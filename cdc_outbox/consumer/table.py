@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.table import Dialect, TableName
 
+KEY_BYTES: Mapping[str, int] = {"event_id": 2300, "source": 500, "aggregate_type": 500, "aggregate_id": 1300}
+"""How long the columns of a key are on MySQL, where each has a length of its own: with the consumer's name and the
+first sequence of a hole they fill most of what InnoDB's index takes, 3,072 bytes. A topic's name has at most 249."""
+
 _MAX_NAME_BYTES = 255
 """A consumer's name is part of every key in the inbox, and an index has only so much room."""
 
@@ -107,4 +111,5 @@ class InboxTable:
             "epochs": self.epochs.quoted,
             "starts": self.starts.quoted,
             "purges": self.purges.quoted,
+            **{f"{column}_bytes": str(size) for column, size in KEY_BYTES.items()},
         }

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 
@@ -28,8 +29,14 @@ class Yielding:
         self._stopping = stopping
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        """Call it in a thread."""
-        return await asyncio.to_thread(function, *arguments)
+        """Call it in a thread, and wait for its end when cancelled too: what comes next uses the same client."""
+        work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+        try:
+            return await asyncio.shield(work)
+        finally:
+            while not work.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
 
     async def sleep(self, seconds: float) -> None:
         """Wait, unless it is told to stop meanwhile."""

@@ -215,7 +215,7 @@ def _is_mariadb(connection: Any) -> bool:  # noqa: ANN401
 
 
 def _text(value: Any) -> Any:  # noqa: ANN401 - any column's
-    """Undo ``use_unicode=False``. No bytes of ours are asked for; an adopted table's id may be some, and no text."""
+    """Undo ``use_unicode=False``. A parked message, or an adopted table's id, may be bytes that are no text."""
     if not isinstance(value, bytes):
         return value
     try:

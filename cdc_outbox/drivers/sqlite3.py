@@ -146,5 +146,10 @@ def _connection(place: Place) -> sqlite3.Connection:
 
 
 def _text(value: Any) -> Any:  # noqa: ANN401 - SQLite's own variety
-    """Undo a ``text_factory``, which there is for connections only. We never ask for bytes."""
-    return value.decode() if isinstance(value, bytes) else value
+    """Undo a ``text_factory``, which there is for connections only. A parked message may be bytes that are no text."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

@@ -38,16 +38,15 @@ class StoresContract(InboxContract, ParkContract, EpochContract):
 class SqlStoresContract(StoresContract):
     """What only a database with several connections and consumers can break."""
 
-    MAX_KEY_BYTES = 2600
-    """What the columns of a key may have together."""
+    MAX_ID_BYTES = 2600 - len("shop") - 1
+    """What an id may have, without the character in front that tells ids that have no time."""
+    MAX_AGGREGATE_ID_BYTES = 2600 - len("shop") - len("orders.1order")
+    AND_CHAIN = " and chain"
+    """What begins another transaction at once, behind what ends one."""
 
     @pytest.fixture
     def opens(self) -> Iterator[Callable[[], AbstractContextManager[Opened]]]:
         """Yield what opens further transactions on the same tables; what they commit is cleared away at the end."""
-        raise NotImplementedError
-
-    def is_waiting(self, opened: Opened) -> bool:
-        """Tell whether a connection waits for a lock."""
         raise NotImplementedError
 
     def test_consumers_are_kept_apart(self, opened: Opened) -> None:
@@ -64,6 +63,73 @@ class SqlStoresContract(StoresContract):
         opened.advance(Move(A, 3, 4))
         assert other.marks(A) == {A: Mark(3)}
         assert other.wake({A: 5}) == 0
+
+    @pytest.mark.parametrize("moves", [[Move(A, 0, 1)], []], ids=["numbered", "not numbered"])
+    @pytest.mark.parametrize("claims_ids", [True, False])
+    @pytest.mark.parametrize("end", ["commit", "rollback"])
+    def test_another_transaction_than_that_of_the_claims_is_noticed(
+        self, opens: Any, moves: list[Move], end: str, *, claims_ids: bool
+    ) -> None:
+        with opens() as opened:
+            claim = opened.inbox.claim(opened.connection, ["1"])
+            claims = finish(claim if claims_ids else opened.inbox.identify(opened.connection))
+            claim.close()
+            for statement in (f"{end}{self.AND_CHAIN}").split(";"):
+                finish(opened.driver.fetch(opened.connection, statement))
+            with pytest.raises(TransactionEndedError):
+                finish(opened.inbox.advance(opened.connection, claims, moves))
+
+    def test_a_claim_that_was_committed_too_soon_is_taken_back_and_no_other(self, opens: Any) -> None:
+        with opens() as opened:
+            mine = finish(opened.inbox.claim(opened.connection, ["1"]))
+            opened.commit()
+            other = finish(opened.inbox.claim(opened.connection, ["2"]))
+            opened.commit()
+            wrong = Claims(frozenset("2"), mine.transaction)
+            assert not finish(opened.inbox.take_back(opened.connection, wrong))
+            assert finish(opened.inbox.take_back(opened.connection, mine))
+            assert finish(opened.inbox.take_back(opened.connection, other))
+            opened.commit()
+            assert opened.claim("1", "2") == {"1", "2"}
+
+    def test_what_is_as_long_as_a_key_can_be_is_stored(self, opened: Opened) -> None:
+        event_id = noise(self.MAX_ID_BYTES)
+        assert opened.claim(event_id) == {event_id}
+        assert opened.claim(event_id) == set()
+        aggregate = A._replace(aggregate_id=noise(self.MAX_AGGREGATE_ID_BYTES))
+        assert opened.marks(aggregate) == {}
+        opened.advance(Move(aggregate, 0, 1))
+        assert opened.marks(aggregate) == {aggregate: Mark(1)}
+
+    @pytest.mark.parametrize("mark", ["", "\0", "ä"])
+    def test_what_cannot_be_a_key_breaks_the_contract(self, opened: Opened, mark: str) -> None:
+        id_, aggregate_id = (
+            f"a{mark}" if mark == "\0" else "a" * (size - len(mark.encode()) + 2) + mark
+            for size in (self.MAX_ID_BYTES, self.MAX_AGGREGATE_ID_BYTES)
+        )
+        with pytest.raises(MessageError, match=r"the id 'a.* cannot be a key of the inbox"):
+            opened.claim(id_)
+        with pytest.raises(MessageError, match=r"the aggregate 'orders.1/order/a.* cannot be a key"):
+            opened.marks(A._replace(aggregate_id=aggregate_id))
+
+    def test_keys_are_told_apart_by_each_byte(self, opened: Opened) -> None:
+        names = ["a", "A", "a ", " a", "ä", "a\u0308", "𝄞", "\\n'\"`%s:x{}", "1", "01", "1.0"]
+        assert opened.claim(*names) == set(names)
+        assert opened.claim(*names) == set()
+        marks = {A._replace(aggregate_id=name): Mark(number) for number, name in enumerate(names, 1)}
+        opened.advance(*(Move(aggregate, 0, mark.last) for aggregate, mark in sorted(marks.items())))
+        assert opened.marks(*marks) == marks
+        ids = [opened.add(mark.last + 1, gap(), aggregate=aggregate) for aggregate, mark in marks.items()]
+        assert opened.wake({aggregate: mark.last + 1 for aggregate, mark in marks.items()}) == len(names)
+        assert sorted(opened.due_ids(limit=100)) == sorted(ids)
+
+
+class ServerStoresContract(SqlStoresContract):
+    """What only a database breaks that has several transactions at a time."""
+
+    def is_waiting(self, opened: Opened) -> bool:
+        """Tell whether a connection waits for a lock."""
+        raise NotImplementedError
 
     def test_the_second_of_two_claims_waits_and_is_told(self, opens: Any) -> None:
         told: list[Set[str]] = []
@@ -100,48 +166,6 @@ class SqlStoresContract(StoresContract):
             assert finish(second.epochs.find_stale(second.connection, {HOME: 1})) == []
             first.commit()
             assert finish(second.epochs.find_stale(second.connection, {HOME: 1})) == [HOME]
-
-    @pytest.mark.parametrize("moves", [[Move(A, 0, 1)], []], ids=["numbered", "not numbered"])
-    @pytest.mark.parametrize("claims_ids", [True, False])
-    def test_another_transaction_than_that_of_the_claims_is_noticed(
-        self, opened: Opened, moves: list[Move], *, claims_ids: bool
-    ) -> None:
-        claim = opened.inbox.claim(opened.connection, ["1"])
-        claims = finish(claim if claims_ids else opened.inbox.identify(opened.connection))
-        claim.close()
-        finish(opened.driver.fetch(opened.connection, "rollback and chain"))
-        with pytest.raises(TransactionEndedError):
-            finish(opened.inbox.advance(opened.connection, claims, moves))
-
-    def test_a_claim_that_was_committed_too_soon_is_taken_back_and_no_other(self, opens: Any) -> None:
-        with opens() as opened:
-            mine = finish(opened.inbox.claim(opened.connection, ["1"]))
-            opened.commit()
-            other = finish(opened.inbox.claim(opened.connection, ["2"]))
-            opened.commit()
-            wrong = Claims(frozenset("2"), mine.transaction)
-            assert not finish(opened.inbox.take_back(opened.connection, wrong))
-            assert finish(opened.inbox.take_back(opened.connection, mine))
-            assert finish(opened.inbox.take_back(opened.connection, other))
-            opened.commit()
-            assert opened.claim("1", "2") == {"1", "2"}
-
-    def test_what_is_as_long_as_a_key_can_be_is_stored(self, opened: Opened) -> None:
-        room = self.MAX_KEY_BYTES - len("shop")
-        event_id = noise(room - 1)  # and one for what tells ids that have no time
-        assert opened.claim(event_id) == {event_id}
-        aggregate = A._replace(aggregate_id=noise(room - len("orders.1order")))
-        assert opened.marks(aggregate) == {}
-        opened.advance(Move(aggregate, 0, 1))
-        assert opened.marks(aggregate) == {aggregate: Mark(1)}
-
-    @pytest.mark.parametrize("size", [None, 0])
-    def test_what_cannot_be_a_key_breaks_the_contract(self, opened: Opened, size: int | None) -> None:
-        text = "a\0b" if size is None else "a" * self.MAX_KEY_BYTES
-        with pytest.raises(MessageError, match=r"the id 'a.* cannot be a key of the inbox"):
-            opened.claim(text)
-        with pytest.raises(MessageError, match=r"the aggregate 'orders.1/order/a.* cannot be a key"):
-            opened.marks(A._replace(aggregate_id=text))
 
 
 def noise(size: int) -> str:

@@ -1,22 +1,33 @@
 """What every inbox promises: in memory, and on each database."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Set
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
+from pymysql.constants import CLIENT
 
 from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.consumer.database import sql_stores
+from cdc_outbox.drivers import find_transaction_driver
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.drivers.mysql import PyMySql
 from cdc_outbox.drivers.psycopg import Psycopg
-from cdc_outbox.errors import ConfigError, OutboxError
-from cdc_outbox.testing import MemoryDatabase, Stack
-from tests.contract.inbox_contract import Opened
-from tests.contract.stores_contract import SqlStoresContract, StoresContract
-from tests.rig import one, run_upgrade
+from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.errors import ConfigError, MessageError, OutboxError
+from cdc_outbox.migrations import upgrade
+from cdc_outbox.table import Dialect
+from cdc_outbox.testing import MariaDb, MariaDbDsn, MemoryDatabase, Stack
+from tests.contract.inbox_contract import A, Opened
+from tests.contract.mariadb import MariaDbStore
+from tests.contract.stores_contract import ServerStoresContract, SqlStoresContract, StoresContract
+from tests.rig import eventually, one, run_upgrade
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -29,7 +40,7 @@ class TestMemory(StoresContract):
         return Opened(None, database, database.stores)
 
 
-class TestPostgresql(SqlStoresContract):
+class TestPostgresql(ServerStoresContract):
     @pytest.fixture(scope="class")
     @classmethod
     def dsn(cls, outbox_stack: Stack) -> str:
@@ -40,12 +51,12 @@ class TestPostgresql(SqlStoresContract):
 
     @pytest.fixture
     def opened(self, dsn: str) -> Iterator[Opened]:
-        with opened_on(dsn) as opened:
+        with opened_on(psycopg.connect(dsn, autocommit=True)) as opened:
             yield opened
 
     @pytest.fixture
     def opens(self, dsn: str) -> Iterator[Callable[[], AbstractContextManager[Opened]]]:
-        yield lambda: opened_on(dsn)
+        yield lambda: opened_on(psycopg.connect(dsn, autocommit=True))
         with psycopg.connect(dsn) as connection:
             tables = ", ".join(table.quoted for table in InboxTable().tables)
             connection.execute(f"truncate {tables}".encode())
@@ -84,12 +95,123 @@ class TestPostgresql(SqlStoresContract):
             run_upgrade(opened.connection, inbox_component(InboxTable(schema="foreign_one")))
 
 
+class TestMariaDb(ServerStoresContract):
+    """Under either meaning of the number of rows that a statement changed."""
+
+    MAX_ID_BYTES, MAX_AGGREGATE_ID_BYTES = 2299, 1300
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def dsn(cls, mariadb: MariaDb) -> MariaDbDsn:
+        dsn = mariadb.create_database("inbox_contract")
+        with closing(pymysql.connect(**dsn.parameters())) as connection:
+            upgrade(lambda sql: PyMySql("pymysql").fetch(connection, sql), inbox_component(INBOX))
+        return dsn
+
+    @pytest.fixture(params=[0, CLIENT.FOUND_ROWS], ids=["changed rows", "found rows"])
+    def connect(self, dsn: MariaDbDsn, request: pytest.FixtureRequest) -> Callable[[], Any]:
+        def connect() -> Any:
+            connection = pymysql.connect(**dsn.parameters(), client_flag=request.param)
+            PyMySql("pymysql").prepare(connection, idle_seconds=60)
+            return connection
+
+        return connect
+
+    @pytest.fixture
+    def opened(self, connect: Callable[[], Any]) -> Iterator[Opened]:
+        with opened_on(connect()) as opened:
+            yield opened
+
+    @pytest.fixture
+    def opens(
+        self, dsn: MariaDbDsn, connect: Callable[[], Any]
+    ) -> Iterator[Callable[[], AbstractContextManager[Opened]]]:
+        yield lambda: opened_on(connect())
+        with closing(MariaDbStore(dsn)) as store:
+            for table in INBOX.tables:
+                store.query(f"truncate {table.quoted}")
+
+    @pytest.fixture(autouse=True)
+    def watcher(self, dsn: MariaDbDsn) -> Iterator[MariaDbStore]:
+        with closing(MariaDbStore(dsn)) as self._watcher:
+            yield self._watcher
+
+    def is_waiting(self, opened: Opened) -> bool:
+        # Of the whole server: information_schema.innodb_trx answers who asks often with what it said before.
+        [(_, waiting)] = self._watcher.query("show global status like 'Innodb_row_lock_current_waits'")
+        return int(waiting) == 1
+
+    def test_the_last_purge_is_known(self, opened: Opened) -> None:
+        purges = "insert into inbox_purges (purged_before) values ('2026-11-21 12:00:00'), ('2020-01-01')"
+        finish(opened.driver.fetch(opened.connection, purges))
+        assert finish(opened.inbox.find_purge(opened.connection)) == NOW
+
+    def test_a_snapshot_that_is_not_renewed_is_refused(self, dsn: MariaDbDsn) -> None:
+        with (
+            opened_on(pymysql.connect(**dsn.parameters())) as opened,
+            pytest.raises(ConfigError, match="the inbox needs READ COMMITTED"),
+        ):
+            finish(opened.inbox.find_purge(opened.connection))
+
+    def test_what_does_not_fit_is_refused_in_every_column_of_a_key(self, opened: Opened) -> None:
+        for column, size in (("source", 500), ("aggregate_type", 500), ("aggregate_id", 1300)):
+            assert opened.marks(A._replace(**{column: "a" * size})) == {}
+            with pytest.raises(MessageError, match="cannot be a key of the inbox"):
+                opened.marks(A._replace(**{column: "a" * (size + 1)}))
+
+    def test_a_servers_mode_that_cuts_off_and_quotes_otherwise_changes_nothing(self, opened: Opened) -> None:
+        finish(opened.driver.fetch(opened.connection, "set sql_mode = 'ansi_quotes,pipes_as_concat'"))
+        self.test_keys_are_told_apart_by_each_byte(opened)
+
+    def test_two_that_claim_the_same_ids_in_another_order_do_not_wait_for_each_other(self, opens: Any) -> None:
+        ids = [str(number) for number in range(100)]
+        told: list[Set[str]] = []
+        with opens() as first, opens() as second:
+            first.claim(*ids)
+            thread = threading.Thread(target=lambda: told.append(second.claim(*reversed(ids), "new")))
+            thread.start()
+            eventually(lambda: self.is_waiting(second), "the second to wait")
+            first.roll_back()
+            thread.join(10)
+        assert told == [{*ids, "new"}]
+
+
+class TestSqlite(SqlStoresContract):
+    AND_CHAIN = ";begin immediate"
+
+    @pytest.fixture
+    def dsn(self, tmp_path: Path) -> Path:
+        path = tmp_path / "inbox.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("begin")
+            upgrade(lambda sql: Sqlite3().fetch(connection, sql), inbox_component(InboxTable.on(Dialect.SQLITE)))
+            connection.commit()
+        return path
+
+    @pytest.fixture
+    def opened(self, dsn: Path) -> Iterator[Opened]:
+        with opened_on(sqlite3.connect(dsn)) as opened:
+            yield opened
+
+    @pytest.fixture
+    def opens(self, dsn: Path) -> Callable[[], AbstractContextManager[Opened]]:
+        return lambda: opened_on(sqlite3.connect(dsn))
+
+    def test_the_last_purge_is_known(self, opened: Opened) -> None:
+        opened.connection.execute("insert into inbox_purges (purged_before) values ('2026-11-21T12:00:00.000')")
+        assert finish(opened.inbox.find_purge(opened.connection)) == NOW
+
+
+INBOX = InboxTable.on(Dialect.MYSQL)
+
+
 @contextmanager
-def opened_on(dsn: str) -> Iterator[Opened]:
-    """Open a connection of psycopg's and a transaction on it."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        driver = ImmediateTransactions(Psycopg())
-        shop, other = (sql_stores(table=InboxTable(), consumer=name, driver=driver) for name in ("shop", "other"))
+def opened_on(connection: Any) -> Iterator[Opened]:
+    """Open a transaction on a connection, and close both at the end."""
+    driver = ImmediateTransactions(find_transaction_driver(connection))
+    table = InboxTable.on(driver.dialect)
+    shop, other = (sql_stores(table=table, consumer=name, driver=driver) for name in ("shop", "other"))
+    with closing(connection):
         finish(driver.begin(connection))
         yield Opened(connection, driver, shop, other)
         finish(driver.rollback(connection))

@@ -71,6 +71,33 @@ def test_the_script_makes_the_same(place: Place) -> None:
     assert (done.returncode, done.stderr) == (0, f"outbox {place.outbox}: up to date\n")
 
 
+@pytest.mark.parametrize("ways", [["--inbox"], ["SPEC", "--inbox"]], ids=["alone", "beside an outbox"])
+def test_an_inbox_is_made_once_and_looked_at(place: Place, ways: list[str]) -> None:
+    command = ["init", *(str(place.spec) if way == "SPEC" else way for way in ways), "--dsn", place.dsn]
+    inbox = place.outbox.replace("outbox", "inbox")
+    missing = run_here(*command, "--check")
+    assert missing.returncode == 3
+    for state in ("now at version 1", "up to date"):
+        done = run_here(*command)
+        assert done.returncode == 0, done.stderr
+        assert f"inbox {inbox}: {state}\n" in done.stderr
+    assert run_here(*command, "--check").stdout == ""
+    assert place.query("select count(*) from inbox_parked") == [(0,)]
+
+
+def test_an_inboxs_script_makes_the_same(place: Place) -> None:
+    script = run_here("init", "--inbox", "--sql", "--dsn", place.dsn)
+    assert script.returncode == 0, script.stderr
+    for _ in range(2):
+        if place.dialect is Dialect.SQLITE:
+            with place.connect() as connection:
+                connection.executescript(script.stdout)
+        else:
+            place.query(*script.stdout.rstrip().removesuffix(";").split(";\n"))
+    assert run_here("init", "--inbox", "--check", "--dsn", place.dsn).stdout == ""
+    assert "up to date" in run_here("init", "--inbox", "--dsn", place.dsn).stderr
+
+
 def test_a_column_for_a_header_is_added_to_a_table_in_use(place: Place) -> None:
     place.made()
     write(place)
@@ -293,12 +320,6 @@ def test_a_dsn_of_another_kind_is_refused_by_every_command(place: Place) -> None
 
 
 def test_what_is_postgresqls_alone_is_refused(place: Place) -> None:
-    inbox = run_here("init", "--inbox", "--dsn", place.dsn)
-    assert inbox.returncode == 2
-    assert "and PostgreSQL is wanted here" in inbox.stderr
-    both = place.init("--inbox")
-    assert both.returncode == 2
-    assert "an inbox is made on PostgreSQL, and the spec speaks of" in both.stderr
     partitions = run_here("partitions", str(place.spec), "--dsn", place.dsn)
     assert (partitions.returncode, "the spec has no outbox.partitions" in partitions.stderr) == (2, True)
     for command in (["deploy-connector", "--connect-url", "http://x"], ["prune"]):

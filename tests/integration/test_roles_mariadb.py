@@ -11,10 +11,14 @@ import pytest
 from pymysql.connections import Connection
 
 from cdc_outbox import Event, Outbox, OutboxMode, SequenceMode
+from cdc_outbox.consumer.ordering import Move
+from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import StaleSequenceError
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from cdc_outbox.wire import WireContract
+from tests.contract.inbox_contract import HOME, A, B, gap
+from tests.contract.test_inbox import opened_on
 from tests.places import Place, run_here
 
 PASSWORD = "se'cret"
@@ -32,7 +36,8 @@ def place(mariadb: MariaDb, tmp_path: Path) -> Iterator[Place]:
 
 
 def accounts(place: Place) -> list[str]:
-    return [f"'{place.name}_{kind}'@'{host}'" for kind in ("connector", "writer", "migrator") for host in ("%", "::1")]
+    kinds = ("connector", "writer", "migrator", "consumer")
+    return [f"'{place.name}_{kind}'@'{host}'" for kind in kinds for host in ("%", "::1")]
 
 
 def grant(place: Place, *options: str) -> None:
@@ -197,6 +202,37 @@ def test_what_a_role_lacks_and_what_it_has_beyond_is_found(place: Place, change:
     assert done.returncode == 3
     assert finding in done.stdout
     assert done.stdout.count("\n") <= 2
+
+
+def test_the_consumer_does_its_work_and_forgets_no_watermark(place: Place) -> None:
+    init = ["init", "--inbox", "--dsn", place.dsn]
+    role = f"--consumer={place.name}_consumer"
+    assert run_here(*init).returncode == 0
+    printed = run_here(*init, "--grants", role, f"--migrator={place.name}_migrator")
+    place.query(*printed.stdout.rstrip().removesuffix(";").split(";\n"))
+    checked = run_here(*init, "--check", role, f"--migrator={place.name}_migrator")
+    assert (checked.returncode, checked.stdout) == (0, "")
+    with opened_on(pymysql.connect(**let_in(place, "consumer").parameters())) as opened:
+        assert opened.claim("1", "2") == {"1", "2"}
+        finish(opened.inbox.release(opened.connection, ["2"]))
+        finish(opened.inbox.lock_marks(opened.connection, [B]))
+        opened.advance(Move(A, 0, 1), Move(B, 0, 0, parked=1))
+        opened.add(1, gap(), aggregate=B)
+        assert opened.wake({B: 1}) == 1
+        finish(opened.park.remove(opened.connection, [row.place for row in opened.due()]))
+        tenure = opened.issue(HOME)[HOME]
+        finish(opened.epochs.finish(opened.connection, {HOME: tenure.epoch}))
+        assert finish(opened.epochs.start(opened.connection, "1")) == 1
+        finish(opened.epochs.forget_start(opened.connection, "1"))
+        claims = finish(opened.inbox.claim(opened.connection, ["3"]))
+        assert finish(opened.inbox.take_back(opened.connection, claims))
+        refused(
+            opened.connection,
+            "update inbox set event_id = 'x'",
+            "delete from inbox_watermarks",
+            "insert into inbox_purges (purged_before) values (now())",
+            "create table mine (a int)",
+        )
 
 
 def test_a_role_may_be_limited_to_where_it_comes_from(place: Place) -> None:

@@ -55,7 +55,7 @@ def test_the_script_says_what_an_upgrade_from_nothing_runs() -> None:
     "component",
     [
         *(outbox_component(OutboxTable(), first_source="orders.1", dialect=dialect) for dialect in Dialect),
-        inbox_component(InboxTable()),
+        *(inbox_component(InboxTable.on(dialect)) for dialect in Dialect),
     ],
     ids=lambda component: f"{component.kind}-{component.dialect}",
 )

@@ -19,7 +19,7 @@ delete from {inbox} where consumer = :consumer and event_id = any(cast(:event_id
 delete from {inbox}
 where consumer = :consumer
     and event_id = any(cast(:event_ids as text[]))
-    and xmin = cast(cast(:transaction as xid8) as xid)
+    and xmin = cast(cast(cast(:transaction as text) as xid8) as xid)
 returning event_id
 
 -- name: look

@@ -1,0 +1,140 @@
+-- name: find_parked
+select convert(parked.event_id using utf8mb4)
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
+)) as wanted
+straight_join {parked} as parked
+    on parked.consumer = convert(:consumer using utf8mb4) and parked.event_id = wanted.event_id
+
+-- name: add
+-- Not `insert ignore`, which would ignore more than what is parked already.
+insert into {parked} (
+    consumer, source, aggregatetype, aggregateid, event_id, type, sequence, state, reason, blocks, error, attempts,
+    retry_at, topic, `partition`, `offset`, timestamp_ms, `key`, value, headers
+)
+values (
+    convert(:consumer using utf8mb4), convert(:source using utf8mb4), convert(:aggregate_type using utf8mb4),
+    convert(:aggregate_id using utf8mb4), convert(:event_id using utf8mb4), :type, :sequence, :state, :reason, :blocks,
+    :error, :attempts, utc_timestamp(6) + interval round(:retry_seconds * 1000000) microsecond,
+    convert(:topic using utf8mb4), :partition, :offset, :timestamp_ms, :key, :value, :headers
+)
+on duplicate key update place = place
+
+-- name: remove
+delete parked
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (place bigint path '$.places')) as wanted
+straight_join {parked} as parked on parked.place = wanted.place
+where parked.consumer = convert(:consumer using utf8mb4)
+
+-- name: fail
+update {parked}
+set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts, forced = false,
+    retry_at = utc_timestamp(6) + interval round(:retry_seconds * 1000000) microsecond
+where consumer = convert(:consumer using utf8mb4) and place = :place
+
+-- name: rest
+update json_table(convert(:rows using utf8mb4), '$[*]' columns (place bigint path '$.places')) as wanted
+straight_join {parked} as parked on parked.place = wanted.place
+set parked.retry_at = null
+where parked.consumer = convert(:consumer using utf8mb4)
+
+-- name: wake
+-- Where a successor is named, it alone can be next; where none is, the first one parked. Nobody else changes what is
+-- parked of these aggregates: the lock on their watermarks is held.
+select parked.place
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    source varchar({source_bytes}) character set utf8mb4 path '$.sources',
+    aggregatetype varchar({aggregate_type_bytes}) character set utf8mb4 path '$.aggregate_types',
+    aggregateid varchar({aggregate_id_bytes}) character set utf8mb4 path '$.aggregate_ids',
+    successor bigint path '$.successors'
+)) as moved
+straight_join {parked} as parked
+    on parked.consumer = convert(:consumer using utf8mb4)
+    and parked.source = moved.source
+    and parked.aggregatetype = moved.aggregatetype
+    and parked.aggregateid = moved.aggregateid
+where parked.state = 'waiting'
+    and parked.blocks
+    and parked.retry_at is null
+    and (
+        parked.sequence = moved.successor
+        or moved.successor is null and parked.place = (
+            select min(head.place)
+            from {parked} as head
+            where head.consumer = parked.consumer
+                and head.source = parked.source
+                and head.aggregatetype = parked.aggregatetype
+                and head.aggregateid = parked.aggregateid
+                and head.blocks
+        )
+    );
+-- A table that is changed may be read beside that only where the reading comes first, as `distinct` makes it.
+update (
+    select distinct parked.place
+    from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+        source varchar({source_bytes}) character set utf8mb4 path '$.sources',
+        aggregatetype varchar({aggregate_type_bytes}) character set utf8mb4 path '$.aggregate_types',
+        aggregateid varchar({aggregate_id_bytes}) character set utf8mb4 path '$.aggregate_ids',
+        successor bigint path '$.successors'
+    )) as moved
+    straight_join {parked} as parked
+        on parked.consumer = convert(:consumer using utf8mb4)
+        and parked.source = moved.source
+        and parked.aggregatetype = moved.aggregatetype
+        and parked.aggregateid = moved.aggregateid
+    where parked.state = 'waiting'
+        and parked.blocks
+        and parked.retry_at is null
+        and (
+            parked.sequence = moved.successor
+            or moved.successor is null and parked.place = (
+                select min(head.place)
+                from {parked} as head
+                where head.consumer = parked.consumer
+                    and head.source = parked.source
+                    and head.aggregatetype = parked.aggregatetype
+                    and head.aggregateid = parked.aggregateid
+                    and head.blocks
+            )
+        )
+) as woken
+straight_join {parked} as parked on parked.place = woken.place
+set parked.retry_at = utc_timestamp(6)
+
+-- name: find_due
+-- What is due, and what waits behind it: all of an aggregate in the order in which it came.
+with due as (
+    select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks
+    from {parked} as due
+    join json_table(convert(:rows using utf8mb4), '$[*]' columns (
+        topic varchar(255) character set utf8mb4 path '$.topics',
+        `partition` int path '$.partitions'
+    )) as owned
+        on owned.topic = due.topic and owned.`partition` = due.`partition`
+    where due.consumer = convert(:consumer using utf8mb4) and due.state = 'waiting' and due.retry_at <= utc_timestamp(6)
+    order by due.retry_at, due.place
+    limit :limit
+)
+select
+    parked.place, convert(parked.event_id using utf8mb4), parked.state, parked.reason, parked.blocks, parked.forced,
+    parked.attempts, convert(parked.topic using utf8mb4), parked.`partition`, parked.`offset`, parked.timestamp_ms,
+    parked.`key`, parked.value, parked.headers, parked.place in (select due.place from due)
+from {parked} as parked
+where parked.consumer = convert(:consumer using utf8mb4)
+    and exists (
+        select 1
+        from due
+        where due.place = parked.place
+            or due.blocks and parked.blocks
+            and due.source = parked.source
+            and due.aggregatetype = parked.aggregatetype
+            and due.aggregateid = parked.aggregateid
+    )
+order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequence, parked.place
+limit :limit
+
+-- name: count
+select state, reason, count(*), timestampdiff(microsecond, min(parked_at), utc_timestamp(6)) / 1000000
+from {parked}
+where consumer = convert(:consumer using utf8mb4)
+group by state, reason

@@ -1,0 +1,35 @@
+-- name: issue
+insert into {epochs} as held (consumer, topic, "partition", epoch, unfinished)
+select :consumer, value ->> '$.topics', value ->> '$.partitions', 1, 1
+from json_each(:rows)
+where true
+on conflict (consumer, topic, "partition") do update
+set epoch = held.epoch + 1, unfinished = held.unfinished + 1, assigned_at = excluded.assigned_at
+returning topic, "partition", epoch, unfinished
+
+-- name: find_stale
+select wanted.value ->> '$.topics', wanted.value ->> '$.partitions'
+from json_each(:rows) as wanted
+left join {epochs} as held
+    on held.consumer = :consumer
+    and held.topic = wanted.value ->> '$.topics'
+    and held."partition" = wanted.value ->> '$.partitions'
+where held.epoch is not wanted.value ->> '$.epochs'
+
+-- name: finish
+update {epochs} as held
+set unfinished = 0
+from json_each(:rows) as wanted
+where held.consumer = :consumer
+    and held.topic = wanted.value ->> '$.topics'
+    and held."partition" = wanted.value ->> '$.partitions'
+    and held.epoch = wanted.value ->> '$.epochs'
+
+-- name: start
+insert into {starts} as begun (consumer, event_id, started)
+values (:consumer, :event_id, 1)
+on conflict (consumer, event_id) do update set started = begun.started + 1, started_at = excluded.started_at
+returning started
+
+-- name: forget_start
+delete from {starts} where consumer = :consumer and event_id = :event_id

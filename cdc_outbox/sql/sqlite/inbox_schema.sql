@@ -1,0 +1,96 @@
+-- name: create
+create table if not exists {inbox} (
+    consumer text not null,
+    event_id text not null,
+    -- The transaction's name, by which claims are told from those of another.
+    claim_token text not null,
+    claimed_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
+    primary key (consumer, event_id)
+) strict, without rowid;
+create table if not exists {watermarks} (
+    consumer text not null,
+    source text not null,
+    aggregatetype text not null,
+    aggregateid text not null,
+    last integer not null,
+    parked integer not null default 0,
+    updated_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
+    primary key (consumer, source, aggregatetype, aggregateid)
+) strict, without rowid
+
+-- name: create_parked
+create table if not exists {parked} (
+    -- A place that was given out once never means another event.
+    place integer primary key autoincrement,
+    consumer text not null,
+    source text not null,
+    aggregatetype text not null,
+    aggregateid text not null,
+    event_id text not null,
+    type text not null,
+    sequence integer,
+    state text not null check (state in ('waiting', 'dead')),
+    reason text not null,
+    blocks integer not null,
+    forced integer not null default 0,
+    error text,
+    attempts integer not null default 0,
+    parked_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
+    -- A Julian day, which seconds are added to.
+    retry_at real,
+    topic text not null,
+    "partition" integer not null,
+    "offset" integer not null,
+    timestamp_ms integer,
+    "key" blob,
+    value blob,
+    headers text not null,
+    unique (consumer, event_id)
+) strict
+
+-- name: index_parked
+create index if not exists {parked_aggregates} on {parked_name} (consumer, source, aggregatetype, aggregateid)
+
+-- name: index_due
+create index if not exists {parked_due} on {parked_name} (consumer, retry_at) where state = 'waiting'
+
+-- name: create_holes
+create table if not exists {holes} (
+    consumer text not null,
+    source text not null,
+    aggregatetype text not null,
+    aggregateid text not null,
+    first integer not null,
+    last integer not null check (last >= first),
+    reason text not null,
+    event_id text,
+    note text,
+    noted_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
+    primary key (consumer, source, aggregatetype, aggregateid, first)
+) strict, without rowid
+
+-- name: create_epochs
+create table if not exists {epochs} (
+    consumer text not null,
+    topic text not null,
+    "partition" integer not null,
+    epoch integer not null,
+    unfinished integer not null,
+    assigned_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
+    primary key (consumer, topic, "partition")
+) strict, without rowid
+
+-- name: create_starts
+create table if not exists {starts} (
+    consumer text not null,
+    event_id text not null,
+    started integer not null,
+    started_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
+    primary key (consumer, event_id)
+) strict, without rowid
+
+-- name: create_purges
+create table if not exists {purges} (
+    purged_before text not null primary key,
+    purged_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now'))
+) strict

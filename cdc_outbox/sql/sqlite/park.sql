@@ -1,0 +1,91 @@
+-- name: find_parked
+select event_id
+from {parked}
+where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
+
+-- name: add
+insert into {parked} (
+    consumer, source, aggregatetype, aggregateid, event_id, type, sequence, state, reason, blocks, error, attempts,
+    retry_at, topic, "partition", "offset", timestamp_ms, "key", value, headers
+)
+values (
+    :consumer, :source, :aggregate_type, :aggregate_id, :event_id, :type, :sequence, :state, :reason, :blocks, :error,
+    :attempts, julianday('now') + :retry_seconds / 86400.0, :topic, :partition, :offset, :timestamp_ms, :key, :value,
+    :headers
+)
+on conflict (consumer, event_id) do nothing
+
+-- name: remove
+delete from {parked} where consumer = :consumer and place in (select value ->> '$.places' from json_each(:rows))
+
+-- name: fail
+update {parked}
+set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts, forced = false,
+    retry_at = julianday('now') + :retry_seconds / 86400.0
+where consumer = :consumer and place = :place
+
+-- name: rest
+update {parked}
+set retry_at = null
+where consumer = :consumer and place in (select value ->> '$.places' from json_each(:rows))
+
+-- name: wake
+-- Where a successor is named, it alone can be next; where none is, the first one parked.
+update {parked} as parked
+set retry_at = julianday('now')
+from json_each(:rows) as moved
+where parked.consumer = :consumer
+    and parked.source = moved.value ->> '$.sources'
+    and parked.aggregatetype = moved.value ->> '$.aggregate_types'
+    and parked.aggregateid = moved.value ->> '$.aggregate_ids'
+    and parked.state = 'waiting'
+    and parked.blocks
+    and parked.retry_at is null
+    and (
+        parked.sequence = moved.value ->> '$.successors'
+        or moved.value ->> '$.successors' is null and parked.place = (
+            select min(head.place)
+            from {parked} as head
+            where head.consumer = parked.consumer
+                and head.source = parked.source
+                and head.aggregatetype = parked.aggregatetype
+                and head.aggregateid = parked.aggregateid
+                and head.blocks
+        )
+    )
+returning place
+
+-- name: find_due
+-- What is due, and what waits behind it: all of an aggregate in the order in which it came.
+with due as (
+    select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks
+    from {parked} as due
+    join json_each(:rows) as owned
+        on owned.value ->> '$.topics' = due.topic and owned.value ->> '$.partitions' = due."partition"
+    where due.consumer = :consumer and due.state = 'waiting' and due.retry_at <= julianday('now')
+    order by due.retry_at, due.place
+    limit :limit
+)
+select
+    parked.place, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
+    parked.topic, parked."partition", parked."offset", parked.timestamp_ms, parked."key", parked.value, parked.headers,
+    parked.place in (select due.place from due)
+from {parked} as parked
+where parked.consumer = :consumer
+    and exists (
+        select 1
+        from due
+        where due.place = parked.place
+            or due.blocks and parked.blocks
+            and due.source = parked.source
+            and due.aggregatetype = parked.aggregatetype
+            and due.aggregateid = parked.aggregateid
+    )
+order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequence, parked.place
+limit :limit
+
+-- name: count
+select state, reason, count(*), (julianday('now') - julianday(min(parked_at))) * 86400.0
+from {parked}
+where consumer = :consumer
+group by state, reason

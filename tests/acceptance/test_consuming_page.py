@@ -1,0 +1,124 @@
+"""The how-tos of docs/consuming.md are executed, as they stand there, over a real topic."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from django.db import models
+
+from cdc_outbox.consumer import AsyncConsumer, Consumer, SequenceMode, WireContract
+from cdc_outbox.testing import MariaDb, Stack
+from tests.contract.consumer_contract import PostgresLedger, running
+from tests.contract.django_site import add_entry, entry, remove_alias
+from tests.contract.mariadb import MariaDbStore
+from tests.contract.test_driver_sqlalchemy import url_of
+from tests.desk import placed
+from tests.rig import eventually
+
+PAGE = (Path(__file__).parents[2] / "docs" / "consuming.md").read_text()
+BLOCKS = re.findall(r"^```(?:python|sh)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+CONTRACT = WireContract(aggregates={"contract": SequenceMode.GAPLESS})
+BILLS = "create table bills (customer varchar(50) primary key)"
+
+
+def block(start: str) -> str:
+    """Return the one block that starts so."""
+    [found] = [block for block in BLOCKS if block.startswith(start)]
+    return str(found)
+
+
+@pytest.fixture
+def ledger(outbox_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresLedger]:
+    with closing(PostgresLedger(outbox_stack.postgres.create_database(f"b{uuid4().hex[:10]}"))) as ledger:
+        ledger.query(BILLS)
+        monkeypatch.setenv("BILLING_DSN", ledger.dsn)
+        monkeypatch.setenv("BILLING_URL", str(url_of(ledger.dsn, "psycopg").render_as_string(hide_password=False)))  # type: ignore[union-attr]
+        yield ledger
+
+
+@pytest.fixture
+def bill(outbox_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
+    """Return what runs the consumer of a block until it has billed a customer."""
+    servers = outbox_stack.broker.bootstrap_servers
+    monkeypatch.setenv("CDC_OUTBOX_BOOTSTRAP_SERVERS", servers)
+    topic = CONTRACT.topic_of("contract")
+    if not outbox_stack.broker.ends(topic):
+        outbox_stack.broker.create_topic(topic)
+
+    def run(name: str, query: Callable[[str], list[Any]]) -> ModuleType:
+        module = imported(name, tmp_path)
+        event = placed(1, uuid4().hex, "ContractSigned", "contract")
+        message = CONTRACT.message_of(event)
+        producer = Producer({"bootstrap.servers": servers})
+        producer.produce(message.topic, message.value, message.key, headers=list(message.headers))
+        assert producer.flush(10) == 0
+        consumer: Consumer | AsyncConsumer = module.consumer
+        with running(consumer):
+            eventually(lambda: (event.aggregate_id,) in query("select customer from bills"), "the bill")
+        return module
+
+    return run
+
+
+def imported(name: str, folder: Path) -> ModuleType:
+    """Import a block as the module that its first line names."""
+    (folder / f"{name}.py").write_text(block(f"# {name}.py"))
+    spec = spec_from_file_location(name, folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_sqlalchemy_as_the_page_says(ledger: PostgresLedger, bill: Callable[..., Any]) -> None:
+    bill("sqlalchemy_billing", ledger.query).engine.dispose()
+
+
+def test_django_as_the_page_says(
+    ledger: PostgresLedger, bill: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Bill(models.Model):
+        customer: Any = models.CharField(primary_key=True, max_length=50)
+
+        class Meta:
+            app_label = "billing"
+            db_table = "bills"
+
+    package = ModuleType("billing.models")
+    package.Bill = Bill  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "billing", ModuleType("billing"))
+    monkeypatch.setitem(sys.modules, "billing.models", package)
+    alias = add_entry(entry(ledger.dsn), "default")
+    try:
+        bill("django_billing", ledger.query)
+    finally:
+        remove_alias(alias)
+
+
+def test_asyncio_as_the_page_says(ledger: PostgresLedger, bill: Callable[..., Any]) -> None:
+    bill("asyncio_billing", ledger.query)
+
+
+def test_mariadb_as_the_page_says(mariadb: MariaDb, bill: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(MariaDbStore(mariadb.create_database(f"b{uuid4().hex[:10]}"))) as store:
+        store.query(BILLS)
+        for key, value in asdict(store.dsn).items():
+            monkeypatch.setenv(f"MARIADB_{key.upper()}", str(value))
+        env = {
+            "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
+            "BILLING_MARIADB_DSN": store.dsn.url("mysql").partition("?")[0],
+        }
+        script = block('cdc-outbox init --inbox --dsn "$BILLING_MARIADB_DSN"')
+        subprocess.run(["bash", "-euc", script], env=env, check=True, capture_output=True)
+        bill("mariadb_billing", store.query)

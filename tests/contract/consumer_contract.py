@@ -1,0 +1,339 @@
+"""What a consumer promises on every database, and with every driver that its handlers may be given.
+
+Not collected itself: see ``test_consumer_*.py``. A subclass says how its users connect and execute. The handlers are
+written once, as coroutines; a synchronous driver's never wait, and are run to their end at once.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import psycopg
+import pymysql
+import pytest
+from confluent_kafka import Producer
+
+from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, InboxTable, Outcome, inbox_component
+from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.drivers.mysql import PyMySql
+from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.errors import TransactionEndedError
+from cdc_outbox.migrations import upgrade
+from cdc_outbox.spec import parse_spec
+from cdc_outbox.table import Dialect
+from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
+from tests.contract.mariadb import MariaDbStore
+from tests.contract.sqlite import SqliteStore
+from tests.desk import PATIENT, in_order, placed
+from tests.rig import QUICK, Pipeline, eventually, run_upgrade
+
+Ends = Callable[[Any], Awaitable[object]]
+
+
+class Ledger:
+    """The database of a consuming service, as a test looks at it from outside; effects are rows of ``effects``."""
+
+    session: ClassVar[str] = ""
+    """What a connection answers with its number in the server; empty where there is no server."""
+    address: Any
+    """What its drivers reach it by."""
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Execute at once, and return the rows."""
+        raise NotImplementedError
+
+    def end(self, session: int) -> None:
+        """End another's connection."""
+        raise NotImplementedError
+
+    def effects(self) -> dict[str, list[int]]:
+        """Return the numbers of each aggregate, in the order in which their effects were committed."""
+        return in_order(self.query("select aggregate, sequence from effects order by number"))
+
+    def parked(self) -> list[tuple[str, int | None, str]]:
+        """Return aggregate, sequence and reason of each parked event."""
+        rows = self.query("select aggregateid, sequence, reason from inbox_parked")
+        return sorted((bytes(a).decode() if isinstance(a, bytes) else a, number, why) for a, number, why in rows)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for table in ("effects", "inbox", "inbox_watermarks", "inbox_parked", "inbox_epochs", "inbox_starts"):
+            self.query(f"delete from {table}")  # noqa: S608 - a name of ours
+
+
+class PostgresLedger(Ledger):
+    session = "select pg_backend_pid()"
+
+    def __init__(self, dsn: str) -> None:
+        self.address = self.dsn = dsn
+        self._connection = psycopg.connect(dsn, autocommit=True)
+        run_upgrade(self._connection, inbox_component(InboxTable()))
+        self.query("create table effects (number serial primary key, aggregate text, sequence int)")
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        cursor = self._connection.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def end(self, session: int) -> None:
+        self.query(f"select pg_terminate_backend({session})")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class MariaDbLedger(MariaDbStore, Ledger):
+    session = "select connection_id()"
+
+    def __init__(self, dsn: MariaDbDsn) -> None:
+        super().__init__(dsn)
+        self.address = dsn
+        with closing(pymysql.connect(**dsn.parameters())) as connection:
+            component = inbox_component(InboxTable.on(Dialect.MYSQL))
+            upgrade(lambda sql: PyMySql("pymysql").fetch(connection, sql), component)
+        self.query("create table effects (number serial, aggregate varchar(50), sequence int)")
+
+    def end(self, session: int) -> None:
+        with closing(MariaDbStore(self.dsn)) as other:  # called by a handler, on the consumer's thread
+            other.query(f"kill {session}")
+
+
+class SqliteLedger(SqliteStore, Ledger):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.address = path
+        self.query("begin")
+        component = inbox_component(InboxTable.on(Dialect.SQLITE))
+        upgrade(lambda sql: Sqlite3().fetch(self._connection, sql), component)
+        self.query("create table effects (number integer primary key, aggregate text, sequence int)")
+        self.query("commit")
+
+
+class OnDatabase:
+    """Subclasses say which one."""
+
+    aborts: ClassVar[bool] = False
+    """Whether nothing can be committed after a statement failed."""
+    ends: ClassVar[tuple[str, ...]] = ("commit",)
+    """Statements by which a handler may end its transaction; others are every driver's own contract."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def database(cls) -> Any:
+        """Yield a ledger."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def ledger(self, database: Any) -> Any:
+        """Return a ledger with nothing in it."""
+        database.clear()
+        return database
+
+
+class OnPostgres(OnDatabase):
+    aborts = True
+    ends = ("commit", "commit and chain")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def database(cls, outbox_stack: Stack) -> Iterator[PostgresLedger]:
+        with closing(PostgresLedger(outbox_stack.postgres.create_database(f"c{uuid4().hex[:10]}"))) as ledger:
+            yield ledger
+
+
+class OnMariaDb(OnDatabase):
+    ends = ("commit and chain", "create table if not exists t (a int)")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def database(cls, mariadb: MariaDb) -> Iterator[MariaDbLedger]:
+        with closing(MariaDbLedger(mariadb.create_database(f"c{uuid4().hex[:10]}"))) as ledger:
+            yield ledger
+
+
+class OnSqlite(OnDatabase):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def database(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteLedger]:
+        with closing(SqliteLedger(tmp_path_factory.mktemp("sqlite") / "shipping.db")) as ledger:
+            yield ledger
+
+
+class ConsumerContract(OnDatabase):
+    """Subclasses say how a user of this driver's connects, and how a handler of his executes."""
+
+    asynchronous: ClassVar[bool] = False
+
+    def connect(self, ledger: Any) -> Any:
+        """Return what the consumer's ``connect`` returns."""
+        raise NotImplementedError
+
+    async def execute(self, connection: Any, sql: str) -> Any:
+        """Execute as a handler does, and return the rows if there are any."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def service(self, outbox_stack: Stack, ledger: Any) -> "Service":
+        return Service(self, outbox_stack, ledger)
+
+    def test_effects_come_once_and_in_order_and_only_what_fails_and_what_depends_on_it_waits(
+        self, service: "Service"
+    ) -> None:
+        cut: list[int] = []
+
+        async def place(event: Event, connection: Any) -> None:
+            await service.place(event, connection)
+
+        async def fail(event: Event, connection: Any) -> None:
+            await service.place(event, connection)
+            raise LookupError
+
+        async def swallow(event: Event, connection: Any) -> None:
+            await service.place(event, connection)
+            with suppress(Exception):
+                await self.execute(connection, "select 1 from nowhere")
+
+        async def cut_once(event: Event, connection: Any) -> None:
+            await service.place(event, connection)
+            if not cut and service.ledger.session:
+                [(session,)] = await self.execute(connection, service.ledger.session)
+                cut.append(session)
+                service.ledger.end(session)
+            await self.execute(connection, "select 1")
+
+        handlers = {"OrderPlaced": place, "Poison": fail, "Swallowed": swallow, "Cut": cut_once}
+        first = placed(1, "a")
+        service.send(first, *(placed(number, "a") for number in range(2, 6)))
+        service.send(first)
+        service.send(placed(1, "b"), placed(2, "b", "Poison"), placed(3, "b"), placed(4, "b"))
+        service.send(placed(1, "c", "Swallowed"))
+        service.send(replace(placed(1, "x"), id="an id that no index takes " * 200))
+        service.send(placed(1, "d"), placed(2, "d", "Cut"), placed(3, "d"))
+        service.send(placed(1, "e", "NobodyListens"), placed(2, "e"), placed(5, "e"))
+        consumer = service.consumer(handlers)
+        with service.running(consumer):
+            eventually(lambda: service.ledger.effects().get("e"), "the last effect")
+        effects = service.ledger.effects()
+        expected = {"a": [1, 2, 3, 4, 5], "b": [1], "d": [1, 2, 3], "e": [2]}
+        assert effects == (expected if self.aborts else {**expected, "c": [1]})
+        waiting = [("", None, "unreadable"), ("b", 2, "failed"), ("b", 3, "gap"), ("b", 4, "gap"), ("e", 5, "gap")]
+        assert service.ledger.parked() == sorted([*waiting, *([("c", 1, "failed")] if self.aborts else [])])
+        assert len(cut) == bool(service.ledger.session)
+        assert consumer.outcomes[Outcome.DUPLICATE] == 1
+
+        service.send(placed(3, "e"), placed(4, "e"))
+        with service.running(service.consumer(handlers)):
+            eventually(lambda: len(service.ledger.effects()["e"]) == 4, "what the gap kept waiting")
+        assert service.ledger.effects() == {**effects, "e": [2, 3, 4, 5]}
+
+    def test_a_handler_that_ends_its_transaction_stops_the_consumer_and_nothing_is_lost(
+        self, service: "Service"
+    ) -> None:
+        for number, end in enumerate(self.ends, 1):
+
+            async def end_it(event: Event, connection: Any, end: str = end) -> None:
+                await self.execute(connection, end)
+                with suppress(Exception):  # where nothing is open any more, a statement may fail or commit itself
+                    await service.place(replace(event, aggregate_id="stray"), connection)
+
+            service.send(placed(number, "a"))
+            with pytest.raises(TransactionEndedError), service.running(service.consumer({"OrderPlaced": end_it})) as it:
+                eventually(lambda it=it: service.has_ended(it), "the consumer to stop")  # type: ignore[misc]
+            assert "a" not in service.ledger.effects() or len(service.ledger.effects()["a"]) == number - 1
+            with service.running(service.consumer({"OrderPlaced": service.place})):
+                eventually(lambda number=number: len(service.ledger.effects().get("a", [])) == number, "its effect")  # type: ignore[misc]
+        assert service.ledger.effects()["a"] == list(range(1, len(self.ends) + 1))
+
+
+class Service:
+    """A consuming service on one driver, with a topic of its own."""
+
+    def __init__(self, contract: ConsumerContract, stack: Stack, ledger: Any) -> None:
+        self.name = f"s{uuid4().hex[:10]}"
+        self.ledger = ledger
+        self._contract, self._broker = contract, stack.broker
+        self._wire = parse_spec(Pipeline.text(self.name), name=f"{self.name}.yaml").contract
+        self._broker.create_topic(self._wire.topic_of("order"))
+        self._ended: set[int] = set()
+
+    def send(self, *events: Event) -> None:
+        """Put events into the topic."""
+        producer = Producer({"bootstrap.servers": self._broker.bootstrap_servers})
+        for message in map(self._wire.message_of, events):
+            producer.produce(message.topic, message.value, message.key, headers=list(message.headers))
+        assert producer.flush(10) == 0
+
+    async def place(self, event: Event, connection: Any) -> None:
+        """Leave a row that tells which event had its effect."""
+        insert = f"insert into effects (aggregate, sequence) values ('{event.aggregate_id}', {event.sequence})"  # noqa: S608
+        await self._contract.execute(connection, insert)
+
+    def consumer(self, handlers: dict[str, Callable[..., Any]], **options: Any) -> Consumer | AsyncConsumer:
+        """Return a consumer with these handlers, which are coroutine functions."""
+        settings: dict[str, Any] = {
+            "name": self.name,
+            "contract": self._wire,
+            "bootstrap_servers": self._broker.bootstrap_servers,
+            "connect": lambda: self._contract.connect(self.ledger),
+            "kafka_settings": QUICK,
+            "retry": PATIENT,
+        }
+        kind = AsyncConsumer if self._contract.asynchronous else Consumer
+        consumer: Consumer | AsyncConsumer = kind(**(settings | options))
+        for event_type, handler in handlers.items():
+            consumer.on(event_type)(handler if self._contract.asynchronous else immediate(handler))
+        return consumer
+
+    def running(self, consumer: Consumer | AsyncConsumer) -> AbstractContextManager[Consumer | AsyncConsumer]:
+        """Run a consumer on a thread, stop it at the end, and raise what it raised."""
+        return running(consumer, self._ended)
+
+    def has_ended(self, consumer: Consumer | AsyncConsumer) -> bool:
+        """Tell whether a consumer has ended by itself."""
+        return id(consumer) in self._ended
+
+
+@contextmanager
+def running(consumer: Consumer | AsyncConsumer, ended: set[int] | None = None) -> Iterator[Consumer | AsyncConsumer]:
+    """Run a consumer on a thread, stop it at the end, and raise what it raised."""
+    raised: list[BaseException] = []
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def run_on_loop(consumer: AsyncConsumer) -> None:
+        loops.append(asyncio.get_running_loop())
+        await consumer.run()
+
+    def run() -> None:
+        try:
+            if isinstance(consumer, AsyncConsumer):
+                asyncio.run(run_on_loop(consumer))
+            else:
+                consumer.run()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            raised.append(error)
+        finally:
+            (set() if ended is None else ended).add(id(consumer))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield consumer
+    finally:
+        if isinstance(consumer, Consumer):
+            consumer.stop()
+        elif thread.is_alive() and loops:
+            with suppress(RuntimeError):  # it ended meanwhile
+                loops[0].call_soon_threadsafe(consumer.stop)
+        thread.join(30)
+    assert not thread.is_alive()
+    if raised:
+        raise raised[0]
+
+
+def immediate(handler: Callable[..., Any]) -> Callable[[Event, Any], None]:
+    """Return a plain function that runs a coroutine function to its end, which never waits."""
+    return lambda event, connection: finish(handler(event, connection))
