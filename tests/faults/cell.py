@@ -59,7 +59,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A point, a fault, and the seed of all that is left to chance."""
+    """A point, a fault, and the seed of all that is left to chance; with odd ones the consumers are asynchronous."""
 
     point: Point
     fault: Fault
@@ -78,6 +78,7 @@ class _Play:
     def __init__(self, cell: Cell, ledger: Ledger) -> None:
         self._point, self._fault, self._ledger = cell.point, cell.fault, ledger
         self._random = Random(f"{cell.point} {cell.seed}")  # noqa: S311 - it is to repeat itself
+        self._asynchronous = cell.seed % 2 == 1
         self._batch_events = self._random.randint(3, 12)
         self._opened = ExitStack()
         self._members: list[Member] = []
@@ -121,6 +122,7 @@ class _Play:
             batch_events=self._batch_events,
             handler_seconds=_HANDLER_SECONDS.get(self._fault, 10.0),
             settings=SETTINGS,
+            asynchronous=self._asynchronous,
             **fields,
         )
         member = Member(orders)

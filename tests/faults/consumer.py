@@ -5,6 +5,7 @@ if a consumer ended that should have gone on, or if nobody went on in time.
 """
 
 import argparse
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -41,7 +42,7 @@ def main() -> int:
         for sharing in options.sharing or (() if alone else Sharing)
         for seed in range(options.seeds)
     ]
-    with Stack(StackConfig(name="faults", workers=0)) as stack, ThreadPoolExecutor(AT_ONCE) as pool:
+    with Stack(StackConfig(name=f"faults-{os.getpid()}", workers=0)) as stack, ThreadPoolExecutor(AT_ONCE) as pool:
         ground = Ground.make(stack, "faults")
         _tell(f"{'point':<20}{'fault':<18}{'seed':>5}{'events':>8}{'seconds':>9}  verdict")
         runs = [] if options.sharing and not alone else [(cell, pool.submit(cell.run, ground)) for cell in cells]

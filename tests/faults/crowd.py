@@ -117,6 +117,7 @@ class _Gathering:
             batch_events=50,
             handler_seconds=10,
             settings=self._crowd.sharing.settings(slot),
+            asynchronous=slot == 0,
         )
         member = Member(orders)
         self._opened.callback(member.close)

@@ -3,6 +3,7 @@
 It says on its standard output where it is, and takes orders from its standard input.
 """
 
+import asyncio
 import json
 import logging
 import os
@@ -11,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import wraps
@@ -21,7 +22,7 @@ import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from cdc_outbox.consumer import Consumer, Event, Limits, Retry, SequenceMode, WireContract
+from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, Limits, Retry, SequenceMode, WireContract
 from cdc_outbox.consumer.delivery import Delivery
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
@@ -29,8 +30,6 @@ from tests.faults.points import Point, stop_at
 
 READY, AT = "ready", "at the point"
 RUN, GO, CUT, STOP = "run", "go", "cut", "stop"
-
-Connection = psycopg.Connection[Any]
 
 _POISON = "this event is poison"
 _RECORD = """
@@ -51,6 +50,7 @@ class Orders:
         point: Where it stops, the ``occurrence``-th time that it comes there.
         handler_seconds: What :class:`Limits` calls so.
         settings: librdkafka's.
+        asynchronous: Whether it is an :class:`AsyncConsumer`.
     """
 
     consumer: str
@@ -64,6 +64,7 @@ class Orders:
     batch_events: int = 5
     handler_seconds: float = 60.0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    asynchronous: bool = False
 
     def text(self) -> str:
         return json.dumps(asdict(self))
@@ -81,8 +82,8 @@ def contract_of(topic: str) -> WireContract:
 class Commander:
     """Whoever gives the orders."""
 
-    def __init__(self, consumer: Consumer, brokers: str) -> None:
-        self._consumer = consumer
+    def __init__(self, stop: Callable[[], object], brokers: str) -> None:
+        self._stop = stop
         self._port = int(brokers.rpartition(":")[2])
         self._orders: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -98,7 +99,7 @@ class Commander:
         for line in sys.stdin:
             order = line.strip()
             if order == STOP:
-                self._consumer.stop()
+                self._stop()
             elif order == CUT:
                 self._cut()
             else:
@@ -121,18 +122,9 @@ class Service:
         self._orders = orders
         self._left = orders.occurrence
         self._held: dict[str, tuple[Place, int | None]] = {}
-        self.consumer = Consumer(
-            name=orders.consumer,
-            contract=contract_of(orders.topic),
-            bootstrap_servers=orders.brokers,
-            connect=self._connect,
-            kafka_settings=orders.settings,
-            limits=Limits(batch_events=orders.batch_events, handler_seconds=orders.handler_seconds),
-            # A poison event is dead after the first attempt.
-            retry=Retry(inline_retry_seconds=0, max_attempts=1),
-        )
-        self.consumer.on("OrderPlaced")(self.record)
-        self._commander = Commander(self.consumer, orders.brokers)
+        self._loop = asyncio.new_event_loop()
+        self._consumer = self._asynchronous_consumer() if orders.asynchronous else self._synchronous_consumer()
+        self._commander = Commander(self._stop, orders.brokers)
         self._know_epochs()
         if orders.point is not None:
             stop_at(orders.point, self._reach)
@@ -140,21 +132,66 @@ class Service:
     def run(self) -> None:
         self._commander.say(READY)
         self._commander.wait()
-        self.consumer.run()
+        if isinstance(self._consumer, Consumer):
+            self._consumer.run()
+        else:
+            self._loop.run_until_complete(self._consumer.run())
 
-    def record(self, event: Event, connection: Connection) -> None:
-        """Leave a row that tells which event had its effect, under which epoch, and which one was the database's."""
+    def _stop(self) -> None:
+        if isinstance(self._consumer, Consumer):
+            self._consumer.stop()
+        else:
+            self._loop.call_soon_threadsafe(self._consumer.stop)
+
+    def _synchronous_consumer(self) -> Consumer:
+        consumer = Consumer(connect=lambda: psycopg.connect(self._dsn), **self._options)
+
+        @consumer.on("OrderPlaced")
+        def record(event: Event, connection: psycopg.Connection[Any]) -> None:
+            connection.execute(_RECORD, self._recorded(event))
+            self._go_on(event)
+
+        return consumer
+
+    def _asynchronous_consumer(self) -> AsyncConsumer:
+        consumer = AsyncConsumer(connect=lambda: psycopg.AsyncConnection.connect(self._dsn), **self._options)
+
+        @consumer.on("OrderPlaced")
+        async def record(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
+            await connection.execute(_RECORD, self._recorded(event))
+            self._go_on(event)
+
+        return consumer
+
+    @property
+    def _dsn(self) -> str:
+        return make_conninfo(self._orders.dsn, port=self._orders.port)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        orders = self._orders
+        return {
+            "name": orders.consumer,
+            "contract": contract_of(orders.topic),
+            "bootstrap_servers": orders.brokers,
+            "kafka_settings": orders.settings,
+            "limits": Limits(batch_events=orders.batch_events, handler_seconds=orders.handler_seconds),
+            # A poison event is dead after the first attempt.
+            "retry": Retry(inline_retry_seconds=0, max_attempts=1),
+        }
+
+    def _recorded(self, event: Event) -> Sequence[Any]:
+        """Return what tells which event had its effect, and under which epoch; the database adds which one was its."""
         orders, (place, held) = self._orders, self._held[event.id or ""]
-        recorded = (orders.consumer, orders.member, event.aggregate_id, event.sequence, event.id, held)
-        connection.execute(_RECORD, (*recorded, orders.consumer, *place))
+        effect = (orders.consumer, orders.member, event.aggregate_id, event.sequence, event.id, held)
+        return (*effect, orders.consumer, *place)
+
+    def _go_on(self, event: Event) -> None:
         if event.payload["poison"]:
             raise ValueError(_POISON)
         time.sleep(event.payload["seconds"])
         if self._orders.point is Point.IN_HANDLER:
             self._reach()
-
-    def _connect(self) -> Connection:
-        return psycopg.connect(make_conninfo(self._orders.dsn, port=self._orders.port))
 
     def _reach(self) -> None:
         self._left -= 1

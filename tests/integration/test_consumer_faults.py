@@ -17,7 +17,7 @@ CELLS = [
     # `infra/faults consumer` has all of them.
     Cell(point=Point.AFTER_POLL, fault=Fault.NAP),
     Cell(point=Point.IN_HANDLER, fault=Fault.PAUSE),
-    Cell(point=Point.COMMIT_DONE, fault=Fault.PAUSE),
+    Cell(point=Point.COMMIT_DONE, fault=Fault.PAUSE, seed=1),
     Cell(point=Point.PARKING, fault=Fault.PAUSE),
     Cell(point=Point.COMMIT_NOT_DONE, fault=Fault.DATABASE_RESET),
     Cell(point=Point.COMMIT_DONE, fault=Fault.DATABASE_RESET),
