@@ -181,7 +181,7 @@ class OutboxColumns:
 
 TRACE_HEADERS: Mapping[str, str] = {"traceparent": "traceparent", "tracestate": "tracestate"}
 """W3C trace context, as OpenTelemetry writes it."""
-_HEADER_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+HEADER_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 """A header column's name is a parameter's, and stands in quotes as a key of JSON."""
 
 
@@ -222,7 +222,7 @@ class OutboxTable:
         taken = {column: role for role, column in self.columns.names().items()}
         taken |= dict.fromkeys(self._format_columns, f"format {self.format}")
         for column in self.headers:
-            if not _HEADER_COLUMN.fullmatch(column):
+            if not HEADER_COLUMN.fullmatch(column):
                 reason = "is not named with letters, digits and underscores"
             elif column in taken:
                 reason = f"belongs to the {taken[column]} already"

@@ -18,7 +18,7 @@ from cdc_outbox.database import DatabaseKind
 from cdc_outbox.document import Path
 from cdc_outbox.envelope import fields_of
 from cdc_outbox.modes import FORMAT_HEADERS, EventFormat, PayloadType
-from cdc_outbox.table import TRACE_HEADERS, OutboxColumns
+from cdc_outbox.table import HEADER_COLUMN, TRACE_HEADERS, OutboxColumns
 from cdc_outbox.wire import BINARY_NAMES, HeaderNames
 
 Statement = tuple[Path, str | int | None]
@@ -139,6 +139,8 @@ class Recognition:
         words = [*free.items(), *((column, column) for column in free.values())]
         likely = [hint] if hint in free.values() else []
         likely += [column for word, column in words if _TYPE.fullmatch(word)]
+        # A spec's header columns have plain names; what is placed under another one has a role.
+        likely += [column for column in free.values() if not HEADER_COLUMN.fullmatch(column)]
         guesses = self._fold({name: name for name in ("type", "event_type", "eventtype", "event_type_")})
         return next(column for column in (*likely, hint, *guesses.values(), "?") if column and column not in taken)
 
