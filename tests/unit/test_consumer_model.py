@@ -70,7 +70,7 @@ def test_what_is_parked_and_comes_again_is_parked_once(story: Story) -> None:
     story.begin(events=3, room=10_000)
     park(story, kind=GAPLESS, events=2)
     story.repeat(which=0, events=2)
-    go_round(story, 2)
+    go_round(story, 12)
     assert len(story.operator.rows()) == 2
 
 
