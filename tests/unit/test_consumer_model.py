@@ -74,6 +74,21 @@ def test_what_is_parked_and_comes_again_is_parked_once(story: Story) -> None:
     assert len(story.operator.rows()) == 2
 
 
+def test_what_waits_for_its_turn_while_another_takes_its_place_does_not_wait_for_ever(story: Story) -> None:
+    story.begin(events=2, room=10_000)
+    story.withhold(kind=GAPLESS, number=0)
+    story.withhold(kind=GAPLESS, number=0)
+    story.contradict(kind=GAPLESS, number=0)
+    go_round(story, 3)
+    # Both in one transaction, which leaves no moment at which the one that waits is next.
+    story.world.consumers[0].loop._fresh.size.succeeded(1)
+    story.send_withheld(which=0)
+    story.send_withheld(which=0)
+    go_round(story, 4)
+    [(_, row)] = story.operator.rows()
+    assert row.parked.reason is Reason.CONFLICT
+
+
 def test_nobody_gives_up_a_parked_event_while_it_is_applied(story: Story) -> None:
     story.begin(events=50, room=10_000)
     park(story, kind=NONE, events=1)
