@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.inbox import Claims
-from cdc_outbox.consumer.ordering import Aggregate, Mark, Move
+from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
 from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent
 from cdc_outbox.drivers import TransactionState
 from cdc_outbox.drivers.immediate import finish
@@ -40,6 +40,8 @@ class Server:
         self.clock = 0.0
         self.opened: list[Connected] = []
         """Connections with an open transaction."""
+        self.broken: list[str] = []
+        """Laws of a single transaction that were broken; to raise here would pass for a handler's error."""
 
     def change(self, change: Callable[[Remembered], None], locks: Iterable[Lock]) -> bool:
         """Do in a transaction of its own what somebody does from outside; nothing where a lock is in the way."""
@@ -68,6 +70,8 @@ class Connected(MemoryDatabase):
         # Without the base's, whose state is the server's here.
         self.server = server
         self.locks: set[Lock] = set()
+        self.held: Mapping[Place, int] = {}
+        """The epochs under which the consumer works at the moment."""
         self.now = server.committed
         self._hook = hook
         self._writes: list[Callable[[], Awaitable[object]]] = []
@@ -104,6 +108,9 @@ class Connected(MemoryDatabase):
         return super().state(connection)
 
     async def commit(self, connection: Any) -> None:  # noqa: ARG002
+        # What was given to another before now, its last look must have shown; what is given from here on, it need not.
+        if any(self.now.epochs[place].epoch != epoch for place, epoch in self.held.items()):
+            self.server.broken.append("a zombie has effects")
         self._look_alive("commit")
         now = self.now
         self._end()
@@ -163,10 +170,14 @@ class Connected(MemoryDatabase):
         return await super().find_parked(connection, event_ids)
 
     async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:
+        self._expect_lock(aggregate_of(event), blocks=failure.reason.blocks)
         write = partial(super().add, connection, event, message, failure)
         await self._write("add", "parked", [event.id], write)
 
     async def remove(self, connection: Any, places: Sequence[int]) -> None:
+        for place in places:
+            if place in self.now.rows:
+                self._expect_lock(aggregate_of(self.now.rows[place].event), blocks=self.now.rows[place].parked.blocks)
         await self._write("remove", "row", places, partial(super().remove, connection, list(places)))
 
     async def fail(self, connection: Any, place: int, failure: Failure) -> None:
@@ -218,6 +229,10 @@ class Connected(MemoryDatabase):
             raise TransactionConflictError("a lock is in the way")
         self.locks |= wanted
 
+    def _expect_lock(self, aggregate: Aggregate, *, blocks: bool) -> None:
+        if blocks and Lock("mark", aggregate) not in self.locks:
+            self.server.broken.append("what blocks an aggregate is added or removed without the lock on its watermark")
+
     def _look_alive(self, step: str) -> None:
         if self._is_replaying:
             return
@@ -228,7 +243,7 @@ class Connected(MemoryDatabase):
     def _end(self) -> None:
         if self in self.server.opened:
             self.server.opened.remove(self)
-        self.locks, self._writes = set(), []
+        self.locks, self.held, self._writes = set(), {}, []
         self.now, self._is_open = self.server.committed, False
 
 

@@ -38,6 +38,7 @@ class Oracle:
 
     def check(self) -> None:
         """Hold what is committed against every law."""
+        assert not self.world.server.broken, self.world.server.broken[0]
         committed = self.world.server.committed
         self._claimed |= committed.claims
         ids = [event.id or "" for event in committed.effects]

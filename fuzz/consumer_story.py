@@ -63,7 +63,7 @@ plans = st.none() | st.builds(Plan, st.sampled_from(STEPS), st.integers(0, 2), s
 kinds, numbers = st.sampled_from(KINDS), st.integers(0, 1)
 consumers = st.integers(0, 2)
 places = st.sampled_from(PLACES)
-faults = st.sampled_from([None, None, None, Fault(1), Fault(8), Fault(30), Fault(1, is_hopeless=True)])
+faults = st.sampled_from([None, None, None, Fault(1), Fault(6), Fault(7), Fault(30), Fault(1, is_hopeless=True)])
 
 
 class Story(RuleBasedStateMachine):

@@ -1,7 +1,8 @@
 """Consumers, the topic they read and the database they write to, with a hook before every step of any of them."""
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,10 +13,11 @@ from unittest import mock
 
 from cdc_outbox.consumer import loop, offsets
 from cdc_outbox.consumer.calls import Calls
-from cdc_outbox.consumer.delivery import Delivery, Stores
+from cdc_outbox.consumer.delivery import Delivered, Delivery, Stores
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.group import subscribe
 from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.loop import Loop
@@ -224,10 +226,20 @@ class _Database:
         self.driver = connection
         self.stores: Stores = connection.stores
         calls = Calls(consumer="model", driver=connection, handlers=handlers)
-        self.delivery = Delivery(stores=self.stores, driver=connection, calls=calls, order_of=order_of)
+        self.delivery = _Delivery(stores=self.stores, driver=connection, calls=calls, order_of=order_of)
 
     async def prepare(self, connection: Any) -> None:
         """Nothing is to be set."""
+
+
+class _Delivery(Delivery):
+    """Delivery, which tells the connection under which epochs it works."""
+
+    async def apply(
+        self, items: Sequence[Item], connection: Connected, held: Mapping[Place, int], room: int = sys.maxsize
+    ) -> Delivered:
+        connection.held = held
+        return await super().apply(items, connection, held, room)
 
 
 class _Waits:

@@ -144,7 +144,8 @@ class ParkStore(Protocol):
         """Make due what can be applied now, and return how many.
 
         Args:
-            successors: The one sequence that follows, of each aggregate that moved; ``None`` for whatever came first.
+            successors: The one sequence that follows, of each aggregate that moved; what is before it has nothing to
+                wait for either. ``None`` for whatever came first.
         """
 
     async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401

@@ -210,7 +210,7 @@ class MemoryDatabase:
             rows = [row for row in self.now.rows.values() if row.parked.blocks and aggregate_of(row.event) == aggregate]
             first = min((row.parked.place for row in rows), default=None)
             for row in rows:
-                is_next = row.parked.place == first if successor is None else row.event.sequence == successor
+                is_next = row.parked.place == first if successor is None else (row.event.sequence or 0) <= successor
                 if is_next and row.parked.state is State.WAITING and row.retry_at is None:
                     row.retry_at = self.clock
                     woken += 1

@@ -48,12 +48,80 @@ def go_round(story: Story, times: int) -> None:
         story.laws_hold()
 
 
+def park(story: Story, kind: str, events: int) -> None:
+    """Have an event fail until it is parked, and as many as there are with what comes after it."""
+    story.write(kind=kind, number=0, fault=Fault(30), is_heard=True)
+    for _ in range(events - 1):
+        story.write(kind=kind, number=0, fault=None, is_heard=True)
+    while len(story.operator.rows()) < events:
+        go_round(story, 1)
+
+
+def test_what_left_the_park_in_a_commit_that_was_not_answered_does_not_leave_it_twice(story: Story) -> None:
+    story.begin(events=50, room=10_000)
+    park(story, kind=GAPLESS, events=4)
+    story.world.faults.clear()
+    story.world.sleep(30.0)
+    story.turn(number=0, plan=Plan("committed", 1, "cut"), turns=3)
+    story.laws_hold()
+
+
+def test_what_is_parked_and_comes_again_is_parked_once(story: Story) -> None:
+    story.begin(events=3, room=10_000)
+    park(story, kind=GAPLESS, events=2)
+    story.repeat(which=0, events=2)
+    go_round(story, 12)
+    assert len(story.operator.rows()) == 2
+
+
+def test_what_waits_for_its_turn_while_another_takes_its_place_does_not_wait_for_ever(story: Story) -> None:
+    story.begin(events=2, room=10_000)
+    story.withhold(kind=GAPLESS, number=0)
+    story.withhold(kind=GAPLESS, number=0)
+    story.contradict(kind=GAPLESS, number=0)
+    go_round(story, 3)
+    # Both in one transaction, which leaves no moment at which the one that waits is next.
+    story.world.consumers[0].loop._fresh.size.succeeded(1)
+    story.send_withheld(which=0)
+    story.send_withheld(which=0)
+    go_round(story, 4)
+    [(_, row)] = story.operator.rows()
+    assert row.parked.reason is Reason.CONFLICT
+
+
+def test_nobody_gives_up_a_parked_event_while_it_is_applied(story: Story) -> None:
+    story.begin(events=50, room=10_000)
+    park(story, kind=NONE, events=1)
+    story.world.faults.clear()
+    story.world.sleep(30.0)
+    story.turn(number=0, plan=Plan("advance", 0, "operator"), turns=1)
+    story.laws_hold()
+    assert not story.oracle.skipped
+
+
+def test_what_waits_behind_an_event_that_fails_again_does_not_overtake_it(story: Story) -> None:
+    story.begin(events=3, room=10_000)
+    park(story, kind=INCREASING, events=3)
+    for _ in range(8):
+        story.world.sleep(3.0)
+        go_round(story, 2)
+
+
+def test_a_zombie_has_no_effects_once_its_successor_began(story: Story) -> None:
+    story.begin(events=3, room=10_000)
+    story.write_more(kind=GAPLESS, number=0, events=3)
+    go_round(story, 1)
+    story.write_more(kind=INCREASING, number=0, events=3)
+    # Nobody else comes as far as the events, for the zombie holds their claims.
+    story.turn(number=0, plan=Plan("handler", 0, "evict"), turns=1)
+    story.laws_hold()
+
+
 def test_what_may_have_been_forgotten_is_not_taken_for_one_that_waits_behind_another(story: Story) -> None:
     story.begin(events=3, room=10_000)
     story.write(kind=NONE, number=0, fault=None, is_heard=True)
     go_round(story, 3)
-    story.write(kind=NONE, number=0, fault=Fault(30), is_heard=True)
-    go_round(story, 10)
+    park(story, kind=NONE, events=1)
     story.purge(seconds=0.0)
     story.repeat(which=0, events=1)
     go_round(story, 3)
@@ -67,7 +135,7 @@ def test_a_group_that_rebalances_is_not_taken_for_one_that_gave_the_partition_aw
     # Another one takes it in the database, and never had it from the group for long.
     story.world.server.change(lambda now: now.epochs.update({PLACES[0]: Tenure(9, 1)}), ())
     story.write_more(kind=GAPLESS, number=0, events=2)
-    running.client.refusals = 2
+    running.client.refusals = 10
     story.world.sleep(2.0)
     go_round(story, 3)
 
@@ -75,7 +143,7 @@ def test_a_group_that_rebalances_is_not_taken_for_one_that_gave_the_partition_aw
 def test_a_partition_that_comes_anew_is_read_anew_and_nothing_of_it_is_passed_over(story: Story) -> None:
     story.begin(events=1, room=10_000)
     story.move_home(kind=LATEST, number=1, place=PLACES[2])
-    story.write(kind=GAPLESS, number=0, fault=Fault(8), is_heard=True)
+    story.write(kind=GAPLESS, number=0, fault=Fault(30), is_heard=True)
     go_round(story, 10)
     story.world.faults.clear()
     running = story.world.consumers[0]

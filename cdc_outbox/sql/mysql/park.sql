@@ -39,7 +39,8 @@ set parked.retry_at = null
 where parked.consumer = convert(:consumer using utf8mb4)
 
 -- name: wake
--- Where a successor is named, it alone can be next; where none is, the first one parked. Nobody else changes what is
+-- Where a successor is named, nothing later can be next, and what is before it contradicts what was applied; where
+-- none is, the first one parked. Nobody else changes what is
 -- parked of these aggregates: the lock on their watermarks is held.
 select parked.place
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
@@ -57,7 +58,7 @@ where parked.state = 'waiting'
     and parked.blocks
     and parked.retry_at is null
     and (
-        parked.sequence = moved.successor
+        parked.sequence <= moved.successor
         or moved.successor is null and parked.place = (
             select min(head.place)
             from {parked} as head
@@ -86,7 +87,7 @@ update (
         and parked.blocks
         and parked.retry_at is null
         and (
-            parked.sequence = moved.successor
+            parked.sequence <= moved.successor
             or moved.successor is null and parked.place = (
                 select min(head.place)
                 from {parked} as head

@@ -26,7 +26,8 @@ where consumer = :consumer and place = :place
 update {parked} set retry_at = null where consumer = :consumer and place = any(cast(:places as bigint[]))
 
 -- name: wake
--- Where a successor is named, it alone can be next; where none is, the first one parked.
+-- Where a successor is named, nothing later can be next, and what is before it contradicts what was applied; where
+-- none is, the first one parked.
 update {parked} as parked
 set retry_at = clock_timestamp()
 from unnest(
@@ -41,7 +42,7 @@ where parked.consumer = :consumer
     and parked.blocks
     and parked.retry_at is null
     and (
-        parked.sequence = moved.successor
+        parked.sequence <= moved.successor
         or moved.successor is null and parked.place = (
             select min(head.place)
             from {parked} as head

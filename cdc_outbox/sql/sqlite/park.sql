@@ -30,7 +30,8 @@ set retry_at = null
 where consumer = :consumer and place in (select value ->> '$.places' from json_each(:rows))
 
 -- name: wake
--- Where a successor is named, it alone can be next; where none is, the first one parked.
+-- Where a successor is named, nothing later can be next, and what is before it contradicts what was applied; where
+-- none is, the first one parked.
 update {parked} as parked
 set retry_at = julianday('now')
 from json_each(:rows) as moved
@@ -42,7 +43,7 @@ where parked.consumer = :consumer
     and parked.blocks
     and parked.retry_at is null
     and (
-        parked.sequence = moved.value ->> '$.successors'
+        parked.sequence <= moved.value ->> '$.successors'
         or moved.value ->> '$.successors' is null and parked.place = (
             select min(head.place)
             from {parked} as head
