@@ -216,9 +216,13 @@ class WireContract:
             headers=headers,
         )
         try:
-            return cloudevents.decoded(event)
+            decoded = cloudevents.decoded(event)
         except ValueError as error:
             raise _broken(message, str(error)) from error
+        # Half a surrogate pair, which JSON can escape, is no text that a database takes.
+        if not f"{decoded.id}{decoded.type}{decoded.aggregate_type}{decoded.aggregate_id}{decoded.source}".isascii():
+            _refuse_halves(decoded, message)
+        return decoded
 
     def _value(self, event: Event) -> bytes | None:
         encoded = None if event.payload is None else payload.encode(event.payload)
@@ -329,6 +333,13 @@ def _moment(message: Message) -> datetime | None:
         return _EPOCH + message.timestamp_ms * _MILLISECOND
     except OverflowError as error:
         raise _broken(message, "its timestamp lies outside the calendar") from error
+
+
+def _refuse_halves(event: Event, message: Message) -> None:
+    try:
+        "".join((event.id or "", event.type, event.aggregate_type, event.aggregate_id, event.source or "")).encode()
+    except UnicodeEncodeError as error:
+        raise _broken(message, "half of a surrogate pair stands in its id, type, aggregate or source") from error
 
 
 def _milliseconds(moment: datetime) -> int:

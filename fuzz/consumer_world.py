@@ -204,7 +204,9 @@ class ModelKeeper(Keeper):
         """Poll once, if the loop is busy."""
         if self._is_busy:
             client.polled = self._ease
-            self._keep()
+            kept: set[tuple[str, int]] = set()
+            self._keep(kept)
+            self._release(kept)
             client.polled = None
             self._is_busy = True
 

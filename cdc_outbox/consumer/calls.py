@@ -1,5 +1,6 @@
 """Calling handlers, and what a handler did to its transaction."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -49,6 +50,8 @@ class Calls:
 
     Args:
         before_commit: What writes after the last of them.
+        deadline_seconds: How long a coroutine function may take; ``None`` means no limit. A plain function cannot be
+            interrupted.
         pipeline: Opens the driver's pipeline, in which statements do not wait for each other's answers.
     """
 
@@ -61,6 +64,7 @@ class Calls:
         metrics: Metrics | None = None,
         spans: Spans | None = None,
         before_commit: BeforeCommit | None = None,
+        deadline_seconds: float | None = None,
         pipeline: Callable[[Any], AbstractAsyncContextManager[object]] | None = None,
     ) -> None:
         self._consumer = consumer
@@ -68,6 +72,7 @@ class Calls:
         self._handlers = handlers
         self._metrics, self._spans = metrics or NoMetrics(), spans or NoSpans()
         self._before_commit = before_commit
+        self._deadline_seconds = deadline_seconds
         self._pipeline = pipeline
 
     def has_handler(self, event: Event) -> bool:
@@ -137,7 +142,8 @@ class Calls:
                 with self._spans.process(self._consumer, [(item.event, item.message) for item in run]):
                     returned = registered.call(events if registered.takes_batch else events[0], connection)
                     if isawaitable(returned):
-                        await returned
+                        async with asyncio.timeout(self._deadline_seconds):
+                            await returned
                     await self._driver.flush(connection)
             except Exception as error:
                 if not looks:

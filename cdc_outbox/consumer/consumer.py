@@ -71,6 +71,15 @@ class _Consumer(Generic[EventT]):
         horizon_days: float | None = None,
     ) -> None:
         self.name = checked_name(name, "Consumer.name")
+        if not callable(connect):
+            hint = "Pass a function that opens a connection: connect=lambda: psycopg.connect(DSN)."
+            raise ConfigError("connect is called whenever a connection is needed", field="Consumer.connect", hint=hint)
+        if not isinstance(contract, WireContract):
+            raise ConfigError(
+                f"a contract is a WireContract, not {type(contract).__name__}",
+                field="Consumer.contract",
+                hint="Build one, or take that of a spec: parse_spec(text).contract.",
+            )
         self.contract = contract
         self.limits = limits or Limits()
         self._stopping = self._new_event()
@@ -205,7 +214,7 @@ class _Consumer(Generic[EventT]):
             stack.push_async_callback(waits.call, leave, client)
             await waits.call(reach, client)
             await waits.call(self._check_horizon)
-            keeper = Keeper(client)
+            keeper = Keeper(client, limit_seconds=2 * self.limits.handler_seconds)
             stack.callback(keeper.end)
             loop = Loop(
                 client,
@@ -221,6 +230,7 @@ class _Consumer(Generic[EventT]):
             )
             subscribe(client, self.contract.topics, keeper, offsets, ownership, self.limits, self._watch)
             stack.push_async_callback(waits.call, offsets.finish, client)
+            stack.callback(keeper.end)  # before anybody else polls, and again if this is not reached
             await loop.run(is_stopping)
 
 

@@ -82,6 +82,7 @@ class ConsumerDatabase:
             metrics=metrics,
             spans=spans,
             before_commit=before_commit,
+            deadline_seconds=limits.handler_seconds if asynchronous else None,
             pipeline=_pipeline_of(connection) if pipeline else None,
         )
         self.delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=order_of)

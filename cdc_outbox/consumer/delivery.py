@@ -25,7 +25,6 @@ from cdc_outbox.consumer.ordering import (
 from cdc_outbox.consumer.park import ParkStore, Reason
 from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState
 from cdc_outbox.errors import ConsumerError, PartitionLostError, TransactionAbortedError, TransactionEndedError
-from cdc_outbox.event import SequenceMode
 
 _log = logging.getLogger(__name__)
 
@@ -191,7 +190,9 @@ class _Work:
         parked = await self._inbox.advance(self._connection, self.claims, moves)
         moved = {move.aggregate: move.after for move in moves if move.after != move.before or move.parked < 0}
         successors = {
-            aggregate: self._successor(aggregate, moved[aggregate]) for aggregate in parked if aggregate in moved
+            aggregate: self._order_of(aggregate.aggregate_type).successor(moved[aggregate])
+            for aggregate in parked
+            if aggregate in moved
         }
         woken = await self._park.wake(self._connection, successors)
         await self._fence()
@@ -273,10 +274,6 @@ class _Work:
                 await aside.put(item, judgement)
         await aside.settle(self.claims)
         return aside
-
-    def _successor(self, aggregate: Aggregate, last: int) -> int | None:
-        order = self._order_of(aggregate.aggregate_type)
-        return last + 1 if order.mode is SequenceMode.GAPLESS and not order.latest else None
 
     def _outcome(self, item: Item, judgement: Judgement) -> Outcome:
         match judgement.verdict:

@@ -54,7 +54,20 @@ class Handlers:
         """
         if not event_types:
             raise ConfigError("a handler is registered for at least one event type", field="Consumer.on")
-        if not self._asynchronous and inspect.iscoroutinefunction(call):
+        if not all(isinstance(event_type, str) for event_type in event_types):
+            raise ConfigError(
+                "a handler is registered for event types, which are texts",
+                field="Consumer.on",
+                hint='Write @consumer.on("OrderPlaced"), with parentheses.',
+            )
+        is_awaited = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
+        if self._asynchronous and not is_awaited:
+            raise ConfigError(
+                f"{getattr(call, '__name__', call)} is no coroutine function, and what it awaits would be lost",
+                field="Consumer.on",
+                hint="Write it with async def, or use Consumer.",
+            )
+        if not self._asynchronous and is_awaited:
             raise ConfigError(
                 f"{getattr(call, '__name__', call)} is a coroutine function, and nobody would await it",
                 field="Consumer.on",

@@ -1,7 +1,9 @@
 """Polling goes on while a handler runs, so that the group does not take its consumer for dead."""
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -17,12 +19,18 @@ _POLL_SECONDS = 0.1
 class Keeper:
     """A thread that polls for the loop while the loop is busy, with all partitions paused.
 
+    Args:
+        limit_seconds: How long it polls at a stretch: who is busy for longer hangs, and is left to the group's own
+            ``max.poll.interval.ms``, after which others get its partitions.
+
     librdkafka gives a partition away that nobody polled for ``max.poll.interval.ms``. Only one of the two polls at a
     time; callbacks come in the thread that does.
     """
 
-    def __init__(self, client: Consumer) -> None:
+    def __init__(self, client: Consumer, *, limit_seconds: float = math.inf) -> None:
         self._client = client
+        self._limit_seconds = limit_seconds
+        self._failure: Exception | None = None
         self._caught: list[Message] = []
         self._turn = threading.Lock()
         self._changed = threading.Condition()
@@ -36,6 +44,9 @@ class Keeper:
     def poll(self, seconds: float, events: int) -> list[Message]:
         """Return up to so many messages: wait for the first, and take the rest as far as they are there."""
         with self._turn:
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
             caught, self._caught = self._caught, []
             if caught:
                 return caught
@@ -80,21 +91,46 @@ class Keeper:
                 if self._changed.wait_for(lambda: not self._is_busy, _PATIENCE_SECONDS):
                     continue
             with self._turn:
-                self._keep()
+                kept: set[tuple[str, int]] = set()
+                try:
+                    self._keep(kept)
+                except Exception as error:  # noqa: BLE001 - raised by the loop's next poll
+                    self._failure = error
+                finally:
+                    self._release(kept)
 
-    def _keep(self) -> None:
-        """Poll until the loop is done; the loop's own next poll waits for that."""
-        kept: set[tuple[str, int]] = set()
+    def _keep(self, kept: set[tuple[str, int]]) -> None:
+        """Poll until the loop is done, or was busy for too long; the loop's own next poll waits for that."""
+        until = time.monotonic() + self._limit_seconds
         while self._is_busy:
+            if time.monotonic() > until:
+                _log.error("a handler takes too long, so its partitions are left to others")
+                with self._changed:
+                    self._changed.wait_for(lambda: not self._is_busy)
+                return
             # Anew each time, for what was assigned meanwhile.
             owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
             self._set(self._client.pause, [TopicPartition(*place) for place in owned - kept - self.paused_places])
-            kept = owned
+            kept |= owned
+            kept &= owned
             message = self._client.poll(_POLL_SECONDS)
             if message is not None:
                 self._caught.append(message)
-        owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
+
+    def _release(self, kept: set[tuple[str, int]]) -> None:
+        """Let the partitions go on that were paused, and are still ours."""
+        try:
+            owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
+        except Exception as error:  # noqa: BLE001 - raised by the loop's next poll
+            self._failure = self._failure or error
+            return
         self._set(self._client.resume, [TopicPartition(*place) for place in (owned & kept) - self.paused_places])
+
+    def drop(self, place: tuple[str, int]) -> None:
+        """Forget what was caught of a partition that is read anew."""
+        self._caught = [
+            message for message in self._caught if (message.topic(), message.partition()) != place or message.error()
+        ]
 
     def pause(self, place: tuple[str, int]) -> None:
         """Pause one partition until :meth:`resume_all`."""

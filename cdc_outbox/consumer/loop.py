@@ -122,6 +122,7 @@ class Loop:
         for place in self._ownership.take_renewed():
             self._fresh.drop(place)
             self._redo.drop(place)
+            self._keeper.drop(place)
 
     def _receive(self, record: confluent_kafka.Message) -> None:
         """Put a polled message into the backlog."""
@@ -160,7 +161,8 @@ class Loop:
             return
         due, counts = await self._session.find_due(self._ownership.held, self._limits.batch_events)
         self._watch.looked(counts)
-        self._watch.lagged(lags_of(self._client, self._ownership.held))
+        held = dict(self._ownership.held)
+        self._watch.lagged(lags_of(self._client, held), assigned=len(held))
         self._redo.put([item_of(row.message, self._contract, row) for row in due])
         if self._watch.room:
             self._resume()
@@ -168,11 +170,14 @@ class Loop:
     async def _apply(self, backlog: Backlog) -> None:
         """Apply the next batch."""
         items: Sequence[Item] = backlog.take(lambda item: item.place in self._ownership.held, self._is_suspect)
+        held = self._ownership.epochs_of(item.place for item in items)
+        items = [item for item in items if item.place in held]  # some may have been lost since they were taken
         if not items:
             return
-        held = self._ownership.epochs_of(item.place for item in items)
         begun_at = time.monotonic()
         try:
+            await self._session.open()
+            begun_at = time.monotonic()  # what it takes to connect is no handler's fault
             with self._keeper.busy():
                 items = await self._begun(items)
                 delivered = await self._session.apply(items, held, self._watch.room)
@@ -283,6 +288,7 @@ class Loop:
         """
         for place in places:
             dropped = [item for backlog in (self._fresh, self._redo) for item in backlog.drop(place)]
+            self._keeper.drop(place)
             self._ownership.lose([place])
             first = min((item.message.offset or 0 for item in dropped if item.parked is None), default=None)
             if await self._waits.call(is_still_owned, self._client, place, first):
@@ -298,6 +304,7 @@ class Loop:
             extra={"topic": item.place.topic, "partition": item.place.partition, "reason": str(error)},
         )
         self._fresh.drop(item.place)
+        self._keeper.drop(item.place)
         self._keeper.pause(item.place)
         rewind(self._client, item.message)
         self._watch.paused(set(map(Place._make, self._keeper.paused_places)))

@@ -22,8 +22,11 @@ _FINISH_SECONDS, _LEAVE_SECONDS = 5.0, 3.0
 """How long the last commit and the farewell may take: together well within the 30 s that Kubernetes leaves before it
 kills."""
 
-_UNDECIDED = frozenset({KafkaError.REBALANCE_IN_PROGRESS, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001
-"""Answers that say nothing against the client's membership."""
+_NOT_A_MEMBER = frozenset(
+    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.FENCED_INSTANCE_ID, 110}
+)
+"""Answers of a group that took the client's partitions away; 110 is FENCED_MEMBER_EPOCH, of the newer protocol. All
+others say nothing against its membership, and who took them for that would give a partition up that nobody else has."""
 
 _Place = tuple[str, int]
 
@@ -103,7 +106,7 @@ class Offsets:
     def _open(self) -> list[TopicPartition]:
         return [
             TopicPartition(*place, offset)
-            for place, offset in self._done.items()
+            for place, offset in list(self._done.items())  # a callback may change it meanwhile
             if offset != self._committed.get(place)
         ]
 
@@ -153,18 +156,22 @@ def is_still_owned(client: Consumer, place: _Place, offset: int | None) -> bool:
 
     Args:
         offset: That of the first event that is not applied; ``None`` where the client's own position is it.
+
+    Raises:
+        BrokerError: It is ours, and cannot be read from there; to go on would pass events over.
     """
     if place not in _owned(client):
         return False  # and a commit would set back what its owner committed: the group asks only who is a member
+    [position] = client.position([TopicPartition(*place)]) if offset is None else [TopicPartition(*place, offset)]
+    if position.offset < 0:
+        return True  # nothing was read since it was assigned, so there is nowhere to go back to
+    if not _is_accepted(client, position):
+        return False
     try:
-        [position] = client.position([TopicPartition(*place)]) if offset is None else [TopicPartition(*place, offset)]
-        if position.offset < 0:
-            return False
-        if not _is_accepted(client, position):
-            return False
         client.seek(position)
     except KafkaException as error:
-        _log.info("partition is not ours", extra={"reason": error.args[0].str()})
+        if place in _owned(client):
+            raise kafka.translate(error.args[0]) from error
         return False
     return True
 
@@ -172,13 +179,13 @@ def is_still_owned(client: Consumer, place: _Place, offset: int | None) -> bool:
 def _is_accepted(client: Consumer, position: TopicPartition) -> bool:
     """Commit an offset, and tell whether the group still takes the client for one that may."""
     try:
-        answers = client.commit(offsets=[position], asynchronous=False)
+        errors = [answer.error for answer in client.commit(offsets=[position], asynchronous=False) or []]
     except KafkaException as error:
-        # Who is told to wait for a rebalance is a member; to give up here what it leaves us would be for ever.
-        if error.args[0].code() in _UNDECIDED:
-            return True
-        raise
-    return not any(answer.error and answer.error.code() not in _UNDECIDED for answer in answers or [])
+        errors = [error.args[0]]
+    lost = [error for error in errors if error is not None and error.code() in _NOT_A_MEMBER]
+    if lost:
+        _log.info("partition is not ours", extra={"reason": lost[0].str()})
+    return not lost
 
 
 def _owned(client: Consumer) -> set[_Place]:

@@ -96,6 +96,10 @@ class Order:
     latest: bool = False
     by_watermark: bool = False
 
+    def successor(self, last: int) -> int | None:
+        """Return the one sequence that may follow, ``None`` where whatever comes first may."""
+        return last + 1 if self.mode is SequenceMode.GAPLESS and not self.latest else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
@@ -269,7 +273,10 @@ def _later(sequence: int, last: int, order: Order, *, is_blocked: bool) -> Verdi
     if order.latest:
         return Verdict.NEXT
     if order.mode is SequenceMode.GAPLESS:
-        return Verdict.NEXT if sequence == last + 1 else Verdict.GAP
+        if sequence == last + 1:
+            return Verdict.NEXT
+        # What is missing may be the one that is parked; which it is shows once that one is applied.
+        return Verdict.BEHIND if is_blocked else Verdict.GAP
     return Verdict.BEHIND if is_blocked else Verdict.NEXT
 
 

@@ -71,7 +71,8 @@ class Ownership:
 
     def epochs_of(self, places: Iterable[Place]) -> dict[Place, int]:
         """Return the epochs of those that are still held."""
-        return {place: self.held[place] for place in set(places) if place in self.held}
+        held = dict(self.held)  # which a callback may change meanwhile
+        return {place: held[place] for place in set(places) if place in held}
 
     def finishing(self, answered: Iterable[Place]) -> dict[Place, int]:
         """Return the epochs under which it is known from now on that work gets done, once each.
@@ -80,8 +81,8 @@ class Ownership:
             answered: Partitions whose offsets were committed; others are known by having had nothing to do.
         """
         idle_since = self._clock() - _IDLE_SECONDS
-        done = {*answered, *(place for place, issued_at in self._unfinished.items() if issued_at < idle_since)}
-        return {place: self.held[place] for place in done if self._unfinished.pop(place, None) and place in self.held}
+        done = {*answered, *(place for place, issued_at in list(self._unfinished.items()) if issued_at < idle_since)}
+        return self.epochs_of([place for place in done if self._unfinished.pop(place, None)])
 
     def is_suspect(self, place: Place) -> bool:
         """Tell whether the next event of a partition may be one that kills the process."""

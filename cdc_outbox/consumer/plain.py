@@ -7,7 +7,17 @@ from typing import Any, NamedTuple
 from cdc_outbox.consumer.database import sql_stores
 from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.inbox import Claims
-from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Verdict, aggregate_of, judge, moves_of
+from cdc_outbox.consumer.ordering import (
+    Aggregate,
+    Judgement,
+    Mark,
+    Memory,
+    Order,
+    Verdict,
+    aggregate_of,
+    judge,
+    moves_of,
+)
 from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.table import InboxTable, checked_name
 from cdc_outbox.drivers import AsyncDriver, find_async_driver, find_driver
@@ -30,6 +40,7 @@ class _Received(NamedTuple):
     claims: Claims
     judgement: Judgement
     marks: Mapping[Aggregate, Mark]
+    order: Order
 
 
 class _Inbox:
@@ -86,13 +97,18 @@ class _Inbox:
                 raise ConsumerError(f"{event} is older than the last purge, so nobody knows whether it was applied")
             case Verdict.BEHIND:
                 raise ConsumerError(f"{event} waits for an event of its aggregate that is parked")
-        return _Received(stores, claims, judgement, marks)
+        return _Received(stores, claims, judgement, marks, order)
 
     @staticmethod
     async def _leave(connection: Any, received: "_Received") -> None:  # noqa: ANN401
         """Move the watermark last, in a statement that proves that the transaction is the one of the claim."""
         applied = [received.judgement] if received.judgement.verdict is Verdict.NEXT else []
-        await received.stores.inbox.advance(connection, received.claims, moves_of(applied, received.marks))
+        moves = moves_of(applied, received.marks)
+        parked = await received.stores.inbox.advance(connection, received.claims, moves)
+        # A Consumer of the same name may have parked what follows, and it alone applies it.
+        lasts = {move.aggregate: move.after for move in moves}
+        successors = {aggregate: received.order.successor(lasts[aggregate]) for aggregate in parked}
+        await received.stores.park.wake(connection, successors)
 
 
 class Inbox(_Inbox):

@@ -5,6 +5,8 @@ from random import Random
 
 from cdc_outbox.errors import ConfigError
 
+_MAX_DOUBLINGS = 60
+"""More make a number that no float holds."""
 _JITTER = 0.25
 """By how much of itself a pause varies, so that what failed together is not tried again together."""
 
@@ -51,14 +53,16 @@ class Retry:
             tries: How many there were, at least one.
             elapsed_seconds: Since the first of them failed.
         """
-        pause = _jittered(self.first_pause_seconds * 2 ** (tries - 1), random)
+        pause = _jittered(self.first_pause_seconds * 2 ** min(tries - 1, _MAX_DOUBLINGS), random)
         return pause if elapsed_seconds + pause <= self.inline_retry_seconds else None
 
     def parked_pause(self, attempts: int, random: Random) -> float | None:
         """Return how long an event is parked after so many attempts, ``None`` where it is dead."""
         if attempts >= self.max_attempts:
             return None
-        return _jittered(min(self.longest_pause_seconds, self.parked_pause_seconds * 2 ** (attempts - 1)), random)
+        return _jittered(
+            min(self.longest_pause_seconds, self.parked_pause_seconds * 2 ** min(attempts - 1, _MAX_DOUBLINGS)), random
+        )
 
 
 def _jittered(seconds: float, random: Random) -> float:

@@ -49,8 +49,7 @@ class Session:
             try:
                 opened = self._connect()
                 connection = await opened if isawaitable(opened) else opened
-                database = self._know(connection)
-                await database.prepare(connection)
+                database = await self._known(connection)
             except Exception as error:
                 ours = translate(error)
                 if ours is None:
@@ -63,10 +62,17 @@ class Session:
         """Close the connection; one that is broken is forgotten."""
         connection, self._connection, self._database = self._connection, None, None
         if connection is not None:
-            with contextlib.suppress(Exception):  # it is broken, or about to be gone
-                closed = connection.close()
-                if isawaitable(closed):
-                    await closed
+            await _close(connection)
+
+    async def _known(self, connection: Any) -> Database:  # noqa: ANN401
+        """Prepare a connection, or close it."""
+        try:
+            database = self._know(connection)
+            await database.prepare(connection)
+        except BaseException:
+            await _close(connection)
+            raise
+        return database
 
     async def apply(self, items: Sequence[Item], held: Mapping[Place, int], room: int) -> Delivered:
         """Apply events in one transaction; see :meth:`Delivery.apply`."""
@@ -121,3 +127,10 @@ class Session:
             if ours is None:
                 raise
             raise ours from error
+
+
+async def _close(connection: Any) -> None:  # noqa: ANN401
+    with contextlib.suppress(Exception):  # it is broken, or about to be gone
+        closed = connection.close()
+        if isawaitable(closed):
+            await closed

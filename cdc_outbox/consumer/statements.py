@@ -5,8 +5,12 @@ from typing import Any
 
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import AsyncDriver, Row
+from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.sql import load
 from cdc_outbox.table import Dialect
+
+_CANCELED = "57014"
+"""A ``statement_timeout`` of the role's: a claim that waits for another one's end is no event's fault."""
 
 
 class Statements:
@@ -31,8 +35,14 @@ class Statements:
         """Execute a statement by its name, step by step, and return the rows of all its steps."""
         values = {"consumer": self.consumer, **(parameters if self._has_arrays else _as_rows(parameters))}
         rows: list[Row] = []
-        for step in self._steps[name]:
-            rows += await self._driver.fetch(connection, step, values)
+        try:
+            for step in self._steps[name]:
+                rows += await self._driver.fetch(connection, step, values)
+        except Exception as error:
+            if getattr(error, "sqlstate", None) == _CANCELED:
+                message = "the server canceled a statement of the inbox, which waited for another transaction"
+                raise TransactionConflictError(message, sqlstate=_CANCELED) from error
+            raise
         return rows
 
 

@@ -99,14 +99,14 @@ class Watch:
             _log.warning("events wait for one that is missing", extra={"events": waiting, "seconds": round(oldest)})
         self._gap_seconds = oldest if is_alarm else None
 
-    def lagged(self, lags: Mapping[Place, int]) -> None:
-        """Take how many messages each partition has to go."""
+    def lagged(self, lags: Mapping[Place, int], *, assigned: int) -> None:
+        """Take how many messages each partition has to go, of those where that is known, and how many are ours."""
         for place in self._lags.keys() - lags.keys():
             self._set("cdc_outbox_consumer_lag_events", None, place)
         for place, lag in lags.items():
             self._set("cdc_outbox_consumer_lag_events", lag, place)
         self._lags = dict(lags)
-        self._metrics.set("cdc_outbox_consumer_assigned_partitions", len(lags), consumer=self._name)
+        self._metrics.set("cdc_outbox_consumer_assigned_partitions", assigned, consumer=self._name)
 
     def paused(self, places: set[Place]) -> None:
         """Take which partitions wait for room in the park."""

@@ -153,7 +153,7 @@ class Park:
         claimed = self._find_claimed(rows)
         done = Retried()
         for row in rows:
-            reason = why_not_retried(row, forced=forced, claimed=claimed, named=named)
+            reason = why_not_retried(row, forced=forced, claimed=claimed)
             if not reason:
                 done.due.append(row)
             elif not named:

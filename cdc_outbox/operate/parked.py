@@ -85,19 +85,18 @@ class Skip:
     unblocked: int
 
 
-def why_not_retried(row: ParkedRow, *, forced: Set[Reason], claimed: Set[str], named: bool) -> str:
+def why_not_retried(row: ParkedRow, *, forced: Set[Reason], claimed: Set[str]) -> str:
     """Return why an event is not to be tried again, empty where it is.
 
     Args:
         forced: Reasons in spite of which it shall be applied.
         claimed: Ids under which an event was applied.
-        named: Whether this very event was asked for, or all that there are.
     """
     if row.reason in FORCED and not row.forced and row.reason not in forced:
         return f"it is parked as {row.reason}, and would be again: {row.error or 'nothing more is known'}"
     if row.reason in FORCED and row.event_id in claimed:
         return "another event was applied under its id, so it can only be skipped"
-    if row.reason in _PATIENT and not named:
+    if row.reason in _PATIENT:
         return "it goes on by itself when its predecessor is applied"
     return ""
 

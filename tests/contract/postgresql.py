@@ -49,7 +49,10 @@ class PostgresStore(Store):
         run_upgrade(self._connection, outbox_component(table, first_source="orders.1"))
 
     def count_sessions(self) -> int:
-        [(count,)] = self.query("select count(*) from pg_stat_activity where datname = current_database()")
+        [(count,)] = self.query(
+            "select count(*) from pg_stat_activity "
+            "where datname = current_database() and backend_type = 'client backend'"  # and not the server's own
+        )
         return int(count)
 
     def end_other_sessions(self) -> None:

@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from cdc_outbox import Event, Outbox, SequenceMode, WireContract
-from cdc_outbox.errors import SequenceConflictError
 from cdc_outbox.testing import Stack
 from tests.integration.test_init import for_any_database
 from tests.rig import Pipeline, Shop, eventually, one, run_command
@@ -48,13 +47,15 @@ def test_after_a_restore_a_new_incarnation_starts_at_1_and_consumers_take_it(sho
     assert (check.returncode, check.stdout) == (0, "")
 
 
-def test_without_one_the_consumer_stops_at_the_number_that_was_given_out_twice(shop: Shop) -> None:
+def test_without_one_the_consumer_parks_the_number_that_was_given_out_twice(shop: Shop) -> None:
     shop.pipeline.write(4)
     shop.consume(4)
     lose(shop.pipeline, 2)
     shop.pipeline.write(1)
-    with pytest.raises(SequenceConflictError):
-        shop.run_to_its_end()
+    query = "select count(*) from inbox_parked where consumer = %s and state = 'dead' and reason = 'conflict'"
+    with shop.running(), shop.pipeline.connect() as connection:
+        eventually(lambda: one(connection, query, shop.name) == 1, "the conflict in the park")
+    assert shop.effects() == [("1", number) for number in range(1, 5)]
 
 
 def test_a_script_that_runs_twice_makes_one_incarnation(pipeline: Pipeline, spec: Path) -> None:

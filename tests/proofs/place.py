@@ -203,6 +203,14 @@ class PostgresPlace(Place):
         """Whether there is such a slot."""
         return bool(one(self.connection, "select count(*) from pg_replication_slots where slot_name = %s", slot))
 
+    def _drops_slots(self, own: str) -> bool:
+        """Tell whether no slot is left; a walsender that was on its way may still have come."""
+        try:
+            self.connection.execute(f"select pg_drop_replication_slot(slot_name) {own}".encode(), (self.name,))
+        except psycopg.errors.ObjectInUse:
+            return False
+        return True
+
     def close(self) -> None:
         """Remove connector and slots, which the stack has only so many of."""
         self.delete()
@@ -211,7 +219,7 @@ class PostgresPlace(Place):
             lambda: one(self.connection, f"select count(*) filter (where active) {own}", self.name) == 0,
             lambda: "an active slot",
         )
-        self.connection.execute(f"select pg_drop_replication_slot(slot_name) {own}".encode(), (self.name,))
+        wait(lambda: self._drops_slots(own), lambda: "a slot in use")
         # Every connector reads the shape of every table of its database.
         self.sql("drop schema {name} cascade")
         self.sql("drop publication if exists {name}")

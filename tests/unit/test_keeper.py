@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from cdc_outbox.consumer.keeper import Keeper
+from tests.rig import eventually
 
 Places = set[tuple[str, int]]
 
@@ -54,3 +56,17 @@ def test_a_partition_that_comes_back_is_not_paused_any_more() -> None:
         keeper.resume([("t", 0), ("t", 2)])
         assert client.paused == {("t", 1)}
         assert keeper.paused_places == {("t", 1)}
+
+
+def test_what_fails_while_it_polls_is_raised_by_the_next_poll_and_leaves_nothing_paused() -> None:
+    class Broken(SpyClient):
+        def poll(self, _seconds: float) -> None:
+            raise LookupError("a callback of the user's")
+
+    client: Any = Broken()
+    with kept(client) as keeper:
+        with keeper.busy():
+            eventually(lambda: keeper._failure, "the keeper to fail")
+        with pytest.raises(LookupError):
+            keeper.poll(0, 1)
+        assert client.paused == set()

@@ -186,13 +186,42 @@ def test_the_group_is_asked_whose_a_partition_is_by_a_commit_of_the_first_event_
     assert client.sought[1:] == [("t", 0, 7)]
 
 
-def test_a_partition_of_which_nothing_is_known_or_that_the_group_gave_away_is_not_ours() -> None:
+def test_a_partition_that_the_group_gave_away_is_not_ours() -> None:
     client: Any = SpyClient()
-    client.at = -1001
-    assert not is_still_owned(client, ("t", 0), None)
     client.error = failed(KafkaError.ILLEGAL_GENERATION)
     assert not is_still_owned(client, ("t", 0), 4)
     assert client.sought == []
+
+
+def test_an_assigned_partition_of_which_nothing_was_read_yet_stays_ours() -> None:
+    """Nobody else has it: to give it up would be to read it never again."""
+    client: Any = SpyClient()
+    client.at = -1001
+    assert is_still_owned(client, ("t", 0), None)
+    assert (client.sent, client.sought) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR, KafkaError._TIMED_OUT]
+)
+def test_an_answer_that_says_nothing_of_the_membership_gives_nothing_up(code: int) -> None:
+    class Undecided(SpyClient):
+        def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
+            raise failed(code)
+
+    client: Any = Undecided()
+    assert is_still_owned(client, ("t", 0), 4)
+    assert client.sought == [("t", 0, 4)]
+
+
+def test_a_partition_that_is_ours_and_cannot_be_read_from_there_is_an_error() -> None:
+    class Stuck(SpyClient):
+        def seek(self, place: TopicPartition) -> None:
+            raise failed()
+
+    client: Any = Stuck()
+    with pytest.raises(BrokerError):
+        is_still_owned(client, ("t", 0), 4)
 
 
 def test_a_partition_that_was_given_up_is_not_set_back_to_find_out_whose_it_is() -> None:

@@ -74,13 +74,12 @@ def test_a_conflict_ahead_of_its_aggregate_is_not_skipped_before_what_is_missing
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-@pytest.mark.parametrize("named", [True, False])
-def test_each_reason_is_tried_again_as_it_may_be(reason: Reason, *, named: bool) -> None:
+def test_each_reason_is_tried_again_as_it_may_be(reason: Reason) -> None:
     def why(*, forced: frozenset[Reason] = frozenset(), claimed: frozenset[str] = frozenset()) -> str:
-        return why_not_retried(row(1, 1, reason), forced=forced, claimed=claimed, named=named)
+        return why_not_retried(row(1, 1, reason), forced=forced, claimed=claimed)
 
     needs_force = reason in {Reason.CONFLICT, Reason.EXPIRED}
-    leads_nowhere = reason in {Reason.GAP, Reason.BEHIND} and not named
+    leads_nowhere = reason in {Reason.GAP, Reason.BEHIND}
     assert bool(why()) == (needs_force or leads_nowhere)
     assert bool(why(forced=frozenset(Reason))) == leads_nowhere
     assert bool(why(forced=frozenset(Reason), claimed=frozenset({"id-1"}))) == (needs_force or leads_nowhere)
@@ -88,7 +87,7 @@ def test_each_reason_is_tried_again_as_it_may_be(reason: Reason, *, named: bool)
 
 def test_what_is_forced_already_needs_no_force_again() -> None:
     forced = replace(row(1, 1, Reason.CONFLICT), forced=True)
-    assert not why_not_retried(forced, forced=frozenset(), claimed=frozenset(), named=True)
+    assert not why_not_retried(forced, forced=frozenset(), claimed=frozenset())
 
 
 def test_a_baseline_is_for_what_was_never_seen_or_is_named() -> None:

@@ -1,6 +1,7 @@
 """What becomes of an event whose handler failed."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -122,3 +123,10 @@ def test_a_message_that_breaks_the_contract_is_not_tried_again() -> None:
 def test_a_retry_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Retry(**wrong)
+
+
+def test_attempts_without_number_have_a_pause_all_the_same() -> None:
+    retry = Retry(max_attempts=10**9)
+    random = Random(1)  # noqa: S311 - no secret
+    assert retry.parked_pause(10**6, random) is not None
+    assert retry.inline_pause(10**6, 0, random) is None
