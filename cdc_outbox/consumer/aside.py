@@ -95,11 +95,7 @@ class Aside:
             await self._park.fail(self._connection, row.place, failure)
             self._blocking[aggregate] += failure.reason.blocks - row.blocks
         elif verdict in {Verdict.GAP, Verdict.BEHIND}:
-            reason = REASONS[verdict]
-            if row.reason is not reason and row.reason in {Reason.GAP, Reason.BEHIND}:
-                failure = Failure(reason=reason, error=sentence(judgement), attempts=row.attempts)
-                await self._park.fail(self._connection, row.place, failure)
-            elif row.is_due:
+            if row.is_due:
                 self._rested.append(row.place)
         else:
             self._removed.append(row.place)

@@ -273,10 +273,7 @@ def _later(sequence: int, last: int, order: Order, *, is_blocked: bool) -> Verdi
     if order.latest:
         return Verdict.NEXT
     if order.mode is SequenceMode.GAPLESS:
-        if sequence == last + 1:
-            return Verdict.NEXT
-        # What is missing may be the one that is parked; which it is shows once that one is applied.
-        return Verdict.BEHIND if is_blocked else Verdict.GAP
+        return Verdict.NEXT if sequence == last + 1 else Verdict.GAP
     return Verdict.BEHIND if is_blocked else Verdict.NEXT
 
 
