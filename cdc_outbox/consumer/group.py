@@ -30,7 +30,10 @@ def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
 
     def assign(_client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
         watch.rebalanced("assigned")
-        ownership.assign(Place(partition.topic, partition.partition) for partition in partitions)
+        places = [Place(partition.topic, partition.partition) for partition in partitions]
+        for place in places:
+            keeper.drop(place)  # it comes again: a partition is read anew from what was committed
+        ownership.assign(places)
 
     def revoke(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
         watch.rebalanced("revoked")

@@ -126,11 +126,16 @@ class Keeper:
             return
         self._set(self._client.resume, [TopicPartition(*place) for place in (owned & kept) - self.paused_places])
 
-    def drop(self, place: tuple[str, int]) -> None:
-        """Forget what was caught of a partition that is read anew."""
-        self._caught = [
-            message for message in self._caught if (message.topic(), message.partition()) != place or message.error()
-        ]
+    def drop(self, place: tuple[str, int]) -> list[int]:
+        """Forget what was caught of a partition that is read anew, and return the offsets."""
+        caught, self._caught = self._caught, []
+        dropped = []
+        for message in caught:
+            if (message.topic(), message.partition()) == place and not message.error():
+                dropped.append(message.offset() or 0)
+            else:
+                self._caught.append(message)
+        return dropped
 
     def pause(self, place: tuple[str, int]) -> None:
         """Pause one partition until :meth:`resume_all`."""

@@ -122,7 +122,6 @@ class Loop:
         for place in self._ownership.take_renewed():
             self._fresh.drop(place)
             self._redo.drop(place)
-            self._keeper.drop(place)
 
     def _receive(self, record: confluent_kafka.Message) -> None:
         """Put a polled message into the backlog."""
@@ -288,9 +287,10 @@ class Loop:
         """
         for place in places:
             dropped = [item for backlog in (self._fresh, self._redo) for item in backlog.drop(place)]
-            self._keeper.drop(place)
+            caught = self._keeper.drop(place)
             self._ownership.lose([place])
-            first = min((item.message.offset or 0 for item in dropped if item.parked is None), default=None)
+            fresh = [item.message.offset or 0 for item in dropped if item.parked is None]
+            first = min([*fresh, *caught], default=None)
             if await self._waits.call(is_still_owned, self._client, place, first):
                 self._ownership.assign([place])
             _log.warning(

@@ -199,3 +199,15 @@ def apply(database: MemoryDatabase, *items: Item) -> list[Outcome]:
     orders = orders_of(CONTRACT, (), ())
     delivery = Delivery(stores=database.stores, driver=database, calls=calls, order_of=orders.__getitem__)
     return finish(delivery.apply(items, None, {})).outcomes
+
+
+def test_what_was_caught_after_a_partition_came_anew_is_not_taken_for_what_came_before() -> None:
+    story = Story()
+    story.begin(events=2, room=2)
+    story.withhold(kind="gapless", number=0)
+    story.evict(number=0)
+    story.send_withheld(which=0)
+    story.write_more(events=2, kind="gapless", number=1)
+    story.begin_incarnation(kind="gapless")
+    story.turn(number=1, plan=Plan("begin", 2, "return"), turns=1)
+    story.teardown()
