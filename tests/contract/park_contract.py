@@ -63,13 +63,17 @@ class ParkContract:
         fifth, third = opened.add(5, gap()), opened.add(3, gap())
         other = opened.add(3, gap(), aggregate=B)
         assert opened.due() == []
-        assert opened.wake({A: 4}) == 0
+        assert opened.wake({A: 2}) == 0
         assert opened.wake({A: 3}) == 1
         assert [(row.event_id, row.is_due) for row in opened.due()] == [(third, True), (fifth, False)]
         assert opened.wake({A: 3}) == 0, "it is due already"
         assert opened.wake({B: None}) == 1
         assert other in opened.due_ids()
         assert opened.wake({}) == 0
+
+    def test_what_another_event_took_the_place_of_is_woken_to_be_found_out(self, opened: Opened) -> None:
+        opened.add(3, gap())
+        assert opened.wake({A: 5}) == 1
 
     def test_what_came_first_is_woken_where_no_number_is_named(self, opened: Opened) -> None:
         behind = Failure(reason=Reason.BEHIND, error="", attempts=0)
