@@ -168,6 +168,29 @@ def test_a_partition_that_comes_anew_is_read_anew_and_nothing_of_it_is_passed_ov
     story.laws_hold()
 
 
+def test_what_was_polled_during_a_transaction_that_lost_its_partition_is_not_passed_over(story: Story) -> None:
+    story.begin(events=1, room=10_000)
+    park(story, kind=GAPLESS, events=1)
+    go_round(story, 2)
+    story.world.faults.clear()
+    story.world.sleep(30.0)
+    disturbed = story.world.step
+
+    def take_and_return(running: Running, step: str) -> None:
+        if step == "handler":
+            story.world.step = disturbed
+            story._disturb(running, "evict")
+            story.write(kind=NONE, number=0, fault=None, is_heard=True)
+            story.world.group.give(PLACES[0], running.client)
+            story._let_others(running)
+            running.keep()
+
+    story.world.step = take_and_return
+    story.turn(number=0, plan=None, turns=1)
+    assert story.world.step is not take_and_return
+    story.laws_hold()
+
+
 def test_whoever_has_a_killer_tried_again_is_not_told_of_its_old_deaths() -> None:
     database = MemoryDatabase()
     database.committed.starts["a"] = 4
