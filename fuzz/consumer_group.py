@@ -73,7 +73,7 @@ class Group:
         lost = [place for place, holder in self.holders.items() if holder is client]
         client.is_member = False
         client.events = deque(event for event in client.events if event[0] == "answer")
-        client.events.append(("lost", lost))
+        client.events.append(("lost", sorted({*lost, *client.positions})))  # those too that it lost and did not hear of
         for place in lost:
             self.holders[place], self._targets[place] = None, heir
             self._hand_over(place)
