@@ -60,7 +60,7 @@ class Aside:
         verdict = judgement.verdict
         if item.parked is not None and not item.is_redone:
             self._removed.append(item.parked.place)
-        if not verdict.is_done and (verdict is not Verdict.NEXT or item.failure or item.is_stuck):
+        if item.is_stuck or (not verdict.is_done and (verdict is not Verdict.NEXT or item.failure)):
             self._released.add(item.event_id)
         if item.parked is not None and item.is_redone:
             if not item.is_stuck:

@@ -74,6 +74,15 @@ def test_what_is_parked_and_comes_again_is_parked_once(story: Story) -> None:
     assert len(story.operator.rows()) == 2
 
 
+def test_what_is_dead_and_was_superseded_stays_in_the_park_unclaimed(story: Story) -> None:
+    story.begin(events=1, room=10_000)
+    story.write(kind=LATEST, number=0, fault=Fault(1, is_hopeless=True), is_heard=True)
+    go_round(story, 2)
+    story.withhold(kind=LATEST, number=0)
+    story.write(kind=LATEST, number=0, fault=Fault(6), is_heard=True)
+    go_round(story, 3)
+
+
 def test_what_waits_for_its_turn_while_another_takes_its_place_does_not_wait_for_ever(story: Story) -> None:
     story.begin(events=2, room=10_000)
     story.withhold(kind=GAPLESS, number=0)
