@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from inspect import isawaitable
 from pathlib import Path
@@ -142,8 +142,7 @@ class Calls:
                 with self._spans.process(self._consumer, [(item.event, item.message) for item in run]):
                     returned = registered.call(events if registered.takes_batch else events[0], connection)
                     if isawaitable(returned):
-                        async with asyncio.timeout(self._deadline_seconds):
-                            await returned
+                        await self._in_time(returned)
                     await self._driver.flush(connection)
             except Exception as error:
                 if not looks:
@@ -153,6 +152,13 @@ class Calls:
                 seconds.setdefault(events[0].type, []).append(time.perf_counter() - begun_at)
             if looks:
                 self._look(run, connection, failure)
+
+    async def _in_time(self, awaitable: Awaitable[object]) -> None:
+        if self._deadline_seconds is None:  # perhaps in no event loop
+            await awaitable
+            return
+        async with asyncio.timeout(self._deadline_seconds):
+            await awaitable
 
     def _look(self, items: Sequence[Item], connection: Any, failure: Exception | None) -> None:  # noqa: ANN401
         """Raise what a handler did to its transaction, and what it raised."""
