@@ -49,7 +49,8 @@ class Session:
             try:
                 opened = self._connect()
                 connection = await opened if isawaitable(opened) else opened
-                database = await self._known(connection)
+                database = self._know(connection)
+                await database.prepare(connection)
             except Exception as error:
                 ours = translate(error)
                 if ours is None:
@@ -63,16 +64,6 @@ class Session:
         connection, self._connection, self._database = self._connection, None, None
         if connection is not None:
             await _close(connection)
-
-    async def _known(self, connection: Any) -> Database:  # noqa: ANN401
-        """Prepare a connection, or close it."""
-        try:
-            database = self._know(connection)
-            await database.prepare(connection)
-        except BaseException:
-            await _close(connection)
-            raise
-        return database
 
     async def apply(self, items: Sequence[Item], held: Mapping[Place, int], room: int) -> Delivered:
         """Apply events in one transaction; see :meth:`Delivery.apply`."""
