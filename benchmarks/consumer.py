@@ -37,12 +37,16 @@ class Plan:
 
     Args:
         slow_events: For those that wait for the disk at every message.
+        aggregates: How many the events are about, ten events each by default, as an order has them.
+        open_at_once: How many aggregates take turns, until their last event; the next ones follow then. With all of
+            them at once, each event of a batch has a watermark of its own.
     """
 
     contestants: Sequence[str] = tuple(CONTESTANTS)
     events: int = 500_000
     slow_events: int = 20_000
     aggregates: int = 50_000
+    open_at_once: int = 1_000
     rounds: int = 5
 
 
@@ -53,6 +57,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=plan.events)
     parser.add_argument("--slow-events", type=int, default=plan.slow_events, help="for one transaction a message")
     parser.add_argument("--aggregates", type=int, default=plan.aggregates)
+    parser.add_argument("--open-at-once", type=int, default=plan.open_at_once, help="aggregates that take turns")
     parser.add_argument("--rounds", type=int, default=plan.rounds)
     parser.add_argument("--only", choices=sorted(CONTESTANTS), action="append", help="contestants; default all")
     parser.add_argument("--ids", type=int, nargs="*", help="measure inboxes that remember so many, nothing else")
@@ -75,8 +80,11 @@ def _judge(sides: Sequence[Side], found: Sequence[Finding]) -> int:
 def measure(stack: Stack, plan: Plan) -> list[Side]:
     """Run every contestant once a round, each time beginning with another."""
     effects = Effects.create(stack, "bench_consumer")
+    per_aggregate = max(1, plan.events // plan.aggregates)
     topics = {
-        slow: fill(stack, f"bench-{uuid4().hex}", events=count, aggregates=plan.aggregates)
+        slow: fill(
+            stack, f"bench-{uuid4().hex}", events=count, per_aggregate=per_aggregate, open_at_once=plan.open_at_once
+        )
         for slow, count in ((True, plan.slow_events), (False, plan.events))
     }
     sides = [Side(name) for name in plan.contestants if name not in MISSING]

@@ -30,6 +30,7 @@ from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.drivers.overlap import Meanwhile, nothing_else
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
@@ -238,10 +239,15 @@ class _Delivery(Delivery):
     """Delivery, which tells the connection under which epochs it works."""
 
     async def apply(
-        self, items: Sequence[Item], connection: Connected, held: Mapping[Place, int], room: int = sys.maxsize
+        self,
+        items: Sequence[Item],
+        connection: Connected,
+        held: Mapping[Place, int],
+        room: int = sys.maxsize,
+        meanwhile: Meanwhile = nothing_else,
     ) -> Delivered:
         connection.held = held
-        return await super().apply(items, connection, held, room)
+        return await super().apply(items, connection, held, room, meanwhile)
 
 
 class _Waits:

@@ -37,7 +37,7 @@ class Plan:
 
     counts: Sequence[int] = COUNTS
     events: int = 50_000
-    aggregates: int = 5_000
+    per_aggregate: int = 10
     claims: int = 200
     rounds: int = 5
 
@@ -68,7 +68,9 @@ def measure(stack: Stack, plan: Plan) -> list[IdsSide]:
         effects.remember(consumer, count, until=until)
         places.append((IdsSide(f"{_CONTESTANT}, {count:,} ids"), effects, consumer))
     for number in range(plan.rounds):
-        topic = fill(stack, f"bench-{uuid4().hex}", events=plan.events, aggregates=plan.aggregates)
+        topic = fill(
+            stack, f"bench-{uuid4().hex}", events=plan.events, per_aggregate=plan.per_aggregate, open_at_once=1_000
+        )
         for index in range(len(places)):
             side, effects, consumer = places[(number + index) % len(places)]
             effects.forget_since(until)

@@ -1,6 +1,7 @@
 """A topic full of events, as a connector would have filled it."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -28,20 +29,20 @@ class Topic:
     last_ids: list[str]
 
 
-def fill(stack: Stack, name: str, *, events: int, aggregates: int) -> Topic:
-    """Make a topic of so many events, whose aggregates take turns."""
+def fill(stack: Stack, name: str, *, events: int, per_aggregate: int, open_at_once: int) -> Topic:
+    """Make a topic of so many events, of aggregates that live one generation after the other and take turns in it."""
     stack.broker.create_topic(name, partitions=PARTITIONS)
     settings = {"bootstrap.servers": stack.broker.bootstrap_servers, "linger.ms": 20, "acks": "all"}
     producer = Producer({**settings, "partitioner": "murmur2", "max.in.flight": 1})
     contract, payload, last_ids = contract_of(name), _payload(), dict[int, str]()
-    for number in range(events):
+    for aggregate_id, sequence in _numbers(events, per_aggregate, open_at_once):
         event = Event(
             id=new_event_id(),
             aggregate_type=AGGREGATE_TYPE,
-            aggregate_id=str(number % aggregates),
+            aggregate_id=str(aggregate_id),
             type=EVENT_TYPE,
             payload=payload,
-            sequence=number // aggregates + 1,
+            sequence=sequence,
             source="bench.1",
             created_at=datetime.now(UTC),
         )
@@ -64,6 +65,14 @@ def fill(stack: Stack, name: str, *, events: int, aggregates: int) -> Topic:
         )
     producer.flush()
     return Topic(name=name, events=events, last_ids=sorted(last_ids.values()))
+
+
+def _numbers(events: int, per_aggregate: int, open_at_once: int) -> Iterator[tuple[int, int]]:
+    """Return which aggregate each event is about, and its sequence."""
+    generation = open_at_once * per_aggregate
+    for number in range(events):
+        older, age = divmod(number, generation)
+        yield older * open_at_once + age % open_at_once, age // open_at_once + 1
 
 
 def _payload() -> str:

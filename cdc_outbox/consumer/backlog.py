@@ -1,54 +1,86 @@
 """Events that were polled and are not applied yet."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from typing import Any
 
 from cdc_outbox.consumer.batch import BatchSize
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 
+_PORTION = 20
+"""How many records are read at a stretch: a fraction of a millisecond's work."""
+
 
 class Backlog:
-    """A queue of events, from whose head the next batch is taken.
+    """A queue of events, from whose head the next batch is taken; records wait behind them that nobody read yet.
 
     Args:
         most: The largest batch, in events.
+        read: Turns a record of the Kafka client into an event's item.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, read: Callable[[Any], Item] | None = None) -> None:
         self.size = BatchSize(most)
         self._items: deque[Item] = deque()
+        self._read = read
+        self._unread: deque[Any] = deque()
 
     def __len__(self) -> int:
         return len(self._items)
+
+    @property
+    def unread(self) -> int:
+        """How many records nobody read yet."""
+        return len(self._unread)
 
     def put(self, items: Sequence[Item]) -> None:
         """Add events at the end."""
         self._items.extend(items)
 
+    def put_unread(self, records: Sequence[Any]) -> None:
+        """Add records at the end."""
+        self._unread.extend(records)
+
+    def read_some(self) -> bool:
+        """Read a few records; tell whether there are more."""
+        if self._read is not None:
+            portion = [self._unread.popleft() for _ in range(min(_PORTION, len(self._unread)))]
+            self._items.extend(map(self._read, portion))
+        return bool(self._unread)
+
     def put_back(self, items: Sequence[Item]) -> None:
         """Have events come again before all others."""
         self._items.extendleft(reversed(items))
 
-    def take(self, is_ours: Callable[[Item], bool], is_alone: Callable[[Item], bool]) -> list[Item]:
+    def take(
+        self, places: Container[Place] | None = None, is_alone: Callable[[Item], bool] | None = None
+    ) -> list[Item]:
         """Return the next batch, without those that belong to somebody else by now.
 
         Args:
-            is_alone: Tells of an event that it is to have a transaction of its own.
+            places: Which partitions are ours; ``None`` where all are.
+            is_alone: Tells of an event that it is to have a transaction of its own; ``None`` where none is.
         """
         items: list[Item] = []
         most = self.size.next()
         while self._items and len(items) < most:
-            if is_ours(self._items[0]):
-                if items and (is_alone(self._items[0]) or is_alone(items[-1])):
+            item = self._items[0]
+            if places is None or item.place in places:
+                if items and is_alone is not None and (is_alone(item) or is_alone(items[-1])):
                     break
-                items.append(self._items[0])
+                items.append(item)
             self._items.popleft()
         return items
 
-    def drop(self, place: Place) -> list[Item]:
-        """Remove and return a partition's events."""
-        return self.drop_if(lambda item: item.place == place)
+    def drop(self, place: Place) -> list[int]:
+        """Remove what came from a partition, and return the offsets; what came out of the park has none."""
+        dropped = self.drop_if(lambda item: item.place == place)
+        unread = [record for record in self._unread if (record.topic(), record.partition()) == place]
+        if unread:
+            self._unread = deque(record for record in self._unread if (record.topic(), record.partition()) != place)
+        offsets = [item.message.offset or 0 for item in dropped if item.parked is None]
+        return [*offsets, *(record.offset() for record in unread)]
 
     def drop_if(self, is_dropped: Callable[[Item], bool]) -> list[Item]:
         """Remove and return the events of which this holds."""

@@ -141,7 +141,7 @@ class Calls:
             try:
                 with self._spans.process(self._consumer, [(item.event, item.message) for item in run]):
                     returned = registered.call(events if registered.takes_batch else events[0], connection)
-                    if isawaitable(returned):
+                    if returned is not None and isawaitable(returned):
                         await self._in_time(returned)
                     await self._driver.flush(connection)
             except Exception as error:

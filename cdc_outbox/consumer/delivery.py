@@ -2,9 +2,10 @@
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from cdc_outbox.consumer.aside import Aside
@@ -17,13 +18,16 @@ from cdc_outbox.consumer.ordering import (
     Judgement,
     Mark,
     Memory,
+    Move,
     Order,
     Verdict,
+    aggregate_of,
     judge,
     moves_of,
 )
 from cdc_outbox.consumer.park import ParkStore, Reason
 from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState
+from cdc_outbox.drivers.overlap import Meanwhile, nothing_else, together
 from cdc_outbox.errors import ConsumerError, PartitionLostError, TransactionAbortedError, TransactionEndedError
 
 _log = logging.getLogger(__name__)
@@ -100,12 +104,14 @@ class Delivery:
         connection: Any,  # noqa: ANN401
         held: Mapping[Place, int],
         room: int = sys.maxsize,
+        meanwhile: Meanwhile = nothing_else,
     ) -> Delivered:
         """Apply events in one transaction of this connection and return after the commit.
 
         Args:
             held: The epoch under which each of their partitions is owned.
             room: How many more events may be parked.
+            meanwhile: What there is to do while the server works.
 
         Raises:
             HandlerError: A handler raised.
@@ -119,6 +125,7 @@ class Delivery:
         broke during the commit: then the same events may be applied again, and the claims tell.
         """
         work = _Work(self._stores, self._calls, self._order_of, items, connection, held, room)
+        work.together = partial(together, self._driver, connection, meanwhile=meanwhile)
         try:
             await self._driver.begin(connection)
             delivered = await work.run()
@@ -172,55 +179,53 @@ class _Work:
         self._items = items
         self._readable = [item for item in items if not item.is_unreadable]
         self.claims = Claims()
+        self.together: Callable[..., Awaitable[Any]]
 
     async def run(self) -> Delivered:
         """Do all but the commit."""
-        marks = await self._lock_redone()
-        self.claims = await self._claim()
-        await self._fence()
-        marks, judgements = await self._judge(marks)
-        applied = [
-            (item, judgement)
-            for item, judgement in zip(self._readable, judgements, strict=True)
-            if judgement.verdict is Verdict.NEXT and not (item.failure or item.is_stuck)
-        ]
+        marks, judgements = await self._judge(await self._lock_redone())
+        judged = list(zip(self._readable, judgements, strict=True))
+        applied = [(item, judgement) for item, judgement in judged if _is_applied(item, judgement)]
         await self._calls.run([item for item, _ in applied], self._connection)
-        aside = await self._set_aside(judgements)
+        aside = await self._set_aside(judged)
         moves = moves_of([judgement for _, judgement in applied], marks, aside.blocking)
-        parked = await self._inbox.advance(self._connection, self.claims, moves)
+        parked, _ = await self.together(self._inbox.advance(self._connection, self.claims, moves), self._fence())
+        woken = await self._wake(parked, moves)
+        return Delivered(outcomes=self._outcomes(judged), parked=aside.reasons, woken=woken)
+
+    async def _wake(self, parked: Sequence[Aggregate], moves: Sequence[Move]) -> int:
+        """Find what was parked behind the watermarks that moved."""
         moved = {move.aggregate: move.after for move in moves if move.after != move.before or move.parked < 0}
         successors = {
             aggregate: self._order_of(aggregate.aggregate_type).successor(moved[aggregate])
             for aggregate in parked
             if aggregate in moved
         }
+        if not successors:
+            return 0
         woken = await self._park.wake(self._connection, successors)
         await self._fence()
-        outcomes = {
-            id(item): self._outcome(item, judgement) for item, judgement in zip(self._readable, judgements, strict=True)
-        }
-        return Delivered(
-            outcomes=[outcomes.get(id(item), Outcome.PARKED) for item in self._items], parked=aside.reasons, woken=woken
-        )
+        return woken
 
     async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
         """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""
+        rows = [item.parked.event_id for item in self._readable if item.parked is not None]
+        if not rows:
+            return {}
         redone = [item.aggregate for item in self._readable if item.is_redone]
         marks = await self._inbox.lock_marks(self._connection, redone)
         # Under the ids that their rows have: what could not be read then has another one now.
-        there = await self._park.find_parked(
-            self._connection, [item.parked.event_id for item in self._readable if item.parked is not None]
-        )
+        there = await self._park.find_parked(self._connection, rows)
         self._readable = [item for item in self._readable if item.parked is None or item.parked.event_id in there]
         return marks
 
     async def _claim(self) -> Claims:
-        orders = {item.event.aggregate_type: self._order_of(item.event.aggregate_type) for item in self._readable}
+        orders = {name: self._order_of(name) for name in {item.event.aggregate_type for item in self._readable}}
+        if not any(order.by_watermark for order in orders.values()):
+            return await self._inbox.claim(self._connection, [item.event_id for item in self._readable])
         ids = [item.event_id for item in self._readable if not orders[item.event.aggregate_type].by_watermark]
         claims = await self._inbox.claim(self._connection, ids)
-        if not claims.transaction and any(order.by_watermark for order in orders.values()):
-            return await self._inbox.identify(self._connection)
-        return claims
+        return claims if claims.transaction else await self._inbox.identify(self._connection)
 
     async def _fence(self) -> None:
         """Refuse to go on for partitions that another consumer was given; nobody is waited for."""
@@ -230,18 +235,25 @@ class _Work:
             raise PartitionLostError(f"{names} belongs to another consumer now", places=tuple(stale))
 
     async def _judge(self, locked: Mapping[Aggregate, Mark]) -> tuple[Mapping[Aggregate, Mark], list[Judgement]]:
-        """Judge without locks, and again under lock where something is parked or is to be."""
-        purged_before = await self._inbox.find_purge(self._connection)
+        """Claim, and judge without locks; judge again under lock where something is parked or is to be."""
         # A lock was taken after nothing: what it read is as new as it gets.
-        others = {item.aggregate for item in self._readable} - locked.keys()
-        marks = {**await self._inbox.find_marks(self._connection, others), **locked}
+        others = {aggregate_of(item.event) for item in self._readable} - locked.keys()
+        self.claims, _, purged_before, found = await self.together(
+            self._claim(),
+            self._fence(),
+            self._inbox.find_purge(self._connection),
+            self._inbox.find_marks(self._connection, others),
+        )
+        marks = {**found, **locked}
         memory = Memory(unseen=self.claims.new, marks=marks, purged_before=purged_before)
         judgements = self._judgements(memory)
         blocked = {aggregate for aggregate, mark in marks.items() if mark.parked}
         wanted = {
-            item.aggregate
+            judgement.aggregate
             for item, judgement in zip(self._readable, judgements, strict=True)
-            if judgement.verdict.is_set_aside or item.failure or item.aggregate in blocked
+            if (judgement.verdict is not _NEXT and judgement.verdict.is_set_aside)
+            or item.failure is not None
+            or (blocked and judgement.aggregate in blocked)
         }
         if wanted:
             marks |= await self._inbox.lock_marks(self._connection, wanted - locked.keys())
@@ -252,39 +264,49 @@ class _Work:
         return marks, judgements
 
     def _judgements(self, memory: Memory) -> list[Judgement]:
+        special = [item for item in self._readable if item.failure is not None or item.parked is not None]
         return judge(
             [item.event for item in self._readable],
             memory,
             self._order_of,
-            failed={item.event_id for item in self._readable if item.failure or item.is_stuck},
-            redone={item.event_id for item in self._readable if item.is_redone},
-            forced={item.event_id for item in self._readable if item.parked and item.parked.forced},
+            failed={item.event_id for item in special if item.failure or item.is_stuck},
+            redone={item.event_id for item in special if item.is_redone},
+            forced={item.event_id for item in special if item.parked and item.parked.forced},
         )
 
-    async def _set_aside(self, judgements: Sequence[Judgement]) -> Aside:
+    async def _set_aside(self, judged: Sequence[tuple[Item, Judgement]]) -> Aside:
         aside = Aside(
             inbox=self._inbox, park=self._park, epochs=self._epochs, connection=self._connection, room=self._room
         )
         for item in self._items:
             if item.is_unreadable:
                 await aside.put_unreadable(item)
-        for item, judgement in zip(self._readable, judgements, strict=True):
+        for item, judgement in judged:
             # Most are applied, and there is nothing to do about those.
-            if judgement.verdict is not Verdict.NEXT or item.failure or item.parked or item.is_begun:
+            if judgement.verdict is not _NEXT or item.failure or item.parked or item.is_begun:
                 await aside.put(item, judgement)
         await aside.settle(self.claims)
         return aside
 
+    def _outcomes(self, judged: Sequence[tuple[Item, Judgement]]) -> list[Outcome]:
+        outcomes = [self._outcome(item, judgement) for item, judgement in judged]
+        if len(judged) == len(self._items):
+            return outcomes
+        by_item = {id(item): outcome for (item, _), outcome in zip(judged, outcomes, strict=True)}
+        return [by_item.get(id(item), Outcome.PARKED) for item in self._items]
+
     def _outcome(self, item: Item, judgement: Judgement) -> Outcome:
-        match judgement.verdict:
-            case Verdict.DUPLICATE:
-                return Outcome.DUPLICATE
-            case Verdict.SUPERSEDED:
-                return Outcome.SUPERSEDED
-            case Verdict.NEXT if not (item.failure or item.is_stuck):
-                return Outcome.APPLIED if self._calls.has_handler(item.event) else Outcome.UNHANDLED
-            case _:
-                return Outcome.PARKED
+        if _is_applied(item, judgement):
+            return _APPLIED if self._calls.has_handler(item.event) else Outcome.UNHANDLED
+        return _DONE.get(judgement.verdict, Outcome.PARKED)
+
+
+_NEXT, _APPLIED = Verdict.NEXT, Outcome.APPLIED  # an attribute of an enumeration is not looked up for nothing
+_DONE = {Verdict.DUPLICATE: Outcome.DUPLICATE, Verdict.SUPERSEDED: Outcome.SUPERSEDED}
+
+
+def _is_applied(item: Item, judgement: Judgement) -> bool:
+    return judgement.verdict is _NEXT and item.failure is None and (item.parked is None or not item.is_stuck)
 
 
 def _aborted(error: Exception, items: Sequence[Item]) -> ConsumerError | None:

@@ -106,8 +106,8 @@ class SqlInbox:
             return Claims()
         self._refuse("id", [(event_id,) for event_id in event_ids])
         ids = {key_of(event_id): event_id for event_id in event_ids}
-        rows = await self._sql.fetch(connection, "claim", event_ids=sorted(ids), transaction=_new_name())
-        return Claims(frozenset(ids[key] for key, _ in rows), rows[0][1] if rows else "")
+        keys, transaction = await self._claim(connection, sorted(ids))
+        return Claims(frozenset(map(ids.__getitem__, keys)), transaction)
 
     async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
         """Look."""
@@ -117,7 +117,7 @@ class SqlInbox:
 
     async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
         """Ask the server, which names the transaction if it has not yet; some take the name that we have for it."""
-        [(transaction,)] = await self._sql.fetch(connection, "identify", transaction=_new_name())
+        [(transaction,)] = await self._sql.fetch(connection, "identify", transaction=new_name())
         return Claims(transaction=transaction)
 
     async def release(self, connection: Any, event_ids: Iterable[str]) -> None:  # noqa: ANN401
@@ -151,7 +151,9 @@ class SqlInbox:
         Raises:
             MessageError: Source, aggregate type and aggregate id together do not fit into the index.
         """
-        return await self._marks(connection, "find_marks", aggregates)
+        wanted = self._wanted(aggregates)
+        rows = await self._sql.fetch(connection, "find_marks", **columns_of(wanted)) if wanted else []
+        return {wanted[place - 1]: Mark(last, parked) for place, last, parked in rows}
 
     async def lock_marks(
         self,
@@ -159,7 +161,9 @@ class SqlInbox:
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Mark]:
         """Lock the rows in order, and make those that are not there."""
-        return await self._marks(connection, "lock_marks", aggregates)
+        wanted = self._wanted(aggregates)
+        rows = await self._sql.fetch(connection, "lock_marks", **columns_of(wanted)) if wanted else []
+        return {Aggregate(*key): Mark(last, parked) for *key, last, parked in rows}
 
     async def advance(
         self,
@@ -184,6 +188,12 @@ class SqlInbox:
         keys = sorted(map(key_of, claims.new))
         return bool(await self._sql.fetch(connection, "take_back", event_ids=keys, transaction=claims.transaction))
 
+    async def _claim(self, connection: Any, keys: Sequence[str]) -> tuple[Sequence[str], str]:  # noqa: ANN401
+        """Return which keys are new, and the transaction's name unless none is."""
+        [(new, transaction, names)] = await self._sql.fetch(connection, "claim", event_ids=keys)
+        # As a rule all are, and none need be sent back.
+        return (keys if new == len(keys) else json.loads(names or "[]")), transaction if new else ""
+
     async def _move(self, connection: Any, claims: Claims, moves: Sequence[Move]) -> tuple[int, list[Aggregate]]:  # noqa: ANN401
         """Return how many watermarks moved, and what has events parked; the same statement tells the transaction."""
         [(moved, transaction, parked)] = await self._sql.fetch(connection, "advance", **columns_of_moves(moves))
@@ -192,18 +202,12 @@ class SqlInbox:
             raise TransactionEndedError(ANOTHER_TRANSACTION)
         return moved, [Aggregate(*names) for names in json.loads(parked or "[]")]
 
-    async def _marks(
-        self,
-        connection: Any,  # noqa: ANN401
-        name: str,
-        aggregates: Iterable[Aggregate],
-    ) -> Mapping[Aggregate, Mark]:
+    def _wanted(self, aggregates: Iterable[Aggregate]) -> list[Aggregate]:
+        """Return each once, in order, if they can be keys at all."""
         wanted = sorted(set(aggregates))
-        if not wanted:
-            return {}
-        self._refuse("aggregate", wanted)
-        rows = await self._sql.fetch(connection, name, **columns_of(wanted))
-        return {Aggregate(*key): Mark(last, parked) for *key, last, parked in rows}
+        if wanted:
+            self._refuse("aggregate", wanted)
+        return wanted
 
     def _refuse(self, what: str, keys: Sequence[Sequence[str]]) -> None:
         """Refuse here what the database would refuse with less to say about it."""
@@ -233,7 +237,8 @@ def columns_of_moves(moves: Sequence[Move]) -> dict[str, list[Any]]:
     }
 
 
-def _new_name() -> str:
+def new_name() -> str:
+    """Return a name for a transaction, where the database has none."""
     return secrets.token_hex(16)
 
 

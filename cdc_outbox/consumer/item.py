@@ -1,6 +1,7 @@
 """One event on its way through a consumer."""
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
@@ -28,13 +29,15 @@ class Item:
     is_begun: bool = False
     place: Place = field(init=False)
     """The partition it came from."""
-    aggregate: Aggregate = field(init=False)
-    """What its watermark is kept for."""
 
     def __post_init__(self) -> None:
-        # Once, and not whenever they are asked for: with many events in a batch that is what costs.
-        object.__setattr__(self, "place", Place(self.message.topic, self.message.partition or 0))
-        object.__setattr__(self, "aggregate", aggregate_of(self.event))
+        # Once, and not whenever it is asked for: with many events in a batch that is what costs.
+        object.__setattr__(self, "place", _place(self.message.topic, self.message.partition))
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """What its watermark is kept for."""
+        return aggregate_of(self.event)
 
     @property
     def event_id(self) -> str:
@@ -66,6 +69,11 @@ class Item:
     def failing(self, failure: Failure) -> "Item":
         """Return the same, to be parked."""
         return replace(self, failure=failure)
+
+
+@cache
+def _place(topic: str, partition: int | None) -> Place:
+    return Place(topic, partition or 0)
 
 
 def item_of(message: Message, contract: WireContract, parked: ParkedEvent | None = None) -> Item:

@@ -85,7 +85,7 @@ class Loop:
         self._contract, self._limits, self._poison, self._watch = contract, limits, poison, watch
         self._waits = waits
         self._random = random or Random()  # noqa: S311 - no secret
-        self._fresh, self._redo = Backlog(limits.batch_events), Backlog(limits.batch_events)
+        self._fresh, self._redo = Backlog(limits.batch_events, self._read), Backlog(limits.batch_events)
         self._polled_at = self._looked_at = 0.0
         self._pause_seconds = _FIRST_RETRY_SECONDS
 
@@ -105,33 +105,41 @@ class Loop:
         self._watch.stopping()
 
     async def _take(self) -> None:
-        now = time.monotonic()
-        has_work = bool(self._fresh or self._redo) or self._watch.is_due
-        if self._fresh and now - self._polled_at < _ALIVE_SECONDS:
-            return
-        events = 1 if self._fresh else self._limits.batch_events
-        records = await self._waits.call(self._keeper.poll, 0.0 if has_work else _POLL_SECONDS, events)
+        """Poll, so that a batch is at hand, and another one to be read while the server works."""
+        most = self._limits.batch_events
+        if not self._fresh and not self._fresh.unread:
+            has_work = bool(self._redo) or self._watch.is_due
+            await self._poll(0.0 if has_work else _POLL_SECONDS, most)
+        while len(self._fresh) < most and self._fresh.read_some():
+            pass
+        if self._fresh and len(self._fresh) <= most and not self._fresh.unread:
+            await self._poll(0.0, most)
+        elif time.monotonic() - self._polled_at >= _ALIVE_SECONDS:
+            await self._poll(0.0, 1)
+        self._watch.has_work(waits=bool(self._fresh or self._redo))
+
+    async def _poll(self, seconds: float, events: int) -> None:
+        records = await self._waits.call(self._keeper.poll, seconds, events)
         self._watch.polled_at = self._polled_at = time.monotonic()
         self._drop_renewed()
-        for record in records:
-            self._receive(record)
-        self._watch.has_work(waits=bool(self._fresh or self._redo))
+        good = [record for record in records if not record.error()]
+        for record in records if len(good) < len(records) else ():
+            _pass_over(record)
+        # What a rebalance took away while it was on its way here comes to its new owner.
+        places = {(record.topic() or "", record.partition() or 0) for record in good}
+        owned = {place for place in places if self._ownership.owns(Place(*place))}
+        if owned != places:
+            good = [record for record in good if (record.topic(), record.partition()) in owned]
+        self._fresh.put_unread(good)
+
+    def _read(self, record: confluent_kafka.Message) -> Item:
+        return item_of(kafka.message_of(record), self._contract)
 
     def _drop_renewed(self) -> None:
         """Drop what was polled of partitions that come anew since: some of it may be missing here by now."""
         for place in self._ownership.take_renewed():
             self._fresh.drop(place)
             self._redo.drop(place)
-
-    def _receive(self, record: confluent_kafka.Message) -> None:
-        """Put a polled message into the backlog."""
-        if record.error():
-            _pass_over(record)
-            return
-        item = item_of(kafka.message_of(record), self._contract)
-        # What a rebalance took away while it was on its way here comes to its new owner.
-        if self._ownership.owns(item.place):
-            self._fresh.put([item])
 
     async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
         try:
@@ -168,7 +176,8 @@ class Loop:
 
     async def _apply(self, backlog: Backlog) -> None:
         """Apply the next batch."""
-        items: Sequence[Item] = backlog.take(lambda item: item.place in self._ownership.held, self._is_suspect)
+        is_alone = self._is_suspect if self._ownership.has_suspects else None
+        items: Sequence[Item] = backlog.take(self._ownership.held, is_alone)
         held = self._ownership.epochs_of(item.place for item in items)
         items = [item for item in items if item.place in held]  # some may have been lost since they were taken
         if not items:
@@ -179,7 +188,7 @@ class Loop:
             begun_at = time.monotonic()  # what it takes to connect is no handler's fault
             with self._keeper.busy():
                 items = await self._begun(items)
-                delivered = await self._session.apply(items, held, self._watch.room)
+                delivered = await self._session.apply(items, held, self._watch.room, self._fresh.read_some)
                 # Who waits for the end of this wants these offsets to be committed, before the partitions go.
                 self._done(backlog, items, delivered)
         except CdcOutboxError as error:
@@ -209,10 +218,13 @@ class Loop:
 
     def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered) -> None:
         # A crash before this line repeats the events, and their claims tell; after it, they are done with.
-        for item in items:
-            if item.parked is None and item.place in self._ownership.held:
-                self._offsets.done(item.message)
-            self._ownership.survived(item.place)
+        last = {item.place: item.message for item in items if item.parked is None}
+        for place, message in last.items():
+            if place in self._ownership.held:
+                self._offsets.done(message)
+        if self._ownership.has_suspects:
+            for item in items:
+                self._ownership.survived(item.place)
         backlog.size.succeeded(len(items))
         self._pass_over_chains(items, delivered)
         self._poison.forget(items)
@@ -286,11 +298,9 @@ class Loop:
         then the owner takes it back.
         """
         for place in places:
-            dropped = [item for backlog in (self._fresh, self._redo) for item in backlog.drop(place)]
-            caught = self._keeper.drop(place)
+            dropped = [*self._fresh.drop(place), *self._redo.drop(place), *self._keeper.drop(place)]
             self._ownership.lose([place])
-            fresh = [item.message.offset or 0 for item in dropped if item.parked is None]
-            first = min([*fresh, *caught], default=None)
+            first = min(dropped, default=None)
             if await self._waits.call(is_still_owned, self._client, place, first):
                 self._ownership.assign([place])
             _log.warning(
@@ -318,7 +328,8 @@ class Loop:
 def _pass_over(record: confluent_kafka.Message) -> None:
     """Note an error that librdkafka gets over by itself, and raise any other."""
     error = record.error()
-    assert error is not None  # noqa: S101 - the caller looked
+    if error is None:
+        return
     if error.fatal() or error.code() not in kafka.PASSING_ERRORS:
         raise kafka.translate(error)
     _log.warning("kafka reports a passing error", extra={"topic": record.topic(), "reason": error.str()})

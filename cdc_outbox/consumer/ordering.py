@@ -118,8 +118,7 @@ class Memory:
     purged_before: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """One event's verdict.
 
     Args:
@@ -132,8 +131,7 @@ class Judgement:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """An aggregate's watermark, before and after a list of events.
 
     Args:
@@ -208,11 +206,12 @@ def moves_of(
     parked = parked or {}
     moves = []
     for aggregate in sorted(lasts.keys() | parked.keys()):
-        before = marks.get(aggregate, Mark()).last
+        before = marks.get(aggregate, _NEW).last
         moves.append(Move(aggregate, before, lasts.get(aggregate, before), parked.get(aggregate, 0)))
     return moves
 
 
+_NEW = Mark()
 _BESIDE = {Verdict.PARKED, Verdict.CONFLICT, Verdict.EXPIRED}
 """What is set aside alone: those after it do not depend on it."""
 
@@ -224,6 +223,9 @@ class _State:
     memory: Memory
     redone: Set[str]
     left: set[str] = field(init=False)
+    """Ids that are unseen still."""
+    blocked: set[Aggregate] = field(init=False)
+    """Aggregates of which events are parked, so that those after them wait."""
     lasts: dict[Aggregate, int] = field(default_factory=dict)
     stopped: set[Aggregate] = field(default_factory=set)
     """Aggregates of which an event of this list was set aside, so that those after it wait."""
@@ -232,11 +234,11 @@ class _State:
 
     def __post_init__(self) -> None:
         self.left = set(self.memory.unseen)
+        self.blocked = {aggregate for aggregate, mark in self.memory.marks.items() if mark.parked > 0}
 
     def last(self, aggregate: Aggregate) -> int:
-        if aggregate not in self.lasts:
-            self.lasts[aggregate] = self.memory.marks.get(aggregate, Mark()).last
-        return self.lasts[aggregate]
+        last = self.lasts.get(aggregate)
+        return self.memory.marks.get(aggregate, _NEW).last if last is None else last
 
     def take(self, event_id: str) -> bool:
         """Tell whether an id is unseen; it is seen from now on."""
@@ -249,7 +251,7 @@ class _State:
         if aggregate in self.stopped:
             return True
         # What comes out of the park comes in order and from its first: nothing is before it but what stopped it.
-        return event_id not in self.redone and self.memory.marks.get(aggregate, Mark()).parked > 0
+        return aggregate in self.blocked and event_id not in self.redone
 
 
 def _verdict(event: Event, last: int, order: Order, state: _State, *, is_blocked: bool) -> Verdict:

@@ -84,6 +84,11 @@ class Ownership:
         done = {*answered, *(place for place, issued_at in list(self._unfinished.items()) if issued_at < idle_since)}
         return self.epochs_of([place for place in done if self._unfinished.pop(place, None)])
 
+    @property
+    def has_suspects(self) -> bool:
+        """Whether the next event of any partition may be one that kills the process."""
+        return bool(self._suspects)
+
     def is_suspect(self, place: Place) -> bool:
         """Tell whether the next event of a partition may be one that kills the process."""
         return place in self._suspects

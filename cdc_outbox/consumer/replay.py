@@ -266,7 +266,7 @@ class Replay:
     async def _apply(self, items: Sequence[Item]) -> None:
         self._backlog.put(items)
         while self._backlog:
-            batch = self._backlog.take(lambda _: True, lambda _: False)
+            batch = self._backlog.take()
             began_at = time.monotonic()
             try:
                 delivered = await self._session.apply(batch, {}, self._room)

@@ -8,7 +8,7 @@ another one was begun at once.
 from collections.abc import Sequence
 from typing import Any
 
-from cdc_outbox.consumer.inbox import ANOTHER_TRANSACTION, Claims, SqlInbox, columns_of_moves
+from cdc_outbox.consumer.inbox import ANOTHER_TRANSACTION, Claims, SqlInbox, columns_of_moves, new_name
 from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.consumer.table import KEY_BYTES
 from cdc_outbox.drivers import translate
@@ -17,6 +17,11 @@ from cdc_outbox.errors import CdcOutboxError, MessageError, TransactionEndedErro
 
 class SavepointInbox(SqlInbox):
     """The inbox in SQLite."""
+
+    async def _claim(self, connection: Any, keys: Sequence[str]) -> tuple[Sequence[str], str]:  # noqa: ANN401
+        transaction = new_name()
+        rows = await self._sql.fetch(connection, "claim", event_ids=keys, transaction=transaction)
+        return [key for (key,) in rows], transaction if rows else ""
 
     async def _move(self, connection: Any, claims: Claims, moves: Sequence[Move]) -> tuple[int, list[Aggregate]]:  # noqa: ANN401
         """Prove that the transaction is the same one, and move what is where its move starts."""

@@ -11,6 +11,7 @@ from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.park import ParkedCount, ParkedEvent
 from cdc_outbox.drivers import AsyncTransactionDriver, translate
+from cdc_outbox.drivers.overlap import Meanwhile, nothing_else
 from cdc_outbox.event import Event
 
 
@@ -65,10 +66,12 @@ class Session:
         if connection is not None:
             await _close(connection)
 
-    async def apply(self, items: Sequence[Item], held: Mapping[Place, int], room: int) -> Delivered:
+    async def apply(
+        self, items: Sequence[Item], held: Mapping[Place, int], room: int, meanwhile: Meanwhile = nothing_else
+    ) -> Delivered:
         """Apply events in one transaction; see :meth:`Delivery.apply`."""
         database = await self.open()
-        return await database.delivery.apply(items, self._connection, held, room)
+        return await database.delivery.apply(items, self._connection, held, room, meanwhile)
 
     async def recall(self, events: Sequence[Event]) -> Memory:
         """Return what is remembered of events, and claim none."""

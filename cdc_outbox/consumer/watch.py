@@ -130,14 +130,18 @@ class Watch:
         Args:
             seconds: How long it took.
         """
-        ends: Counter[tuple[str, Outcome]] = Counter()
-        now, ways = datetime.now(UTC), []
-        for item, outcome in zip(items, delivered.outcomes, strict=True):
-            if item.parked is not None and outcome is Outcome.PARKED:
-                continue  # it stays where it is
-            ends[item.event.type, outcome] += 1
-            if outcome is Outcome.APPLIED and item.event.created_at is not None:
-                ways.append((now - item.event.created_at).total_seconds())
+        ended = [
+            (item.event, outcome)
+            for item, outcome in zip(items, delivered.outcomes, strict=True)
+            if item.parked is None or outcome is not Outcome.PARKED  # which stays where it is
+        ]
+        ends = Counter([(event.type, outcome) for event, outcome in ended])
+        now, applied = datetime.now(UTC), Outcome.APPLIED
+        ways = [
+            (now - event.created_at).total_seconds()
+            for event, outcome in ended
+            if outcome is applied and event.created_at
+        ]
         for (event_type, outcome), events in ends.items():
             self.outcomes[outcome] += events
             self._metrics.count(

@@ -1,10 +1,13 @@
 """psycopg 3, synchronous and asynchronous."""
 
 import re
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from typing import Any, TypeVar, overload
 
 import psycopg
+from psycopg.abc import Buffer, DumperKey
+from psycopg.adapt import Dumper, PyFormat, RecursiveDumper
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
@@ -135,10 +138,41 @@ class Psycopg(_Psycopg, SendsAtOnce):
     def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
         cursor = psycopg.Cursor(_connection(place), row_factory=tuple_row)
-        _send_lists_in_binary(cursor)
+        cursor.adapters.register_dumper(list, _ListDumper)
         with translated():
             cursor.execute(sql, parameters)
             return cursor.fetchall() if _returns_rows(cursor) else []
+
+    def pipeline(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
+        """Enter psycopg's own; see :class:`~cdc_outbox.drivers.overlap.PipelineDriver`."""
+        return connection.pipeline()
+
+    def send(
+        self, connection: psycopg.Connection[Any], sql: str, parameters: Parameters = None
+    ) -> Callable[[], list[Row]]:
+        """Execute on a cursor of our own."""
+        cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+        cursor.adapters.register_dumper(list, _ListDumper)
+        with translated():
+            cursor.execute(sql, parameters)
+
+        def receive() -> list[Row]:
+            with translated():
+                return cursor.fetchall()
+
+        return receive
+
+    def push(self, connection: psycopg.Connection[Any]) -> None:
+        """Ask the server not to keep the answers to itself until the pipeline ends."""
+        with translated():
+            connection.pgconn.send_flush_request()
+
+    def is_answered(self, connection: psycopg.Connection[Any]) -> bool:
+        """Ask libpq, which reads what has come and does not wait."""
+        with translated():
+            connection.pgconn.flush()
+            connection.pgconn.consume_input()
+            return not connection.pgconn.is_busy()
 
     def prepare(self, connection: psycopg.Connection[Any], *, idle_seconds: float) -> None:
         """Set the session, and refuse a level that psycopg would put into each BEGIN."""
@@ -189,7 +223,7 @@ class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
         """Execute and fetch on a cursor of our own."""
         with translated():
             cursor = psycopg.AsyncCursor(_connection(place), row_factory=tuple_row)
-            _send_lists_in_binary(cursor)
+            cursor.adapters.register_dumper(list, _ListDumper)
             await cursor.execute(sql, parameters)
             return await cursor.fetchall() if _returns_rows(cursor) else []
 
@@ -240,9 +274,46 @@ def find_async(place: object) -> AsyncDriver:
     raise wrong_kind(place, asynchronous=True)
 
 
-def _send_lists_in_binary(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> None:
-    # As text, psycopg searches each element for what to quote, which costs as much as all else about a claim.
-    cursor.adapters.register_dumper(list, ListBinaryDumper)
+class _ListDumper(RecursiveDumper):
+    """Lists as our statements take them, each of which says of what type its own are.
+
+    psycopg looks at each element of a list in turn, which costs as much as all else about a claim.
+    """
+
+    def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002, ARG002 - psycopg's name
+        """Tell lists of nothing but texts, or of numbers, from others."""
+        return (list, *sorted(set(map(type, obj)), key=repr))
+
+    def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # noqa: A002
+        """Return the dumper of such a list."""
+        dumper = _PLAIN.get(frozenset(map(type, obj)))
+        return dumper(list, self._tx) if dumper else ListBinaryDumper(list, self._tx).upgrade(obj, format)
+
+    def dump(self, obj: list[Any]) -> Buffer | None:
+        """Leave it to the dumper that this one became."""
+        raise NotImplementedError
+
+
+class _NumbersDumper(Dumper):
+    def dump(self, obj: list[int]) -> bytes:
+        return f"{{{','.join(map(str, obj))}}}".encode()
+
+
+class _TextsDumper(Dumper):
+    def dump(self, obj: list[str]) -> bytes:
+        # No text of PostgreSQL's has a NUL, so it stands between them until they are escaped, all at once.
+        texts = "\0".join(obj)
+        if texts.count("\0") >= len(obj):
+            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+        escaped = texts.replace("\\", r"\\").replace('"', r"\"").replace("\0", '","')
+        return f'{{"{escaped}"}}'.encode(self.connection.info.encoding if self.connection else "utf-8")
+
+
+_PLAIN: Mapping[frozenset[type], type[Dumper]] = {
+    frozenset(): _NumbersDumper,
+    frozenset({int}): _NumbersDumper,
+    frozenset({str}): _TextsDumper,
+}
 
 
 def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> bool:

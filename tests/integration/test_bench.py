@@ -69,7 +69,7 @@ def test_the_consumers_benchmark_counts_the_effects_of_every_side(outbox_stack: 
 
 
 def test_the_consumers_benchmark_compares_inboxes_that_remember_few_and_many(outbox_stack: Stack) -> None:
-    plan = ids.Plan(counts=(100, 1_000), events=200, aggregates=20, claims=3, rounds=2)
+    plan = ids.Plan(counts=(100, 1_000), events=200, per_aggregate=10, claims=3, rounds=2)
     sides = ids.measure(outbox_stack, plan)
     assert [len(side.claims) for side in sides] == [2, 2]
     assert all(side.claim > 0 for side in sides)

@@ -23,14 +23,6 @@ def backlog(*items: Item, most: int = 100) -> Backlog:
     return made
 
 
-def everything(_item: Item) -> bool:
-    return True
-
-
-def nothing(_item: Item) -> bool:
-    return False
-
-
 def test_batches_grow_while_all_goes_well_up_to_the_limit() -> None:
     size, sizes = BatchSize(10), []
     for _ in range(6):
@@ -62,32 +54,32 @@ def test_a_failed_batch_is_gone_through_one_by_one_and_then_they_are_as_large_as
 
 def test_a_batch_is_taken_from_the_head_in_order_and_what_is_put_back_comes_first() -> None:
     queue = backlog(*(item(number) for number in range(1, 6)))
-    assert numbers(queue.take(everything, nothing)) == [1]
+    assert numbers(queue.take()) == [1]
     queue.size.succeeded(1)
-    taken = queue.take(everything, nothing)
+    taken = queue.take()
     assert numbers(taken) == [2, 3]
     queue.put_back(taken)
     queue.size.succeeded(2)
-    assert numbers(queue.take(everything, nothing)) == [2, 3, 4, 5]
+    assert numbers(queue.take()) == [2, 3, 4, 5]
     assert len(queue) == 0
 
 
 def test_what_belongs_to_somebody_else_by_now_is_left_out() -> None:
     queue = backlog(item(1, 1), item(2), item(3, 1), item(4))
     queue.size.succeeded(2)
-    assert numbers(queue.take(lambda one: one.place.partition == 0, nothing)) == [2, 4]
+    assert numbers(queue.take({Place("t", 0)})) == [2, 4]
     assert len(queue) == 0
 
 
 def test_what_may_kill_has_a_transaction_of_its_own() -> None:
     queue = backlog(*(item(number) for number in range(1, 5)))
     queue.size.succeeded(4)
-    taken = [numbers(queue.take(everything, lambda one: one.event.sequence == 2)) for _ in range(3)]
+    taken = [numbers(queue.take(None, lambda one: one.event.sequence == 2)) for _ in range(3)]
     assert taken == [[1], [2], [3, 4]]
 
 
 def test_a_partitions_events_can_be_dropped() -> None:
     queue = backlog(item(1, 1), item(2), item(3, 1))
-    assert numbers(queue.drop(Place("t", 1))) == [1, 3]
+    assert queue.drop(Place("t", 1)) == [1, 3]
     queue.size.succeeded(3)
-    assert numbers(queue.take(everything, nothing)) == [2]
+    assert numbers(queue.take()) == [2]

@@ -12,7 +12,7 @@ from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
 )) as wanted
 order by wanted.place;
-select convert(claimed.event_id using utf8mb4), :transaction
+select convert(claimed.event_id using utf8mb4)
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
 )) as wanted
@@ -68,10 +68,9 @@ select
     (/*M! @@tx_isolation */ /*!80000 @@transaction_isolation */) = 'READ-COMMITTED'
 
 -- name: find_marks
-select
-    convert(mark.source using utf8mb4), convert(mark.aggregatetype using utf8mb4),
-    convert(mark.aggregateid using utf8mb4), mark.last, mark.parked
+select wanted.place, mark.last, mark.parked
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    place for ordinality,
     source varchar({source_bytes}) character set utf8mb4 path '$.sources',
     aggregatetype varchar({aggregate_type_bytes}) character set utf8mb4 path '$.aggregate_types',
     aggregateid varchar({aggregate_id_bytes}) character set utf8mb4 path '$.aggregate_ids'

@@ -1,10 +1,17 @@
 -- name: claim
-insert into {inbox} (consumer, event_id)
-select :consumer, wanted.event_id
-from unnest(cast(:event_ids as text[])) as wanted (event_id)
-order by wanted.event_id
-on conflict (consumer, event_id) do nothing
-returning event_id, cast(pg_current_xact_id() as text)
+with claimed as (
+    insert into {inbox} (consumer, event_id)
+    select :consumer, wanted.event_id
+    from unnest(cast(:event_ids as text[])) as wanted (event_id)
+    order by wanted.event_id
+    on conflict (consumer, event_id) do nothing
+    returning event_id
+)
+select
+    count(*),
+    cast(pg_current_xact_id() as text),
+    case when count(*) < cardinality(cast(:event_ids as text[])) then cast(json_agg(event_id) as text) end
+from claimed
 
 -- name: find_claims
 select event_id from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
@@ -30,10 +37,10 @@ select
 
 -- name: find_marks
 -- Each is looked up in the index: before the first analyze, a plain join would read all that the consumer remembers.
-select wanted.source, wanted.aggregatetype, wanted.aggregateid, mark.last, mark.parked
+select wanted.place, mark.last, mark.parked
 from unnest(
     cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
-) as wanted (source, aggregatetype, aggregateid)
+) with ordinality as wanted (source, aggregatetype, aggregateid, place)
 cross join lateral (
     select found.last, found.parked
     from {watermarks} as found

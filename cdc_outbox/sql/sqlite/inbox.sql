@@ -8,7 +8,7 @@ select :consumer, value ->> '$.event_ids', :transaction
 from json_each(:rows)
 where true
 on conflict (consumer, event_id) do nothing
-returning event_id, claim_token;
+returning event_id;
 savepoint cdc_outbox_claims
 
 -- name: find_claims
@@ -39,7 +39,7 @@ returning event_id
 select (select (julianday(max(purged_before)) - 2440587.5) * 86400.0 from {purges}), 1
 
 -- name: find_marks
-select mark.source, mark.aggregatetype, mark.aggregateid, mark.last, mark.parked
+select wanted.key + 1, mark.last, mark.parked
 from json_each(:rows) as wanted
 cross join {watermarks} as mark
     on mark.consumer = :consumer

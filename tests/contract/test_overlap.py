@@ -1,0 +1,142 @@
+"""Several statements on their way at once, and what is done meanwhile."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from cdc_outbox.drivers import TransactionState
+from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.drivers.overlap import Overlapped, Step, immediate, together
+from cdc_outbox.drivers.psycopg import Psycopg, connect
+from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.testing import Stack
+
+
+class Place:
+    """A connection with an open transaction, a table ``t`` in it, and what was done meanwhile."""
+
+    def __init__(self, dsn: str) -> None:
+        self.connection = connect(dsn)
+        self.driver = Overlapped(Psycopg())
+        self.done = 0
+        self.left = 3
+        finish(self.driver.begin(self.connection))
+        self.connection.execute("create temporary table t (number int primary key)")
+
+    def meanwhile(self) -> bool:
+        self.done += 1
+        return self.done < self.left
+
+    async def insert(self, number: int) -> Any:
+        rows = await self.driver.fetch(
+            self.connection, "insert into t values (%(number)s) returning number", {"number": number}
+        )
+        return rows[0][0]
+
+    async def count(self) -> Any:
+        first = await self.driver.fetch(self.connection, "select count(*) from t")
+        return first + await self.driver.fetch(self.connection, "select count(*) from t")
+
+    async def nothing(self) -> str:
+        return "nothing"
+
+    def together(self, *steps: Step) -> list[Any]:
+        return finish(together(self.driver, self.connection, *steps, meanwhile=self.meanwhile))
+
+
+@pytest.fixture(scope="module")
+def dsn(outbox_stack: Stack) -> str:
+    return outbox_stack.postgres.create_database("overlap")
+
+
+@pytest.fixture
+def place(dsn: str) -> Iterator[Place]:
+    place = Place(dsn)
+    yield place
+    place.connection.close()
+
+
+def test_steps_that_send_at_once_see_each_other_in_their_order(place: Place) -> None:
+    assert place.together(place.insert(1), place.count(), place.insert(2), place.nothing(), place.count()) == [
+        1,
+        [(1,), (2,)],
+        2,
+        "nothing",
+        [(2,), (2,)],
+    ]
+    assert place.driver.state(place.connection) is TransactionState.OPEN
+    assert finish(place.count()) == [(2,), (2,)]
+
+
+def test_something_else_is_done_until_the_server_answers_or_nothing_is_left(place: Place) -> None:
+    place.together(place.driver.fetch(place.connection, "select pg_sleep(0.2)"))
+    assert place.done == 3
+    place.left = 10**9
+    place.together(place.driver.fetch(place.connection, "select pg_sleep(0.2)"))
+    assert 3 < place.done < 10**9
+
+
+def test_the_first_error_is_the_one_that_is_raised_and_the_transaction_can_be_undone(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR), pytest.raises(psycopg.errors.UniqueViolation):
+        place.together(place.insert(1), place.insert(1), place.count())
+    assert place.driver.state(place.connection) is TransactionState.ABORTED
+    finish(place.driver.rollback(place.connection))
+    assert place.driver.state(place.connection) is TransactionState.ENDED
+    finish(place.driver.begin(place.connection))
+    assert finish(place.driver.fetch(place.connection, "select 7")) == [(7,)]
+
+
+def test_what_is_done_meanwhile_may_fail(place: Place) -> None:
+    def fail() -> bool:
+        raise RuntimeError("meanwhile")
+
+    with pytest.raises(RuntimeError, match="meanwhile"):
+        finish(together(place.driver, place.connection, place.insert(1), place.count(), meanwhile=fail))
+    assert place.driver.state(place.connection) is TransactionState.OPEN
+    assert finish(place.count()) == [(1,), (1,)]
+
+
+def test_drivers_that_wait_for_each_answer_run_steps_one_after_the_other() -> None:
+    async def step(number: int) -> int:
+        return number
+
+    driver = immediate(Sqlite3())
+    assert type(driver) is ImmediateTransactions
+    assert finish(together(driver, None, step(1), step(2), meanwhile=lambda: False)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [],
+        ["plain"],
+        ["", "NULL", "null"],
+        ['"', '""', "\\", '\\"', "{", "}", "{a,b}", ",", " a ", "\n", "'", "ä€😀"],
+    ],
+    ids=len,
+)
+def test_lists_of_texts_arrive_as_they_are(place: Place, texts: list[str]) -> None:
+    sql = "select unnest(cast(%(texts)s as text[]))"
+    assert finish(place.driver.fetch(place.connection, sql, {"texts": texts})) == [(text,) for text in texts]
+
+
+def test_lists_of_other_things_arrive_as_they_are(place: Place) -> None:
+    sql = "select %(numbers)s::bigint[], %(flags)s::boolean[], %(some)s::text[], %(bytes)s::bytea[], %(deep)s::int[]"
+    values = {
+        "numbers": [1, -(2**62)],
+        "flags": [True, False],
+        "some": ["a", None],
+        "bytes": [b"\0"],
+        "deep": [[1, 2], [3, 4]],
+    }
+    assert finish(place.driver.fetch(place.connection, sql, values)) == [tuple(values.values())]
+
+
+def test_a_text_with_nul_is_refused_and_not_taken_for_two(place: Place) -> None:
+    with pytest.raises(psycopg.DataError, match="NUL"):
+        finish(place.driver.fetch(place.connection, "select cast(%(texts)s as text[])", {"texts": ["a\0b", "c"]}))
