@@ -205,10 +205,10 @@ class Service:
 
         @wraps(apply)
         async def spied(
-            delivery: Delivery, items: Sequence[Item], connection: Any, held: Mapping[Place, int], room: int
+            delivery: Delivery, items: Sequence[Item], connection: Any, held: Mapping[Place, int], *rest: Any
         ) -> Any:
             known.update({item.event_id: (item.place, held.get(item.place)) for item in items})
-            return await apply(delivery, items, connection, held, room)
+            return await apply(delivery, items, connection, held, *rest)
 
         setattr(Delivery, "apply", spied)  # noqa: B010 - mypy would not have it otherwise
 
