@@ -12,7 +12,7 @@ from cdc_outbox.consumer.epochs import Tenure
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.orders import orders_of
-from cdc_outbox.consumer.park import Failure, Reason
+from cdc_outbox.consumer.park import Failure, Reason, State
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import MessageError
 from cdc_outbox.event import Event
@@ -208,13 +208,20 @@ def test_whoever_has_a_killer_tried_again_is_not_told_of_its_old_deaths() -> Non
     assert not database.committed.starts
 
 
-def test_what_cannot_be_read_any_more_still_counts_among_those_that_block_its_aggregate() -> None:
+@pytest.mark.parametrize(
+    ("is_due", "state"),
+    [pytest.param(False, State.WAITING, id="not-due"), pytest.param(True, State.DEAD, id="due")],
+)
+def test_what_cannot_be_read_any_more_still_counts_among_those_that_block_its_aggregate(
+    *, is_due: bool, state: State
+) -> None:
     database = MemoryDatabase()
     apply(database, item(Failure(reason=Reason.FAILED, error="it failed", retry_seconds=5.0)))
     [row] = database.committed.rows.values()
-    apply(database, unreadable(row.parked.message, MessageError("the contract is another one"), row.parked))
+    parked = replace(row.parked, is_due=is_due)
+    apply(database, unreadable(parked.message, MessageError("the contract is another one"), parked))
     [row] = database.committed.rows.values()
-    assert row.parked.blocks
+    assert (row.parked.state, row.parked.blocks) == (state, True)
     assert [mark.parked for mark in database.committed.marks.values()] == [1]
 
 
