@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -171,6 +171,7 @@ class _Work:
         self._held = held
         self._items = items
         self._readable = [item for item in items if not item.is_unreadable]
+        self._behind: set[str] = set()
         self.claims = Claims()
 
     async def run(self) -> Delivered:
@@ -209,8 +210,9 @@ class _Work:
         marks = await self._inbox.lock_marks(self._connection, redone)
         # Under the ids that their rows have: what could not be read then has another one now.
         there = await self._park.find_parked(
-            self._connection, [item.parked.event_id for item in self._readable if item.parked is not None]
+            self._connection, [item.parked.event_id for item in self._items if item.parked is not None]
         )
+        self._behind = _behind_unreadable(self._items, there)
         self._readable = [item for item in self._readable if item.parked is None or item.parked.event_id in there]
         return marks
 
@@ -259,6 +261,7 @@ class _Work:
             failed={item.event_id for item in self._readable if item.failure or item.is_stuck},
             redone={item.event_id for item in self._readable if item.is_redone},
             forced={item.event_id for item in self._readable if item.parked and item.parked.forced},
+            behind=self._behind,
         )
 
     async def _set_aside(self, judgements: Sequence[Judgement]) -> Aside:
@@ -285,6 +288,18 @@ class _Work:
                 return Outcome.APPLIED if self._calls.has_handler(item.event) else Outcome.UNHANDLED
             case _:
                 return Outcome.PARKED
+
+
+def _behind_unreadable(items: Sequence[Item], there: Set[str]) -> set[str]:
+    """Return the ids of what comes out of the park behind what nobody can read any more, and is still there."""
+    stopped: set[Aggregate] = set()
+    behind = set()
+    for item in items:
+        if item.is_redone and item.aggregate in stopped:
+            behind.add(item.event_id)
+        elif item.is_unreadable and item.parked is not None and item.parked.blocks and item.parked.event_id in there:
+            stopped.add(item.aggregate)
+    return behind
 
 
 def _aborted(error: Exception, items: Sequence[Item]) -> ConsumerError | None:

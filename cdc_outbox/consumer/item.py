@@ -34,7 +34,9 @@ class Item:
     def __post_init__(self) -> None:
         # Once, and not whenever they are asked for: with many events in a batch that is what costs.
         object.__setattr__(self, "place", Place(self.message.topic, self.message.partition or 0))
-        object.__setattr__(self, "aggregate", aggregate_of(self.event))
+        row = self.parked
+        known = row.aggregate if row is not None and self.is_unreadable else aggregate_of(self.event)
+        object.__setattr__(self, "aggregate", known)
 
     @property
     def event_id(self) -> str:

@@ -120,8 +120,17 @@ class Loop:
     def _drop_renewed(self) -> None:
         """Drop what was polled of partitions that come anew since: some of it may be missing here by now."""
         for place in self._ownership.take_renewed():
-            self._fresh.drop(place)
-            self._redo.drop(place)
+            self._drop(place)
+
+    def _drop(self, place: Place) -> list[Item]:
+        """Drop what is at hand of a partition, and return what of it was polled."""
+        if self._redo.drop(place):
+            self._look_anew()
+        return self._fresh.drop(place)
+
+    def _look_anew(self) -> None:
+        """Leave in the park what was found there: some of it is somebody else's now, and the rest may wait for that."""
+        self._redo.drop_if(lambda _: True)
 
     def _receive(self, record: confluent_kafka.Message) -> None:
         """Put a polled message into the backlog."""
@@ -168,9 +177,12 @@ class Loop:
 
     async def _apply(self, backlog: Backlog) -> None:
         """Apply the next batch."""
-        items: Sequence[Item] = backlog.take(lambda item: item.place in self._ownership.held, self._is_suspect)
-        held = self._ownership.epochs_of(item.place for item in items)
-        items = [item for item in items if item.place in held]  # some may have been lost since they were taken
+        taken = backlog.take(self._is_wanted, self._is_suspect)
+        held = self._ownership.epochs_of(item.place for item in taken)
+        items: Sequence[Item] = [item for item in taken if item.place in held]  # some may have been lost meanwhile
+        if backlog is self._redo and len(items) < len(taken):
+            self._look_anew()
+            return
         if not items:
             return
         begun_at = time.monotonic()
@@ -186,6 +198,9 @@ class Loop:
             await self._failed(backlog, items, self._timed_out(error, time.monotonic() - begun_at))
         else:
             self._watch.applied(items, delivered, time.monotonic() - begun_at)
+
+    def _is_wanted(self, item: Item) -> bool:
+        return item.parked is not None or item.place in self._ownership.held
 
     def _timed_out(self, error: CdcOutboxError, seconds: float) -> CdcOutboxError:
         """Take a connection that was lost after the server's patience for a transaction that was ended for idling."""
@@ -286,11 +301,10 @@ class Loop:
         then the owner takes it back.
         """
         for place in places:
-            dropped = [item for backlog in (self._fresh, self._redo) for item in backlog.drop(place)]
+            dropped = self._drop(place)
             caught = self._keeper.drop(place)
             self._ownership.lose([place])
-            fresh = [item.message.offset or 0 for item in dropped if item.parked is None]
-            first = min([*fresh, *caught], default=None)
+            first = min([*(item.message.offset or 0 for item in dropped), *caught], default=None)
             if await self._waits.call(is_still_owned, self._client, place, first):
                 self._ownership.assign([place])
             _log.warning(

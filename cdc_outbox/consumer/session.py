@@ -9,7 +9,7 @@ from cdc_outbox.consumer.delivery import Delivered, Delivery, Stores
 from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.ordering import Memory, aggregate_of
-from cdc_outbox.consumer.park import ParkedCount, ParkedEvent
+from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, unbroken
 from cdc_outbox.drivers import AsyncTransactionDriver, translate
 from cdc_outbox.event import Event
 
@@ -99,10 +99,11 @@ class Session:
 
     async def find_due(self, owned: Iterable[Place], limit: int) -> tuple[list[ParkedEvent], list[ParkedCount]]:
         """Return what is due in these partitions, and how much is parked altogether."""
+        places = set(owned)
         async with self._transaction() as (stores, connection):
             counts = await stores.park.count(connection)
-            due = await stores.park.find_due(connection, owned, limit) if counts else []
-            return due, counts
+            due = await stores.park.find_due(connection, places, limit) if counts else []
+            return unbroken(due, places), counts
 
     @contextlib.asynccontextmanager
     async def _transaction(self) -> AsyncIterator[tuple[Stores, Any]]:

@@ -1,6 +1,7 @@
 """The order of steps, with a database in memory that writes down what it is asked."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.handlers import Handler, Handlers
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.ordering import Order
-from cdc_outbox.consumer.park import Failure, Reason
+from cdc_outbox.consumer.park import Failure, Reason, State
 from cdc_outbox.drivers import TransactionState
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import (
@@ -199,6 +200,39 @@ def test_what_nobody_can_read_is_parked_without_a_claim() -> None:
     assert delivered.outcomes == [Outcome.PARKED, Outcome.UNHANDLED]
     assert delivered.parked == {Reason.UNREADABLE: 1}
     assert database.committed.claims == {"new"}
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["there", "taken-out-meanwhile"])
+@pytest.mark.parametrize("mode", [SequenceMode.INCREASING, SequenceMode.NONE])
+def test_what_is_parked_behind_one_that_cannot_be_read_any_more_waits_on(mode: SequenceMode, *, is_there: bool) -> None:
+    database = SpyDatabase()
+    failure = Failure(reason=Reason.FAILED, error="it failed", retry_seconds=0.0)
+    deliver(item(event(1, event_id="a"), failure=failure), event(2, event_id="b"), database=database, mode=mode)
+    first, second = finish(database.find_due(None, [HOME], 10))
+    if not is_there:
+        del database.committed.rows[first.place]
+    database.committed.rows[second.place].retry_at = 0.0
+    garbled = unreadable(first.message, MessageError("the contract is another one"), replace(first, is_due=is_there))
+    behind = Item(event=event(2, event_id="b"), message=second.message, parked=replace(second, is_due=True))
+    delivered = deliver(garbled, behind, handler=noting(database), database=database, mode=mode)
+    if is_there:
+        assert delivered.outcomes == [Outcome.PARKED, Outcome.PARKED]
+        assert [row.parked.state for row in database.committed.rows.values()] == [State.DEAD, State.WAITING]
+        assert [row.retry_at for row in database.committed.rows.values()] == [None, None], "until it is woken"
+    else:
+        assert delivered.outcomes == [Outcome.PARKED, Outcome.APPLIED]
+
+
+def test_what_is_parked_before_one_that_cannot_be_read_any_more_is_applied() -> None:
+    database, mode = SpyDatabase(), SequenceMode.INCREASING
+    failure = Failure(reason=Reason.FAILED, error="it failed", retry_seconds=0.0)
+    poison = item(event(1, event_id="a"), failure=failure)
+    deliver(poison, event(2, event_id="b"), event(3, event_id="c"), database=database, mode=mode)
+    rows = finish(database.find_due(None, [HOME], 10))
+    items = [Item(event=event(1 + n, event_id="abc"[n]), message=row.message, parked=row) for n, row in enumerate(rows)]
+    items[1] = unreadable(rows[1].message, MessageError("the contract is another one"), rows[1])
+    delivered = deliver(*items, database=database, mode=mode)
+    assert delivered.outcomes == [Outcome.UNHANDLED, Outcome.PARKED, Outcome.PARKED]
 
 
 def test_no_more_is_parked_than_may_be() -> None:

@@ -38,6 +38,7 @@ def parked(attempts: int) -> Item:
         attempts=attempts,
         message=MESSAGE,
         is_due=True,
+        aggregate=ITEM.aggregate,
     )
     return replace(ITEM, parked=row)
 
