@@ -74,6 +74,7 @@ class Calls:
         self._before_commit = before_commit
         self._deadline_seconds = deadline_seconds
         self._pipeline = pipeline
+        self._seconds: dict[str, list[float]] = {}
 
     def has_handler(self, event: Event) -> bool:
         """Tell whether anybody listens."""
@@ -87,24 +88,26 @@ class Calls:
             TransactionAbortedError, TransactionEndedError: One swallowed an SQL error, or ended the transaction.
             DatabaseUnavailableError, TransactionConflictError: Trying again may help.
         """
-        seconds: dict[str, list[float]] = {}
         try:
             async with AsyncExitStack() as stack:
                 gathered = None
                 if self._before_commit is not None:
                     gathered = await _entered(stack, self._before_commit.gathering(connection))
                 if self._pipeline is None:
-                    await self._run(items, connection, gathered, seconds, looks=True)
+                    await self._run(items, connection, gathered, looks=True)
                 else:
-                    await self._run_in_pipeline(self._pipeline, items, connection, gathered, seconds)
+                    await self._run_in_pipeline(self._pipeline, items, connection, gathered)
         except (EventError, OutboxError) as error:
             # An event's own fault, as it would be where its handler wrote it at once.
             names = several([item.event for item in items])
             raise HandlerError(f"what the handlers of {names} added cannot be written: {error}") from error
-        finally:
-            for event_type, values in seconds.items():
-                name = "cdc_outbox_consumer_handler_seconds"
-                self._metrics.measure(name, *values, consumer=self._consumer, type=event_type)
+
+    def measure(self) -> None:
+        """Tell how long calls took since this was done last; after their transaction, which shall not wait for it."""
+        seconds, self._seconds = self._seconds, {}
+        for event_type, values in seconds.items():
+            name = "cdc_outbox_consumer_handler_seconds"
+            self._metrics.measure(name, *values, consumer=self._consumer, type=event_type)
 
     async def _run_in_pipeline(
         self,
@@ -112,13 +115,12 @@ class Calls:
         items: Sequence[Item],
         connection: Any,  # noqa: ANN401
         gathered: Gathered | None,
-        seconds: dict[str, list[float]],
     ) -> None:
         """Send what the handlers execute without waiting for each answer; what failed shows at the end."""
         failure: Exception | None = None
         try:
             async with pipeline(connection):
-                await self._run(items, connection, gathered, seconds, looks=False)
+                await self._run(items, connection, gathered, looks=False)
         except Exception as error:  # noqa: BLE001 - what it means depends on what became of the transaction
             failure = error
         self._look(items, connection, failure)
@@ -128,7 +130,6 @@ class Calls:
         items: Sequence[Item],
         connection: Any,  # noqa: ANN401
         gathered: Gathered | None,
-        seconds: dict[str, list[float]],
         *,
         looks: bool,
     ) -> None:
@@ -149,7 +150,7 @@ class Calls:
                     raise
                 failure = error
             finally:
-                seconds.setdefault(events[0].type, []).append(time.perf_counter() - begun_at)
+                self._seconds.setdefault(events[0].type, []).append(time.perf_counter() - begun_at)
             if looks:
                 self._look(run, connection, failure)
 

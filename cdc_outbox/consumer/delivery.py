@@ -23,8 +23,14 @@ from cdc_outbox.consumer.ordering import (
     moves_of,
 )
 from cdc_outbox.consumer.park import ParkStore, Reason
-from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState
-from cdc_outbox.errors import ConsumerError, PartitionLostError, TransactionAbortedError, TransactionEndedError
+from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, is_of_driver
+from cdc_outbox.errors import (
+    ConsumerError,
+    MessageError,
+    PartitionLostError,
+    TransactionAbortedError,
+    TransactionEndedError,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -114,6 +120,7 @@ class Delivery:
             ParkFullError: There is no room for an event that is to be parked.
             PartitionLostError, WatermarkMovedError, DatabaseError: Trying again may help if ``retryable``.
             ConsumerError: The database refused something else, such as effects that break a deferred constraint.
+            Exception: Whatever else is raised is a bug of ours, and leaves as it is.
 
         Nothing is committed when it raises, but for what a handler committed by itself, and for a connection that
         broke during the commit: then the same events may be applied again, and the claims tell.
@@ -131,9 +138,11 @@ class Delivery:
             if await self._take_back(work.claims, connection):
                 raise TransactionEndedError(f"a handler committed {_names(items)} by itself") from error
             ours = _aborted(error, items) or ours_of(error) or _refused(error, items)
-            if ours is error:
+            if ours is None or ours is error:
                 raise
             raise ours from error
+        finally:
+            self._calls.measure()
         return delivered
 
     async def _take_back(self, claims: Claims, connection: Any) -> bool:  # noqa: ANN401
@@ -309,7 +318,12 @@ def _aborted(error: Exception, items: Sequence[Item]) -> ConsumerError | None:
     return TransactionAbortedError(f"a handler of {_names(items)} swallowed an SQL error")
 
 
-def _refused(error: Exception, items: Sequence[Item]) -> ConsumerError:
+def _refused(error: Exception, items: Sequence[Item]) -> ConsumerError | None:
+    """Return the error of what the database refused; what our own code raises is no event's fault."""
+    if isinstance(error, UnicodeEncodeError):
+        return MessageError("the event holds half a surrogate pair, which no database takes")
+    if not is_of_driver(error):
+        return None
     return ConsumerError(f"{_names(items)} could not be applied: {type(error).__name__}")
 
 

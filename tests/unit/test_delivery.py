@@ -1,5 +1,6 @@
 """The order of steps, with a database in memory that writes down what it is asked."""
 
+import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -29,7 +30,8 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
-from cdc_outbox.testing import MemoryDatabase
+from cdc_outbox.metrics import GuardedMetrics, Metrics
+from cdc_outbox.testing import MemoryDatabase, MemoryMetrics
 from tests.unit.test_ordering import event
 
 HOME = Place("orders", 0)
@@ -105,6 +107,7 @@ def deliver(
     mode: SequenceMode = SequenceMode.GAPLESS,
     held: Mapping[Place, int] | None = None,
     room: int = 10,
+    metrics: Metrics | None = None,
 ) -> Delivered:
     database = database or SpyDatabase()
     handlers = Handlers()
@@ -113,7 +116,7 @@ def deliver(
     delivery = Delivery(
         stores=database.stores,
         driver=database,
-        calls=Calls(consumer="shop", driver=database, handlers=handlers),
+        calls=Calls(consumer="shop", driver=database, handlers=handlers, metrics=metrics),
         order_of=lambda _: Order(mode=mode),
     )
     wrapped = [item(one, place) if isinstance(one, Event) else one for place, one in enumerate(items)]
@@ -336,10 +339,47 @@ def test_one_of_our_errors_that_leaves_a_handler_is_retried_where_that_can_help(
         deliver(event(1), handler=mistake)
 
 
+def test_a_bug_of_ours_is_not_taken_for_an_events_fault() -> None:
+    database = SpyDatabase()
+    database.commit_error = TypeError("'NoneType' object is not iterable")
+    with pytest.raises(TypeError):
+        deliver(event(1), database=database)
+    assert database.steps[-1] == "rollback"
+
+
+def test_half_a_surrogate_pair_is_the_events_own_fault() -> None:
+    database = SpyDatabase()
+    try:
+        "\ud800".encode()
+    except UnicodeEncodeError as error:
+        database.commit_error = error
+    with pytest.raises(MessageError, match="surrogate"):
+        deliver(event(1), database=database)
+
+
+def test_metrics_are_told_after_the_transaction_and_cannot_undo_it() -> None:
+    database, told = SpyDatabase(), list[str]()
+
+    class Broken(MemoryMetrics):
+        def measure(self, name: str, /, *values: float, **labels: str) -> None:
+            told.append(f"{name} after {database.steps[-1]}")
+            raise RuntimeError("the collector is gone")
+
+    deliver(event(1), handler=noting(database), database=database, metrics=GuardedMetrics(Broken()))
+    assert told == ["cdc_outbox_consumer_handler_seconds after commit"]
+
+    def fail(_event: Event, _connection: object) -> None:
+        raise ValueError
+
+    with pytest.raises(HandlerError):
+        deliver(event(2, event_id="b"), handler=fail, database=database, metrics=GuardedMetrics(Broken()))
+    assert len(told) == 2, "of a handler that failed, too"
+
+
 def test_what_the_commit_refuses_is_told_with_the_event_and_without_the_detail() -> None:
     database = SpyDatabase()
-    database.commit_error = LookupError("Key (card)=(hunter2) is not present")
-    with pytest.raises(ConsumerError, match=r"OrderPlaced order/1 #1 \(new\) could not be applied: LookupError$"):
+    database.commit_error = sqlite3.IntegrityError("Key (card)=(hunter2) is not present")
+    with pytest.raises(ConsumerError, match=r"OrderPlaced order/1 #1 \(new\) could not be applied: IntegrityError$"):
         deliver(event(1), database=database)
     # The claims are left alone: whether a commit that was not answered took place, nobody here knows.
     assert database.steps == [*UNTIL_THE_HANDLER, *FROM_THE_HANDLER, "rollback"]
