@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, translate
+from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, is_of_driver, translate
 from cdc_outbox.errors import (
     CdcOutboxError,
     DatabaseUnavailableError,
@@ -88,19 +88,27 @@ class Calls:
             TransactionAbortedError, TransactionEndedError: One swallowed an SQL error, or ended the transaction.
             DatabaseUnavailableError, TransactionConflictError: Trying again may help.
         """
+        is_gathering = True
         try:
             async with AsyncExitStack() as stack:
                 gathered = None
                 if self._before_commit is not None:
                     gathered = await _entered(stack, self._before_commit.gathering(connection))
+                is_gathering = False
                 if self._pipeline is None:
                     await self._run(items, connection, gathered, looks=True)
                 else:
                     await self._run_in_pipeline(self._pipeline, items, connection, gathered)
+                is_gathering = True
         except (EventError, OutboxError) as error:
             # An event's own fault, as it would be where its handler wrote it at once.
             names = several([item.event for item in items])
             raise HandlerError(f"what the handlers of {names} added cannot be written: {error}") from error
+        except Exception as error:
+            if not is_gathering or ours_of(error) is not None or is_of_driver(error):
+                raise
+            names, place = several([item.event for item in items]), f"{type(error).__name__}{_origin(error)}"
+            raise HandlerError(f"what writes before the commit of {names} raised {place}") from error
 
     def measure(self) -> None:
         """Tell how long calls took since this was done last; after their transaction, which shall not wait for it."""

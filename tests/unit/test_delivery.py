@@ -1,13 +1,14 @@
 """The order of steps, with a database in memory that writes down what it is asked."""
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer.calls import Calls
+from cdc_outbox.consumer.calls import BeforeCommit, Calls, Gathered
 from cdc_outbox.consumer.delivery import Delivered, Delivery, Outcome
 from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.handlers import Handler, Handlers
@@ -108,6 +109,7 @@ def deliver(
     held: Mapping[Place, int] | None = None,
     room: int = 10,
     metrics: Metrics | None = None,
+    before_commit: BeforeCommit | None = None,
 ) -> Delivered:
     database = database or SpyDatabase()
     handlers = Handlers()
@@ -116,7 +118,7 @@ def deliver(
     delivery = Delivery(
         stores=database.stores,
         driver=database,
-        calls=Calls(consumer="shop", driver=database, handlers=handlers, metrics=metrics),
+        calls=Calls(consumer="shop", driver=database, handlers=handlers, metrics=metrics, before_commit=before_commit),
         order_of=lambda _: Order(mode=mode),
     )
     wrapped = [item(one, place) if isinstance(one, Event) else one for place, one in enumerate(items)]
@@ -345,6 +347,25 @@ def test_a_bug_of_ours_is_not_taken_for_an_events_fault() -> None:
     with pytest.raises(TypeError):
         deliver(event(1), database=database)
     assert database.steps[-1] == "rollback"
+
+
+class BrokenBeforeCommit:
+    """Somebody's own, which raises where the events are to be written."""
+
+    @contextmanager
+    def gathering(self, connection: Any) -> Iterator[Gathered]:
+        yield self
+        raise KeyError(connection)
+
+    def caused_by(self, events: Sequence[Event]) -> None:
+        """Nothing is noted."""
+
+
+def test_what_is_raised_by_who_writes_before_the_commit_is_the_events_fault_as_a_handlers_is() -> None:
+    database = SpyDatabase()
+    with pytest.raises(HandlerError, match=r"before the commit of OrderPlaced order/1 #1 \(new\) raised KeyError at"):
+        deliver(event(1), database=database, before_commit=BrokenBeforeCommit())
+    assert database.committed.claims == set()
 
 
 def test_half_a_surrogate_pair_is_the_events_own_fault() -> None:
