@@ -195,7 +195,7 @@ class _Work:
             if judgement.verdict is Verdict.NEXT and not (item.failure or item.is_stuck)
         ]
         await self._calls.run([item for item, _ in applied], self._connection)
-        aside = await self._set_aside(judgements)
+        aside = await self._set_aside(judgements, [item for item, _ in applied])
         moves = moves_of([judgement for _, judgement in applied], marks, aside.blocking)
         parked = await self._inbox.advance(self._connection, self.claims, moves)
         moved = {move.aggregate: move.after for move in moves if move.after != move.before or move.parked < 0}
@@ -273,7 +273,7 @@ class _Work:
             behind=self._behind,
         )
 
-    async def _set_aside(self, judgements: Sequence[Judgement]) -> Aside:
+    async def _set_aside(self, judgements: Sequence[Judgement], applied: Sequence[Item]) -> Aside:
         aside = Aside(
             inbox=self._inbox, park=self._park, epochs=self._epochs, connection=self._connection, room=self._room
         )
@@ -284,7 +284,7 @@ class _Work:
             # Most are applied, and there is nothing to do about those.
             if judgement.verdict is not Verdict.NEXT or item.failure or item.parked or item.is_begun:
                 await aside.put(item, judgement)
-        await aside.settle(self.claims)
+        await aside.settle(self.claims, applied)
         return aside
 
     def _outcome(self, item: Item, judgement: Judgement) -> Outcome:

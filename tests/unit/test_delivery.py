@@ -167,6 +167,14 @@ def test_a_conflict_is_parked_and_its_neighbour_applied() -> None:
     assert delivered.parked == {Reason.CONFLICT: 1}
 
 
+def test_an_id_that_comes_twice_under_two_numbers_stays_claimed_by_the_first() -> None:
+    database = SpyDatabase()
+    delivered = deliver(event(1, event_id="a"), event(2, event_id="a"), database=database)
+    assert delivered.outcomes == [Outcome.UNHANDLED, Outcome.PARKED]
+    assert delivered.parked == {Reason.CONFLICT: 1}
+    assert database.committed.claims == {"a"}
+
+
 def test_what_waits_for_an_event_is_woken_after_its_watermark_moved() -> None:
     database = SpyDatabase()
     deliver(event(2, event_id="b"), event(3, event_id="c"), database=database)
