@@ -124,6 +124,7 @@ class Loop:
 
     def _drop(self, place: Place) -> list[Item]:
         """Drop what is at hand of a partition, and return what of it was polled."""
+        self._poison.keep(lambda other: other != place)
         if self._redo.drop(place):
             self._look_anew()
         return self._fresh.drop(place)
@@ -165,6 +166,7 @@ class Loop:
 
     async def _look(self) -> None:
         """Look into the park for what is due."""
+        self._poison.keep(self._ownership.owns)
         if self._redo or not self._watch.wants_a_look():
             return
         due, counts = await self._session.find_due(self._ownership.held, self._limits.batch_events)

@@ -168,6 +168,21 @@ def test_what_waits_behind_an_event_whose_partition_goes_while_it_is_at_hand_doe
     assert ids == sorted(ids), "they sort by time"
 
 
+@pytest.mark.parametrize("heir", [0, 1], ids=["renewed", "lost"])
+def test_how_often_an_event_was_tried_is_forgotten_with_its_partition(story: Story, heir: int) -> None:
+    story.begin(events=3, room=10_000)
+    story.write(kind=GAPLESS, number=0, fault=Fault(1), is_heard=True)
+    running = story.world.consumers[0]
+    while not running.loop._poison._tries:
+        running.turn()
+    story.world.faults.clear()
+    story.world.group.give(PLACES[0], story.world.consumers[heir].client)
+    story.turn(number=0, plan=Plan("begin", 0, "conflict"), turns=1)
+    story.world.sleep(2.0)
+    story.turn(number=0, plan=Plan("claim", 0, "conflict"), turns=1)
+    assert not running.loop._poison._tries
+
+
 def test_a_zombie_has_no_effects_once_its_successor_began(story: Story) -> None:
     story.begin(events=3, room=10_000)
     story.write_more(kind=GAPLESS, number=0, events=3)

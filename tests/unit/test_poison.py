@@ -131,3 +131,14 @@ def test_attempts_without_number_have_a_pause_all_the_same() -> None:
     random = Random(1)  # noqa: S311 - no secret
     assert retry.parked_pause(10**6, random) is not None
     assert retry.inline_pause(10**6, 0, random) is None
+
+
+def test_an_event_whose_partition_went_is_tried_from_the_first_when_it_comes_again() -> None:
+    clock = Clock()
+    judge = poison(clock, inline_retry_seconds=2.0)
+    judge.judge(ITEM, raised(ValueError()))
+    clock.now = 60.0
+    judge.keep(lambda place: place == ITEM.place)
+    assert judge.judge(ITEM, raised(ValueError()))[1] is None, "its two seconds are over"
+    judge.keep(lambda place: place != ITEM.place)
+    assert judge.judge(ITEM, raised(ValueError()))[1] is not None
