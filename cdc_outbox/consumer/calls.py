@@ -28,6 +28,9 @@ from cdc_outbox.tracing import NoSpans, Spans
 _log = logging.getLogger(__name__)
 
 
+_OURS = f"{__name__.partition('.')[0]}."
+
+
 class Gathered(Protocol):
     """What is gathered during a transaction."""
 
@@ -107,7 +110,7 @@ class Calls:
         except Exception as error:
             if not is_gathering or ours_of(error) is not None or is_of_driver(error):
                 raise
-            names, place = several([item.event for item in items]), f"{type(error).__name__}{_origin(error)}"
+            names, place = several([item.event for item in items]), f"{type(error).__name__}{origin_of(error)}"
             raise HandlerError(f"what writes before the commit of {names} raised {place}") from error
 
     def measure(self) -> None:
@@ -182,7 +185,7 @@ class Calls:
             if ours is not None and ours.retryable:
                 raise ours from failure
             _log.debug("handler failed", exc_info=failure, extra={"events": names})
-            place = f"{type(failure).__name__}{_origin(failure)}"
+            place = f"{type(failure).__name__}{origin_of(failure)}"
             raise HandlerError(f"the handler of {names} raised {place}") from failure
         if state is TransactionState.LOST:
             raise DatabaseUnavailableError(f"the connection broke in the handler of {names}")
@@ -208,11 +211,11 @@ async def _entered(stack: AsyncExitStack, context: Any) -> Gathered:  # noqa: AN
     return gathered
 
 
-def _origin(error: BaseException) -> str:
+def origin_of(error: BaseException) -> str:
     """Return where an exception left the user's code, without its message, which may quote the payload."""
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__") != __name__:
+        if not str(trace.tb_frame.f_globals.get("__name__")).startswith(_OURS):
             return f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
         trace = trace.tb_next
     return ""
