@@ -96,7 +96,7 @@ class _Consumer(Generic[EventT]):
         self.metrics = metrics or NoMetrics()
         self._metrics: Metrics = GuardedMetrics(self.metrics)
         self._spans = spans or OpenTelemetrySpans()
-        self._watch = Watch(name=name, limits=self.limits, metrics=self._metrics)
+        self._watch = Watch(name=name, limits=self.limits, metrics=self._metrics, handled=lambda: self._handlers.types)
 
     @property
     def outcomes(self) -> Counter[Outcome]:

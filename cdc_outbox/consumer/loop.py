@@ -337,4 +337,5 @@ def _pass_over(record: confluent_kafka.Message) -> None:
     assert error is not None  # noqa: S101 - the caller looked
     if error.fatal() or error.code() not in kafka.PASSING_ERRORS:
         raise kafka.translate(error)
-    _log.warning("kafka reports a passing error", extra={"topic": record.topic(), "reason": error.str()})
+    topic = {"topic": record.topic()} if record.topic() else {}
+    _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})

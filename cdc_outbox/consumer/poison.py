@@ -45,10 +45,11 @@ class Poison:
                 return item, pause
         attempts = (item.parked.attempts if item.parked else 0) + 1
         seconds = None if is_hopeless else self._retry.parked_pause(attempts, self._random)
-        _log.error(
-            "event is parked" if seconds is not None else "event is dead",
-            extra={"event_id": item.event_id, "reason": str(error), "attempts": attempts, "retry_seconds": seconds},
-        )
+        fields: dict[str, object] = {"event_id": item.event_id, "reason": str(error), "attempts": attempts}
+        if seconds is None:
+            _log.error("event is dead", extra=fields)
+        else:
+            _log.error("event is parked", extra={**fields, "retry_seconds": round(seconds, 2)})
         return item.failing(
             Failure(reason=Reason.FAILED, error=str(error), attempts=attempts, retry_seconds=seconds)
         ), None

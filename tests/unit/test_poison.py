@@ -142,3 +142,14 @@ def test_an_event_whose_partition_went_is_tried_from_the_first_when_it_comes_aga
     assert judge.judge(ITEM, raised(ValueError()))[1] is None, "its two seconds are over"
     judge.keep(lambda place: place != ITEM.place)
     assert judge.judge(ITEM, raised(ValueError()))[1] is not None
+
+
+@pytest.mark.parametrize(("attempts", "fields"), [(1, {"attempts", "retry_seconds"}), (9, {"attempts"})])
+def test_what_is_logged_of_it_has_a_time_where_there_is_one(
+    caplog: pytest.LogCaptureFixture, attempts: int, fields: set[str]
+) -> None:
+    poison(max_attempts=10).judge(parked(attempts), raised(ValueError()))
+    [record] = caplog.records
+    told = vars(record)
+    assert {"attempts", "retry_seconds"} & told.keys() == fields
+    assert told.get("retry_seconds") == (round(told["retry_seconds"], 2) if "retry_seconds" in fields else None)
