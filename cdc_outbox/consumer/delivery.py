@@ -25,10 +25,13 @@ from cdc_outbox.consumer.ordering import (
 from cdc_outbox.consumer.park import ParkStore, Reason
 from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, is_of_driver
 from cdc_outbox.errors import (
+    CdcOutboxError,
     ConsumerError,
+    DatabaseUnavailableError,
     MessageError,
     PartitionLostError,
     TransactionAbortedError,
+    TransactionConflictError,
     TransactionEndedError,
 )
 
@@ -318,8 +321,12 @@ def _aborted(error: Exception, items: Sequence[Item]) -> ConsumerError | None:
     return TransactionAbortedError(f"a handler of {_names(items)} swallowed an SQL error")
 
 
-def _refused(error: Exception, items: Sequence[Item]) -> ConsumerError | None:
+def _refused(error: Exception, items: Sequence[Item]) -> CdcOutboxError | None:
     """Return the error of what the database refused; what our own code raises is no event's fault."""
+    if isinstance(error, ConnectionError):  # the socket's own, which SQLAlchemy lets pass under asyncpg
+        return DatabaseUnavailableError("the connection broke")
+    if isinstance(error, TimeoutError):  # asyncpg's ``command_timeout``
+        return TransactionConflictError("an answer of the server was waited for longer than the connection allows")
     if isinstance(error, UnicodeEncodeError):
         return MessageError("the event holds half a surrogate pair, which no database takes")
     if not is_of_driver(error):

@@ -26,6 +26,7 @@ from cdc_outbox.errors import (
     ParkFullError,
     PartitionLostError,
     TransactionAbortedError,
+    TransactionConflictError,
     TransactionEndedError,
     WatermarkMovedError,
 )
@@ -374,6 +375,16 @@ def test_what_is_raised_by_who_writes_before_the_commit_is_the_events_fault_as_a
     with pytest.raises(HandlerError, match=r"before the commit of OrderPlaced order/1 #1 \(new\) raised KeyError at"):
         deliver(event(1), database=database, before_commit=BrokenBeforeCommit())
     assert database.committed.claims == set()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(TimeoutError(), TransactionConflictError), (BrokenPipeError(), DatabaseUnavailableError)]
+)
+def test_an_answer_that_does_not_come_is_no_events_fault(error: Exception, kind: type[Exception]) -> None:
+    database = SpyDatabase()
+    database.commit_error = error
+    with pytest.raises(kind):
+        deliver(event(1), database=database)
 
 
 def test_half_a_surrogate_pair_is_the_events_own_fault() -> None:
