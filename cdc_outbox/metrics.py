@@ -1,15 +1,20 @@
 """The seam between the components and whatever counts, and every series that crosses it."""
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+_log = logging.getLogger(__name__)
 
 
 class Metrics(Protocol):
     """What a component tells about its work.
 
     Called on the component's own thread, and after the fact that is told is durable. Names and labels are those of
-    one of :data:`SERIES`. An implementation must not raise and must not block; several components may share one.
+    one of :data:`SERIES`. An implementation must not block, and what it raises is logged once; several components may
+    share one.
     """
 
     def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
@@ -33,6 +38,34 @@ class NoMetrics:
 
     def set(self, name: str, value: float | None, /, **labels: str) -> None:
         """Forget it."""
+
+
+class GuardedMetrics:
+    """Tell another's, and let nothing that it raises reach whoever tells; the first of it is logged."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._has_failed = False
+
+    def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
+        """Add to a counter."""
+        self._tell(name, lambda: self._metrics.count(name, amount, **labels))
+
+    def measure(self, name: str, /, *values: float, **labels: str) -> None:
+        """Put values into a histogram."""
+        self._tell(name, lambda: self._metrics.measure(name, *values, **labels))
+
+    def set(self, name: str, value: float | None, /, **labels: str) -> None:
+        """Set a gauge."""
+        self._tell(name, lambda: self._metrics.set(name, value, **labels))
+
+    def _tell(self, name: str, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        except Exception:  # noqa: BLE001 - whatever it is, it is not worth an event's effects
+            if not self._has_failed:
+                _log.exception("metrics fail, which is said once", extra={"series": name})
+            self._has_failed = True
 
 
 class SeriesKind(StrEnum):

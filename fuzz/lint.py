@@ -114,10 +114,16 @@ texts: st.SearchStrategy[str] = st.one_of(
 )
 
 
+read_texts: st.SearchStrategy[str] = st.one_of(
+    _configs().map(json.dumps), _configs().map(lambda config: json.dumps({"name": "x", "config": config})), _specs()
+)
+"""Those among them that can be read: what is adopted is one of these."""
+
+
 @st.composite
-def named_texts(draw: st.DrawFn) -> tuple[str, str]:
+def named_texts(draw: st.DrawFn, drawn: st.SearchStrategy[str] = texts) -> tuple[str, str]:
     """A text under a name that mostly says what it is."""
-    text = draw(texts)
+    text = draw(drawn)
     fitting = "x.json" if text[:1] in {"{", "["} else "x.yaml"
     return text, draw(st.sampled_from([fitting, fitting, fitting, "x", "x.json", "x.yaml"]))
 
@@ -163,16 +169,17 @@ def outcome(findings: list[Finding], *, read: bool) -> str:
     return "found something" if findings else "clean"
 
 
-def explore(number: int, *, adopts: bool = True) -> Counter[str]:
+def explore(number: int, *, drawn: st.SearchStrategy[str] = texts, adopts: bool = True) -> Counter[str]:
     """Lint so many random texts and count what became of them.
 
     Args:
+        drawn: What is drawn from.
         adopts: Whether each is adopted besides, which takes four times as long.
     """
     counts: Counter[str] = Counter()
 
     @settings(max_examples=number, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(named_texts())
+    @given(named_texts(drawn))
     def explored(named: tuple[str, str]) -> None:
         counts[check(*named, adopts=adopts)] += 1
 

@@ -306,6 +306,7 @@ class Shop:
             consumer.stop()
             thread.join(30)
         assert not thread.is_alive()
+        assert self.metrics.refused == []
         if raised:
             raise raised[0]
 

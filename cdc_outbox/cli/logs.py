@@ -21,7 +21,7 @@ class TextLines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Return the line without the traceback."""
-        fields = [f"{name}={value}" for name, value in fields_of(record).items()]
+        fields = [f"{name}={_quoted(str(value))}" for name, value in fields_of(record).items()]
         return " ".join([super().formatMessage(record), *fields])
 
 
@@ -40,6 +40,11 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             members["traceback"] = self.formatException(record.exc_info)
         return json.dumps(members, ensure_ascii=False, default=str)
+
+
+def _quoted(text: str) -> str:
+    """Return a text that is more than a word as JSON writes it, so that it is seen where it ends."""
+    return text if text and text.isprintable() and not set(' "=') & set(text) else json.dumps(text, ensure_ascii=False)
 
 
 FORMATS = {"json": JsonLines, "text": TextLines}

@@ -1,6 +1,7 @@
 """What a transaction does not apply, and what it takes out of the park."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +38,7 @@ class Aside:
         """How many events were parked, and why."""
         self._blocking: Counter[Aggregate] = Counter()
         self._released: set[str] = set()
+        self._done: set[str] = set()
         self._removed: list[int] = []
         self._rested: list[int] = []
 
@@ -62,6 +64,8 @@ class Aside:
             self._removed.append(item.parked.place)
         if item.is_stuck or (not verdict.is_done and (verdict is not Verdict.NEXT or item.failure)):
             self._released.add(item.event_id)
+        elif verdict.is_done:
+            self._done.add(item.event_id)
         if item.parked is not None and item.is_redone:
             if not item.is_stuck:
                 await self._put_back(item, item.parked, judgement)
@@ -73,8 +77,10 @@ class Aside:
         if item.is_begun or (item.failure is not None and item.failure.reason is Reason.CRASHED):
             await self._epochs.forget_start(self._connection, item.event_id)
 
-    async def settle(self, claims: Claims) -> None:
+    async def settle(self, claims: Claims, applied: Iterable[Item]) -> None:
         """Give back the claims that have no effects, and take out of the park what has."""
+        if self._released:  # an id may have come twice, and have been applied the first time
+            self._released -= {item.event_id for item in applied} | self._done
         await self._inbox.release(self._connection, self._released & claims.new)
         await self._park.remove(self._connection, self._removed)
         await self._park.rest(self._connection, self._rested)

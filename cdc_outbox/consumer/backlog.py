@@ -74,13 +74,12 @@ class Backlog:
         return items
 
     def drop(self, place: Place) -> list[int]:
-        """Remove what came from a partition, and return the offsets; what came out of the park has none."""
-        dropped = self.drop_if(lambda item: item.place == place)
+        """Remove what was polled of a partition, read or not, and return the offsets."""
+        items = self.drop_if(lambda item: item.place == place)
         unread = [record for record in self._unread if (record.topic(), record.partition()) == place]
         if unread:
             self._unread = deque(record for record in self._unread if (record.topic(), record.partition()) != place)
-        offsets = [item.message.offset or 0 for item in dropped if item.parked is None]
-        return [*offsets, *(record.offset() for record in unread)]
+        return [*(item.message.offset or 0 for item in items), *(record.offset() for record in unread)]
 
     def drop_if(self, is_dropped: Callable[[Item], bool]) -> list[Item]:
         """Remove and return the events of which this holds."""

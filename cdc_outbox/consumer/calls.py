@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, translate
+from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, is_of_driver, translate
 from cdc_outbox.errors import (
     CdcOutboxError,
     DatabaseUnavailableError,
@@ -26,6 +26,9 @@ from cdc_outbox.metrics import Metrics, NoMetrics
 from cdc_outbox.tracing import NoSpans, Spans
 
 _log = logging.getLogger(__name__)
+
+
+_OURS = f"{__name__.partition('.')[0]}."
 
 
 class Gathered(Protocol):
@@ -74,6 +77,7 @@ class Calls:
         self._before_commit = before_commit
         self._deadline_seconds = deadline_seconds
         self._pipeline = pipeline
+        self._seconds: dict[str, list[float]] = {}
 
     def has_handler(self, event: Event) -> bool:
         """Tell whether anybody listens."""
@@ -87,24 +91,34 @@ class Calls:
             TransactionAbortedError, TransactionEndedError: One swallowed an SQL error, or ended the transaction.
             DatabaseUnavailableError, TransactionConflictError: Trying again may help.
         """
-        seconds: dict[str, list[float]] = {}
+        is_gathering = True
         try:
             async with AsyncExitStack() as stack:
                 gathered = None
                 if self._before_commit is not None:
                     gathered = await _entered(stack, self._before_commit.gathering(connection))
+                is_gathering = False
                 if self._pipeline is None:
-                    await self._run(items, connection, gathered, seconds, looks=True)
+                    await self._run(items, connection, gathered, looks=True)
                 else:
-                    await self._run_in_pipeline(self._pipeline, items, connection, gathered, seconds)
+                    await self._run_in_pipeline(self._pipeline, items, connection, gathered)
+                is_gathering = True
         except (EventError, OutboxError) as error:
             # An event's own fault, as it would be where its handler wrote it at once.
             names = several([item.event for item in items])
             raise HandlerError(f"what the handlers of {names} added cannot be written: {error}") from error
-        finally:
-            for event_type, values in seconds.items():
-                name = "cdc_outbox_consumer_handler_seconds"
-                self._metrics.measure(name, *values, consumer=self._consumer, type=event_type)
+        except Exception as error:
+            if not is_gathering or ours_of(error) is not None or is_of_driver(error):
+                raise
+            names, place = several([item.event for item in items]), f"{type(error).__name__}{origin_of(error)}"
+            raise HandlerError(f"what writes before the commit of {names} raised {place}") from error
+
+    def measure(self) -> None:
+        """Tell how long calls took since this was done last; after their transaction, which shall not wait for it."""
+        seconds, self._seconds = self._seconds, {}
+        for event_type, values in seconds.items():
+            name = "cdc_outbox_consumer_handler_seconds"
+            self._metrics.measure(name, *values, consumer=self._consumer, type=event_type)
 
     async def _run_in_pipeline(
         self,
@@ -112,13 +126,12 @@ class Calls:
         items: Sequence[Item],
         connection: Any,  # noqa: ANN401
         gathered: Gathered | None,
-        seconds: dict[str, list[float]],
     ) -> None:
         """Send what the handlers execute without waiting for each answer; what failed shows at the end."""
         failure: Exception | None = None
         try:
             async with pipeline(connection):
-                await self._run(items, connection, gathered, seconds, looks=False)
+                await self._run(items, connection, gathered, looks=False)
         except Exception as error:  # noqa: BLE001 - what it means depends on what became of the transaction
             failure = error
         self._look(items, connection, failure)
@@ -128,7 +141,6 @@ class Calls:
         items: Sequence[Item],
         connection: Any,  # noqa: ANN401
         gathered: Gathered | None,
-        seconds: dict[str, list[float]],
         *,
         looks: bool,
     ) -> None:
@@ -149,7 +161,7 @@ class Calls:
                     raise
                 failure = error
             finally:
-                seconds.setdefault(events[0].type, []).append(time.perf_counter() - begun_at)
+                self._seconds.setdefault(events[0].type, []).append(time.perf_counter() - begun_at)
             if looks:
                 self._look(run, connection, failure)
 
@@ -173,7 +185,7 @@ class Calls:
             if ours is not None and ours.retryable:
                 raise ours from failure
             _log.debug("handler failed", exc_info=failure, extra={"events": names})
-            place = f"{type(failure).__name__}{_origin(failure)}"
+            place = f"{type(failure).__name__}{origin_of(failure)}"
             raise HandlerError(f"the handler of {names} raised {place}") from failure
         if state is TransactionState.LOST:
             raise DatabaseUnavailableError(f"the connection broke in the handler of {names}")
@@ -199,11 +211,11 @@ async def _entered(stack: AsyncExitStack, context: Any) -> Gathered:  # noqa: AN
     return gathered
 
 
-def _origin(error: BaseException) -> str:
+def origin_of(error: BaseException) -> str:
     """Return where an exception left the user's code, without its message, which may quote the payload."""
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__") != __name__:
+        if not str(trace.tb_frame.f_globals.get("__name__")).startswith(_OURS):
             return f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
         trace = trace.tb_next
     return ""

@@ -33,7 +33,7 @@ from cdc_outbox.consumer.waits import Blocking, Yielding
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.metrics import Metrics, NoMetrics
+from cdc_outbox.metrics import GuardedMetrics, Metrics, NoMetrics
 from cdc_outbox.progress import Progress
 from cdc_outbox.tracing import OpenTelemetrySpans, Spans
 from cdc_outbox.wire import WireContract
@@ -94,8 +94,9 @@ class _Consumer(Generic[EventT]):
         self._settings = kafka.consumer_settings(bootstrap_servers=bootstrap_servers, group=name, extra=kafka_settings)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
         self.metrics = metrics or NoMetrics()
+        self._metrics: Metrics = GuardedMetrics(self.metrics)
         self._spans = spans or OpenTelemetrySpans()
-        self._watch = Watch(name=name, limits=self.limits, metrics=self.metrics)
+        self._watch = Watch(name=name, limits=self.limits, metrics=self._metrics, handled=lambda: self._handlers.types)
 
     @property
     def outcomes(self) -> Counter[Outcome]:
@@ -149,7 +150,7 @@ class _Consumer(Generic[EventT]):
             before_commit=self._before_commit,
             pipeline=self._pipeline,
             asynchronous=self._is_asynchronous,
-            metrics=self.metrics,
+            metrics=self._metrics,
             spans=self._spans,
         )
 

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -26,9 +26,18 @@ from cdc_outbox.consumer.ordering import (
     moves_of,
 )
 from cdc_outbox.consumer.park import ParkStore, Reason
-from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState
+from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, is_of_driver
 from cdc_outbox.drivers.overlap import Meanwhile, nothing_else, together
-from cdc_outbox.errors import ConsumerError, PartitionLostError, TransactionAbortedError, TransactionEndedError
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    ConsumerError,
+    DatabaseUnavailableError,
+    MessageError,
+    PartitionLostError,
+    TransactionAbortedError,
+    TransactionConflictError,
+    TransactionEndedError,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -120,6 +129,7 @@ class Delivery:
             ParkFullError: There is no room for an event that is to be parked.
             PartitionLostError, WatermarkMovedError, DatabaseError: Trying again may help if ``retryable``.
             ConsumerError: The database refused something else, such as effects that break a deferred constraint.
+            Exception: Whatever else is raised is a bug of ours, and leaves as it is.
 
         Nothing is committed when it raises, but for what a handler committed by itself, and for a connection that
         broke during the commit: then the same events may be applied again, and the claims tell.
@@ -138,9 +148,11 @@ class Delivery:
             if await self._take_back(work.claims, connection):
                 raise TransactionEndedError(f"a handler committed {_names(items)} by itself") from error
             ours = _aborted(error, items) or ours_of(error) or _refused(error, items)
-            if ours is error:
+            if ours is None or ours is error:
                 raise
             raise ours from error
+        finally:
+            self._calls.measure()
         return delivered
 
     async def _take_back(self, claims: Claims, connection: Any) -> bool:  # noqa: ANN401
@@ -178,6 +190,7 @@ class _Work:
         self._held = held
         self._items = items
         self._readable = [item for item in items if not item.is_unreadable]
+        self._behind: set[str] = set()
         self.claims = Claims()
         self.together: Callable[..., Awaitable[Any]]
 
@@ -186,8 +199,9 @@ class _Work:
         marks, judgements = await self._judge(await self._lock_redone())
         judged = list(zip(self._readable, judgements, strict=True))
         applied = [(item, judgement) for item, judgement in judged if _is_applied(item, judgement)]
-        await self._calls.run([item for item, _ in applied], self._connection)
-        aside = await self._set_aside(judged)
+        handled = [item for item, _ in applied]
+        await self._calls.run(handled, self._connection)
+        aside = await self._set_aside(judged, handled)
         moves = moves_of([judgement for _, judgement in applied], marks, aside.blocking)
         parked, _ = await self.together(self._inbox.advance(self._connection, self.claims, moves), self._fence())
         woken = await self._wake(parked, moves)
@@ -209,13 +223,14 @@ class _Work:
 
     async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
         """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""
-        rows = [item.parked.event_id for item in self._readable if item.parked is not None]
+        rows = [item.parked.event_id for item in self._items if item.parked is not None]
         if not rows:
             return {}
         redone = [item.aggregate for item in self._readable if item.is_redone]
         marks = await self._inbox.lock_marks(self._connection, redone)
         # Under the ids that their rows have: what could not be read then has another one now.
         there = await self._park.find_parked(self._connection, rows)
+        self._behind = _behind_unreadable(self._items, there)
         self._readable = [item for item in self._readable if item.parked is None or item.parked.event_id in there]
         return marks
 
@@ -272,9 +287,10 @@ class _Work:
             failed={item.event_id for item in special if item.failure or item.is_stuck},
             redone={item.event_id for item in special if item.is_redone},
             forced={item.event_id for item in special if item.parked and item.parked.forced},
+            behind=self._behind,
         )
 
-    async def _set_aside(self, judged: Sequence[tuple[Item, Judgement]]) -> Aside:
+    async def _set_aside(self, judged: Sequence[tuple[Item, Judgement]], handled: Sequence[Item]) -> Aside:
         aside = Aside(
             inbox=self._inbox, park=self._park, epochs=self._epochs, connection=self._connection, room=self._room
         )
@@ -285,7 +301,7 @@ class _Work:
             # Most are applied, and there is nothing to do about those.
             if judgement.verdict is not _NEXT or item.failure or item.parked or item.is_begun:
                 await aside.put(item, judgement)
-        await aside.settle(self.claims)
+        await aside.settle(self.claims, handled)
         return aside
 
     def _outcomes(self, judged: Sequence[tuple[Item, Judgement]]) -> list[Outcome]:
@@ -309,6 +325,18 @@ def _is_applied(item: Item, judgement: Judgement) -> bool:
     return judgement.verdict is _NEXT and item.failure is None and (item.parked is None or not item.is_stuck)
 
 
+def _behind_unreadable(items: Sequence[Item], there: Set[str]) -> set[str]:
+    """Return the ids of what comes out of the park behind what nobody can read any more, and is still there."""
+    stopped: set[Aggregate] = set()
+    behind = set()
+    for item in items:
+        if item.is_redone and item.aggregate in stopped:
+            behind.add(item.event_id)
+        elif item.is_unreadable and item.parked is not None and item.parked.blocks and item.parked.event_id in there:
+            stopped.add(item.aggregate)
+    return behind
+
+
 def _aborted(error: Exception, items: Sequence[Item]) -> ConsumerError | None:
     """Return the error of a transaction that had failed before our statement did: some drivers tell only then."""
     if getattr(error, "sqlstate", None) != _FAILED_TRANSACTION:
@@ -316,7 +344,16 @@ def _aborted(error: Exception, items: Sequence[Item]) -> ConsumerError | None:
     return TransactionAbortedError(f"a handler of {_names(items)} swallowed an SQL error")
 
 
-def _refused(error: Exception, items: Sequence[Item]) -> ConsumerError:
+def _refused(error: Exception, items: Sequence[Item]) -> CdcOutboxError | None:
+    """Return the error of what the database refused; what our own code raises is no event's fault."""
+    if isinstance(error, ConnectionError):  # the socket's own, which SQLAlchemy lets pass under asyncpg
+        return DatabaseUnavailableError("the connection broke")
+    if isinstance(error, TimeoutError):  # asyncpg's ``command_timeout``
+        return TransactionConflictError("an answer of the server was waited for longer than the connection allows")
+    if isinstance(error, UnicodeEncodeError):
+        return MessageError("the event holds half a surrogate pair, which no database takes")
+    if not is_of_driver(error):
+        return None
     return ConsumerError(f"{_names(items)} could not be applied: {type(error).__name__}")
 
 

@@ -41,6 +41,11 @@ class Handlers:
     def __bool__(self) -> bool:
         return bool(self._by_type)
 
+    @property
+    def types(self) -> list[str]:
+        """The event types that have a handler."""
+        return list(self._by_type)
+
     def get(self, event_type: str) -> Registered | None:
         """Return the handler of an event type, if it has one."""
         return self._by_type.get(event_type)
@@ -49,8 +54,8 @@ class Handlers:
         """Register a handler.
 
         Raises:
-            ConfigError: One of the types has a handler already, none was named, or the handler must be awaited and
-                cannot be.
+            ConfigError: One of the types has a handler already, none was named, the handler must be awaited and
+                cannot be, or it cannot be called with an event and a connection.
         """
         if not event_types:
             raise ConfigError("a handler is registered for at least one event type", field="Consumer.on")
@@ -73,6 +78,13 @@ class Handlers:
                 field="Consumer.on",
                 hint="Use AsyncConsumer, or make it a plain function.",
             )
+        if not _takes_two(call):
+            raise ConfigError(
+                f"{getattr(call, '__name__', call)} cannot be called with {'events' if takes_batch else 'an event'} "
+                "and a connection",
+                field="Consumer.on",
+                hint=f"Write it as def handler({'events' if takes_batch else 'event'}, connection).",
+            )
         registered = Registered(call, takes_batch)
         for event_type in event_types:
             if event_type in self._by_type:
@@ -93,3 +105,14 @@ class Handlers:
             runner = registered
         if runner is not None:
             yield runner, run
+
+
+def _takes_two(call: Callable[..., object]) -> bool:
+    """Tell whether something can be called with two arguments, as far as it says what it takes."""
+    try:
+        inspect.signature(call).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that keeps it to itself
+        return True
+    return True

@@ -37,7 +37,7 @@ class Item:
     @property
     def aggregate(self) -> Aggregate:
         """What its watermark is kept for."""
-        return aggregate_of(self.event)
+        return self.parked.aggregate if self.parked is not None and self.is_unreadable else aggregate_of(self.event)
 
     @property
     def event_id(self) -> str:

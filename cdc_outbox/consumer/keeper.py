@@ -32,7 +32,8 @@ class Keeper:
         self._limit_seconds = limit_seconds
         self._failure: Exception | None = None
         self._caught: list[Message] = []
-        self._turn = threading.Lock()
+        # Whoever polls has it, and callbacks, which come in the midst of a poll, take it once more.
+        self._turn = threading.RLock()
         self._changed = threading.Condition()
         self._is_busy = False
         self._is_ended = False
@@ -53,8 +54,12 @@ class Keeper:
             first = self._client.poll(seconds)
             if first is None:
                 return []
+            # Among what was caught, for a rebalance may come before the rest does, and drop it.
+            self._caught.append(first)
             # A timeout here would be waited out in full, for want of as many messages.
-            return [first, *(self._client.consume(events - 1, 0) if events > 1 else [])]
+            rest = self._client.consume(events - 1, 0) if events > 1 else []
+            caught, self._caught = self._caught, []
+            return [*caught, *rest]
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -127,15 +132,19 @@ class Keeper:
         self._set(self._client.resume, [TopicPartition(*place) for place in (owned & kept) - self.paused_places])
 
     def drop(self, place: tuple[str, int]) -> list[int]:
-        """Forget what was caught of a partition that is read anew, and return the offsets."""
-        caught, self._caught = self._caught, []
-        dropped = []
-        for message in caught:
-            if (message.topic(), message.partition()) == place and not message.error():
-                dropped.append(message.offset() or 0)
-            else:
-                self._caught.append(message)
-        return dropped
+        """Forget what was caught of a partition that is read anew, and return the offsets.
+
+        Where the other thread still polls, its end is waited for: what it catches last is to be dropped, too.
+        """
+        with self._turn:
+            caught, self._caught = self._caught, []
+            dropped = []
+            for message in caught:
+                if (message.topic(), message.partition()) == place and not message.error():
+                    dropped.append(message.offset() or 0)
+                else:
+                    self._caught.append(message)
+            return dropped
 
     def pause(self, place: tuple[str, int]) -> None:
         """Pause one partition until :meth:`resume_all`."""

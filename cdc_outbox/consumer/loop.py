@@ -138,8 +138,18 @@ class Loop:
     def _drop_renewed(self) -> None:
         """Drop what was polled of partitions that come anew since: some of it may be missing here by now."""
         for place in self._ownership.take_renewed():
-            self._fresh.drop(place)
-            self._redo.drop(place)
+            self._drop(place)
+
+    def _drop(self, place: Place) -> list[int]:
+        """Drop what is at hand of a partition, and return the offsets of what of it was polled."""
+        self._poison.keep(lambda other: other != place)
+        if self._redo.drop_if(lambda item: item.place == place):
+            self._look_anew()
+        return self._fresh.drop(place)
+
+    def _look_anew(self) -> None:
+        """Leave in the park what was found there: some of it is somebody else's now, and the rest may wait for that."""
+        self._redo.drop_if(lambda _: True)
 
     async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
         try:
@@ -164,6 +174,7 @@ class Loop:
 
     async def _look(self) -> None:
         """Look into the park for what is due."""
+        self._poison.keep(self._ownership.owns)
         if self._redo or not self._watch.wants_a_look():
             return
         due, counts = await self._session.find_due(self._ownership.held, self._limits.batch_events)
@@ -177,9 +188,13 @@ class Loop:
     async def _apply(self, backlog: Backlog) -> None:
         """Apply the next batch."""
         is_alone = self._is_suspect if self._ownership.has_suspects else None
-        items: Sequence[Item] = backlog.take(self._ownership.held, is_alone)
-        held = self._ownership.epochs_of(item.place for item in items)
-        items = [item for item in items if item.place in held]  # some may have been lost since they were taken
+        # What comes out of the park comes in order: where one is somebody else's now, the others are looked for anew.
+        taken = backlog.take(None if backlog is self._redo else self._ownership.held, is_alone)
+        held = self._ownership.epochs_of(item.place for item in taken)
+        items: Sequence[Item] = [item for item in taken if item.place in held]  # some may have been lost meanwhile
+        if backlog is self._redo and len(items) < len(taken):
+            self._look_anew()
+            return
         if not items:
             return
         begun_at = time.monotonic()
@@ -298,7 +313,7 @@ class Loop:
         then the owner takes it back.
         """
         for place in places:
-            dropped = [*self._fresh.drop(place), *self._redo.drop(place), *self._keeper.drop(place)]
+            dropped = [*self._drop(place), *self._keeper.drop(place)]
             self._ownership.lose([place])
             first = min(dropped, default=None)
             if await self._waits.call(is_still_owned, self._client, place, first):
@@ -332,4 +347,5 @@ def _pass_over(record: confluent_kafka.Message) -> None:
         return
     if error.fatal() or error.code() not in kafka.PASSING_ERRORS:
         raise kafka.translate(error)
-    _log.warning("kafka reports a passing error", extra={"topic": record.topic(), "reason": error.str()})
+    topic = {"topic": record.topic()} if record.topic() else {}
+    _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})

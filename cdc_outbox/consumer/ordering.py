@@ -157,6 +157,7 @@ def judge(
     failed: Set[str] = frozenset(),
     redone: Set[str] = frozenset(),
     forced: Set[str] = frozenset(),
+    behind: Set[str] = frozenset(),
 ) -> list[Judgement]:
     """Return each event's verdict, as if they were applied one after the other.
 
@@ -164,6 +165,7 @@ def judge(
         failed: Ids of events whose handlers failed, so that they are set aside when they are next.
         redone: Ids of events that come out of the park, an aggregate's in order from its first.
         forced: Ids among them that somebody decided to apply in spite of their verdict.
+        behind: Ids among them that wait for one that is not in the list, for nobody can read it any more.
     """
     state = _State(memory, redone)
     judgements = []
@@ -175,7 +177,7 @@ def judge(
         elif event_id in state.aside or (event_id in memory.parked and event_id not in redone):
             verdict = Verdict.PARKED
         else:
-            is_blocked = state.is_blocked(aggregate, event_id)
+            is_blocked = event_id in behind or state.is_blocked(aggregate, event_id)
             verdict = _verdict(event, last, order_of(event.aggregate_type), state, is_blocked=is_blocked)
         is_run = verdict is Verdict.NEXT and event_id not in failed
         if is_run and event.sequence is not None:

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -91,6 +91,7 @@ class ParkedEvent:
         place: Its number there, by which it is named.
         is_due: Whether it is this one that is due, or one that waits behind it.
         forced: Whether somebody decided to apply it in spite of its verdict.
+        aggregate: What it was parked under; of what nobody could read there is none.
     """
 
     place: int
@@ -102,6 +103,7 @@ class ParkedEvent:
     attempts: int
     message: Message
     is_due: bool
+    aggregate: Aggregate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,7 @@ class ParkStore(Protocol):
         """Take events out."""
 
     async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401
-        """Note that an event failed again."""
+        """Note that an event failed again; that somebody wants it applied all the same holds until it is dead."""
 
     async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
         """Let events wait for their predecessors that were due and could not be applied."""
@@ -149,7 +151,10 @@ class ParkStore(Protocol):
         """
 
     async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401
-        """Return what is due in these partitions, each with what waits behind it, in order."""
+        """Return what is due in these partitions, each with what waits behind it, in order from the first.
+
+        Where there is more than the limit, each aggregate has some of it. What others own is among it.
+        """
 
     async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
         """Return how many events are parked."""
@@ -242,6 +247,22 @@ class SqlPark:
         ]
 
 
+def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[ParkedEvent]:
+    """Return what may be applied by who owns these partitions: what waits behind another one's event waits for it.
+
+    Args:
+        rows: An aggregate's in order from the first.
+    """
+    broken: set[Aggregate] = set()
+    ours = []
+    for row in rows:
+        if Place(row.message.topic, row.message.partition or 0) not in owned:
+            broken.add(row.aggregate)
+        elif row.forced or not row.blocks or row.aggregate not in broken:
+            ours.append(row)
+    return ours
+
+
 def written_headers(message: Message) -> str:
     """Return a message's headers as JSON: those that are text as text, other bytes as an object."""
     return json.dumps([[name, _written(value)] for name, value in message.headers], ensure_ascii=False)
@@ -281,6 +302,7 @@ def _parked(  # noqa: PLR0917 - a row
     value: Any,  # noqa: ANN401
     headers: str,
     is_due: bool,  # noqa: FBT001
+    *aggregate: str,
 ) -> ParkedEvent:
     return ParkedEvent(
         place=place,
@@ -300,6 +322,7 @@ def _parked(  # noqa: PLR0917 - a row
             headers=read_headers(headers),
         ),
         is_due=bool(is_due),
+        aggregate=Aggregate(*aggregate),
     )
 
 

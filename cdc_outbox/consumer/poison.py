@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from random import Random
 
+from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.retry import Retry
@@ -26,7 +27,7 @@ class Poison:
         self._retry = retry
         self._random = random or Random()  # noqa: S311 - no secret
         self._clock = clock
-        self._tries: dict[str, tuple[int, float]] = {}
+        self._tries: dict[str, tuple[int, float, Place]] = {}
 
     def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
         """Return the event as it is to be delivered again, and how long to wait before that.
@@ -37,17 +38,18 @@ class Poison:
             return unreadable(item.message, error, item.parked), None
         is_hopeless = self._retry.is_hopeless(error.__cause__)
         if item.parked is None and not is_hopeless:
-            tries, since = self._tries.get(item.event_id, (0, self._clock()))
-            self._tries[item.event_id] = tries + 1, since
+            tries, since, _ = self._tries.get(item.event_id, (0, self._clock(), item.place))
+            self._tries[item.event_id] = tries + 1, since, item.place
             pause = self._retry.inline_pause(tries + 1, self._clock() - since, self._random)
             if pause is not None:
                 return item, pause
         attempts = (item.parked.attempts if item.parked else 0) + 1
         seconds = None if is_hopeless else self._retry.parked_pause(attempts, self._random)
-        _log.error(
-            "event is parked" if seconds is not None else "event is dead",
-            extra={"event_id": item.event_id, "reason": str(error), "attempts": attempts, "retry_seconds": seconds},
-        )
+        fields: dict[str, object] = {"event_id": item.event_id, "reason": str(error), "attempts": attempts}
+        if seconds is None:
+            _log.error("event is dead", extra=fields)
+        else:
+            _log.error("event is parked", extra={**fields, "retry_seconds": round(seconds, 2)})
         return item.failing(
             Failure(reason=Reason.FAILED, error=str(error), attempts=attempts, retry_seconds=seconds)
         ), None
@@ -57,3 +59,8 @@ class Poison:
         if self._tries:
             for item in items:
                 self._tries.pop(item.event_id, None)
+
+    def keep(self, owns: Callable[[Place], bool]) -> None:
+        """Forget the events of all other partitions: one that comes again is tried as if for the first time."""
+        if self._tries:
+            self._tries = {event_id: tried for event_id, tried in self._tries.items() if owns(tried[2])}

@@ -223,7 +223,10 @@ class Replay:
                 for item, judgement in zip(items, judgements, strict=True)
                 if not self._count(judgement, everything=dry_run)
             ]
-            await self._apply(wanted)
+            await self._apply(wanted, is_stopping)
+            if self._backlog:
+                self._replayed.is_complete = False
+                break
         return self._replayed
 
     def _next(self, messages: Iterator[Message], selection: Selection) -> list[Item]:
@@ -263,9 +266,9 @@ class Replay:
         self._replayed.add(fate, judgement.event)
         return True
 
-    async def _apply(self, items: Sequence[Item]) -> None:
+    async def _apply(self, items: Sequence[Item], is_stopping: Callable[[], bool]) -> None:
         self._backlog.put(items)
-        while self._backlog:
+        while self._backlog and not is_stopping():  # for then no wait waits, and what is in the way may stay there
             batch = self._backlog.take()
             began_at = time.monotonic()
             try:

@@ -1,18 +1,24 @@
 """A consumer's connection to the database, opened when it is needed and closed after it failed."""
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, Protocol
 
+from cdc_outbox.consumer.calls import origin_of
 from cdc_outbox.consumer.delivery import Delivered, Delivery, Stores
 from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.ordering import Memory, aggregate_of
-from cdc_outbox.consumer.park import ParkedCount, ParkedEvent
+from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, unbroken
 from cdc_outbox.drivers import AsyncTransactionDriver, translate
 from cdc_outbox.drivers.overlap import Meanwhile, nothing_else
+from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError, DatabaseUnavailableError
 from cdc_outbox.event import Event
+
+_UNREACHABLE = (ConnectionError, TimeoutError, socket.gaierror)
+"""What asyncpg lets pass of the operating system's where no server answers."""
 
 
 class Database(Protocol):
@@ -45,20 +51,40 @@ class Session:
 
         Raises:
             DatabaseError: It cannot be reached, or refused the role.
+            ConfigError: What was to connect failed by itself, or the connection is not one to work with.
         """
         if self._connection is None or self._database is None:
+            connection = await self._connected()
+            database = self._know(connection)
             try:
-                opened = self._connect()
-                connection = await opened if isawaitable(opened) else opened
-                database = self._know(connection)
                 await database.prepare(connection)
-            except Exception as error:
+            except BaseException as error:
                 ours = translate(error)
+                # The next try opens another. One that was refused, by ourselves, is left as it is: what speaks against
+                # it is that somebody else works with it, too.
+                if ours is not None or isinstance(error, DatabaseError) or not isinstance(error, Exception):
+                    await _close(connection)
                 if ours is None:
                     raise
                 raise ours from error
             self._connection, self._database = connection, database
         return self._database
+
+    async def _connected(self) -> Any:  # noqa: ANN401
+        try:
+            opened = self._connect()
+            return await opened if isawaitable(opened) else opened
+        except CdcOutboxError:
+            raise
+        except Exception as error:
+            ours = translate(error)
+            if ours is None and isinstance(error, _UNREACHABLE):
+                ours = DatabaseUnavailableError(f"the database cannot be reached: {type(error).__name__}")
+            raise ours or ConfigError(
+                f"connect raised {type(error).__name__}{origin_of(error)}, and is to return an open connection",
+                field="Consumer.connect",
+                hint="See the cause, which is the error of your own function or of the driver that it called.",
+            ) from error
 
     async def close(self) -> None:
         """Close the connection; one that is broken is forgotten."""
@@ -102,10 +128,11 @@ class Session:
 
     async def find_due(self, owned: Iterable[Place], limit: int) -> tuple[list[ParkedEvent], list[ParkedCount]]:
         """Return what is due in these partitions, and how much is parked altogether."""
+        places = set(owned)
         async with self._transaction() as (stores, connection):
             counts = await stores.park.count(connection)
-            due = await stores.park.find_due(connection, owned, limit) if counts else []
-            return due, counts
+            due = await stores.park.find_due(connection, places, limit) if counts else []
+            return unbroken(due, places), counts
 
     @contextlib.asynccontextmanager
     async def _transaction(self) -> AsyncIterator[tuple[Stores, Any]]:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from cdc_outbox.consumer.delivery import Delivered, Outcome
@@ -20,19 +20,35 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 """How late a parked event may be tried again that somebody else made due."""
 _FULL = "the park is full"
+_UNASSIGNED_SECONDS = 10.0
+"""How long a consumer is without a partition before it says so; to join a group takes less."""
+_UNASSIGNED = (
+    "waits to be given partitions: others have them all, or the group still waits for a member that died, as long as "
+    "its session lasts"
+)
 
 
 class Watch:
     """The counts of one consumer.
 
     Args:
+        handled: Tells which event types have a handler.
         clock: Monotonic seconds.
     """
 
     def __init__(
-        self, *, name: str, limits: Limits, metrics: Metrics, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        name: str,
+        limits: Limits,
+        metrics: Metrics,
+        handled: Callable[[], Iterable[str]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name, self._limits, self._metrics, self._clock = name, limits, metrics, clock
+        self._handled = handled
+        self._unhandled: set[str] = set()
+        self._unassigned_since: float | None = None
         self.outcomes: Counter[Outcome] = Counter()
         """How many events came to which end since this object was made."""
         self.is_due = False
@@ -65,6 +81,7 @@ class Watch:
     def started(self) -> None:
         """Note that a run begins."""
         self._started_at, self._is_stopping, self.polled_at = self._clock(), False, None
+        self._unassigned_since = self._started_at
         self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
 
     def stopping(self) -> None:
@@ -96,7 +113,7 @@ class Watch:
         is_alarm = oldest >= self._limits.gap_alarm_seconds
         if is_alarm and self._gap_seconds is None:
             waiting = sum(count.events for count in gaps)
-            _log.warning("events wait for one that is missing", extra={"events": waiting, "seconds": round(oldest)})
+            _log.warning("events wait for one that is missing", extra={"events": waiting, "seconds": round(oldest, 2)})
         self._gap_seconds = oldest if is_alarm else None
 
     def lagged(self, lags: Mapping[Place, int], *, assigned: int) -> None:
@@ -107,6 +124,11 @@ class Watch:
             self._set("cdc_outbox_consumer_lag_events", lag, place)
         self._lags = dict(lags)
         self._metrics.set("cdc_outbox_consumer_assigned_partitions", assigned, consumer=self._name)
+        if assigned:
+            self._unassigned_since = None
+        elif self._unassigned_since is not None and self._clock() - self._unassigned_since >= _UNASSIGNED_SECONDS:
+            seconds, self._unassigned_since = self._clock() - self._unassigned_since, None
+            _log.warning(_UNASSIGNED, extra={"consumer": self._name, "seconds": round(seconds, 2)})
 
     def paused(self, places: set[Place]) -> None:
         """Take which partitions wait for room in the park."""
@@ -147,6 +169,8 @@ class Watch:
             self._metrics.count(
                 "cdc_outbox_consumer_events_total", events, consumer=self._name, outcome=outcome, type=event_type
             )
+            if outcome is Outcome.UNHANDLED:
+                self._warn_once(event_type)
         self._metrics.count("cdc_outbox_consumer_batches_total", consumer=self._name, result="committed")
         self._metrics.measure("cdc_outbox_consumer_batch_events", len(items), consumer=self._name)
         self._metrics.measure("cdc_outbox_consumer_batch_seconds", seconds, consumer=self._name)
@@ -190,6 +214,12 @@ class Watch:
             outage=self._outage,
             stopping=self._is_stopping,
         )
+
+    def _warn_once(self, event_type: str) -> None:
+        if event_type not in self._unhandled:
+            self._unhandled.add(event_type)
+            handled = ", ".join(sorted(self._handled()))
+            _log.warning("no handler has this event type", extra={"type": event_type, "handled": handled})
 
     def _set(self, name: str, value: float | None, place: Place, **labels: str) -> None:
         self._metrics.set(name, value, consumer=self._name, topic=place.topic, partition=str(place.partition), **labels)

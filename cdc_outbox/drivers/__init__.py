@@ -208,6 +208,11 @@ def translate(error: BaseException) -> DatabaseError | None:
     return translated
 
 
+def is_of_driver(error: BaseException) -> bool:
+    """Tell whether an error is of a kind that a database's driver raises, or a framework that stands on one."""
+    return _find_module(type(error)) is not None
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn a driver's errors into ours, but for conflicts, which the caller's own retry looks for."""

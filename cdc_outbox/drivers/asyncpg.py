@@ -143,6 +143,8 @@ def _translated(place: Place) -> Iterator[None]:
             if _is_closed(place):  # asyncpg has no code for it
                 raise DatabaseUnavailableError(str(error)) from error
             raise
+        except ConnectionError as error:  # the socket's own, which asyncpg lets pass
+            raise DatabaseUnavailableError(str(error)) from error
 
 
 @lru_cache(maxsize=1000)

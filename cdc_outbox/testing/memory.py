@@ -24,6 +24,8 @@ class MemoryMetrics:
         self.values: defaultdict[_Key, list[float]] = defaultdict(list)
         """What was measured, in order."""
         self.gauges: dict[_Key, float] = {}
+        self.refused: list[str] = []
+        """What it refused: a consumer lets nothing that metrics raise come to the surface."""
 
     def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
         """Add to a counter.
@@ -31,15 +33,15 @@ class MemoryMetrics:
         Raises:
             LookupError: There is no such counter, or its labels are others.
         """
-        self.counts[_key(name, SeriesKind.COUNTER, labels)] += amount
+        self.counts[self._key(name, SeriesKind.COUNTER, labels)] += amount
 
     def measure(self, name: str, /, *values: float, **labels: str) -> None:
         """Keep the values; raises what :meth:`count` raises."""
-        self.values[_key(name, SeriesKind.HISTOGRAM, labels)] += values
+        self.values[self._key(name, SeriesKind.HISTOGRAM, labels)] += values
 
     def set(self, name: str, value: float | None, /, **labels: str) -> None:
         """Keep the latest value; raises what :meth:`count` raises."""
-        key = _key(name, SeriesKind.GAUGE, labels)
+        key = self._key(name, SeriesKind.GAUGE, labels)
         if value is None:
             self.gauges.pop(key, None)
         else:
@@ -52,17 +54,17 @@ class MemoryMetrics:
 
     def measured(self, name: str, **labels: str) -> list[float]:
         """Return the values of one histogram, in order."""
-        return list(self.values.get(_key(name, SeriesKind.HISTOGRAM, labels), ()))
+        return list(self.values.get(self._key(name, SeriesKind.HISTOGRAM, labels), ()))
 
     def gauge(self, name: str, **labels: str) -> float | None:
         """Return the latest value of one gauge, if it has one."""
-        return self.gauges.get(_key(name, SeriesKind.GAUGE, labels))
+        return self.gauges.get(self._key(name, SeriesKind.GAUGE, labels))
 
-
-def _key(name: str, kind: SeriesKind, labels: Mapping[str, str]) -> _Key:
-    if not any(series.name == name and series.kind is kind and set(series.labels) == set(labels) for series in SERIES):
-        raise LookupError(f"there is no {kind} {name} with the labels {', '.join(labels) or 'none'}")
-    return name, tuple(sorted(labels.items()))
+    def _key(self, name: str, kind: SeriesKind, labels: Mapping[str, str]) -> _Key:
+        if not any(one.name == name and one.kind is kind and set(one.labels) == set(labels) for one in SERIES):
+            self.refused.append(f"there is no {kind} {name} with the labels {', '.join(labels) or 'none'}")
+            raise LookupError(self.refused[-1])
+        return name, tuple(sorted(labels.items()))
 
 
 class MemorySpans:

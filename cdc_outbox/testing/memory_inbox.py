@@ -1,6 +1,7 @@
 """The inbox in memory: for unit tests that want no database, and for models of a consumer."""
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -177,6 +178,7 @@ class MemoryDatabase:
             attempts=failure.attempts,
             message=message,
             is_due=False,
+            aggregate=aggregate_of(event),
         )
         self.now.rows[parked.place] = MemoryRow(parked, event, self._due_at(failure))
 
@@ -195,7 +197,7 @@ class MemoryDatabase:
             reason=failure.reason,
             blocks=failure.reason.blocks,
             attempts=failure.attempts,
-            forced=False,
+            forced=row.parked.forced and failure.state is State.WAITING,
         )
 
     async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401, ARG002
@@ -228,12 +230,18 @@ class MemoryDatabase:
             and Place(row.parked.message.topic, row.parked.message.partition or 0) in ours
         }
         chains = {aggregate_of(row.event) for row in due.values() if row.parked.blocks}
-        found = [
-            (aggregate_of(row.event), row.event.sequence or 0, place, replace(row.parked, is_due=place in due))
+        found = sorted(
+            (aggregate_of(row.event), row.event.sequence or 0, place)
             for place, row in self.now.rows.items()
             if place in due or (row.parked.blocks and aggregate_of(row.event) in chains)
-        ]
-        return [parked for *_, parked in sorted(found, key=lambda entry: entry[:3])][:limit]
+        )
+        behind = Counter[Aggregate]()
+        turns = []
+        for aggregate, _, place in found:
+            behind[aggregate] += 1
+            turns.append((behind[aggregate], place))
+        chosen = {place for _, place in sorted(turns)[:limit]}
+        return [replace(self.now.rows[place].parked, is_due=place in due) for *_, place in found if place in chosen]
 
     async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401, ARG002
         """Return how many events are parked."""

@@ -166,7 +166,7 @@ def test_a_failing_handler_is_told_with_a_sentence_and_no_payload_and_others_go_
         _, err = process.communicate(timeout=20)
     assert process.returncode == 0
     assert "event is parked" in err
-    assert "reason=the handler of Poison order/1 #3" in err
+    assert 'reason="the handler of Poison order/1 #3' in err
     assert "raised ValueError at service.py:" in err
     assert f"{shop.name}: 3 applied, 1 parked" in err
     assert ("Traceback" in err) is bool(options)

@@ -1,14 +1,13 @@
 """What consumers and commands rely on in a driver that opens and ends transactions of its own.
 
-Not collected itself: see ``test_driver*.py``. Every test runs through a :class:`Client`, so that it is the same one for
-synchronous drivers and for their twins.
+Not collected itself: see ``test_driver*.py``. Every test runs through a client of ``driver_clients.py``, so that it is
+the same one for synchronous drivers and for their twins.
 """
 
-import asyncio
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,12 +16,7 @@ import pymysql
 import pytest
 
 from cdc_outbox.drivers import (
-    Parameters,
-    Row,
     TransactionState,
-    find_async_transaction_driver,
-    find_driver,
-    find_transaction_driver,
 )
 from cdc_outbox.errors import (
     ConfigError,
@@ -34,91 +28,8 @@ from cdc_outbox.errors import (
     TransactionTimeoutError,
 )
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
+from tests.contract.driver_clients import Client
 from tests.rig import eventually
-
-
-class Client:
-    """A connection and the driver that was found for it."""
-
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
-        self.driver: Any = find_transaction_driver(connection)
-
-    def prepare(self, *, idle_seconds: float = 60) -> None:
-        self.driver.prepare(self.connection, idle_seconds=idle_seconds)
-
-    def begin(self) -> None:
-        self.driver.begin(self.connection)
-
-    def state(self) -> TransactionState:
-        state: TransactionState = self.driver.state(self.connection)
-        return state
-
-    def joins_transaction(self) -> bool:
-        joins: bool = self.driver.joins_transaction(self.connection)
-        return joins
-
-    def fetch(self, sql: str, parameters: Parameters = None) -> list[Row]:
-        rows: list[Row] = self.driver.fetch(self.connection, sql, parameters)
-        return rows
-
-    def commit(self) -> None:
-        self.driver.commit(self.connection)
-
-    def rollback(self) -> None:
-        self.driver.rollback(self.connection)
-
-    def hang_up(self) -> None:
-        self.connection.close()
-
-    def close(self) -> None:
-        with suppress(Exception):  # it was closed before, or cut
-            self.connection.close()
-
-    def rows(self, number: int) -> list[Row]:
-        """Return the rows of this number that another transaction finds."""
-        self.begin()
-        try:
-            return self.fetch(f"select a from t where a = {number}")  # noqa: S608
-        finally:
-            self.rollback()
-
-
-class AsyncClient(Client):
-    """The same, waiting on a loop of its own."""
-
-    def __init__(self, runner: asyncio.Runner, connection: Any) -> None:
-        self.runner = runner
-        self.connection = connection
-        self.driver = find_async_transaction_driver(connection)
-
-    def prepare(self, *, idle_seconds: float = 60) -> None:
-        self.runner.run(self.driver.prepare(self.connection, idle_seconds=idle_seconds))
-
-    def begin(self) -> None:
-        self.runner.run(self.driver.begin(self.connection))
-
-    def joins_transaction(self) -> bool:
-        joins: bool = self.runner.run(self.driver.joins_transaction(self.connection))
-        return joins
-
-    def fetch(self, sql: str, parameters: Parameters = None) -> list[Row]:
-        rows: list[Row] = self.runner.run(self.driver.fetch(self.connection, sql, parameters))
-        return rows
-
-    def commit(self) -> None:
-        self.runner.run(self.driver.commit(self.connection))
-
-    def rollback(self) -> None:
-        self.runner.run(self.driver.rollback(self.connection))
-
-    def hang_up(self) -> None:
-        self.runner.run(self.connection.close())
-
-    def close(self) -> None:
-        with suppress(Exception):
-            self.runner.run(self.connection.close())
-        self.runner.close()
 
 
 class DriverContract:
@@ -409,8 +320,3 @@ class SqliteContract(DriverContract):
         ):
             other.execute("insert into t values (1)")
         client.rollback()
-
-
-def joins_outside(connection: Any) -> bool:
-    """Tell whether a connection that nobody began a transaction on joins one."""
-    return find_driver(connection).joins_transaction(connection)

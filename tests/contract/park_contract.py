@@ -1,5 +1,6 @@
 """What every park promises."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,7 @@ class ParkContract:
         [row] = opened.due()
         expected = (event_id, State.WAITING, Reason.FAILED, True, False, 2, True)
         assert (row.event_id, row.state, row.reason, row.blocks, row.forced, row.attempts, row.is_due) == expected
+        assert row.aggregate == A
 
     def test_what_waits_for_a_time_is_due_after_it_and_only_where_its_partition_is(self, opened: Opened) -> None:
         now, _later, _dead = (opened.add(1, failed(seconds), aggregate=A) for seconds in (0.0, 3600.0, None))
@@ -58,6 +60,16 @@ class ParkContract:
         behind = Failure(reason=Reason.BEHIND, error="", attempts=0)
         ids = [opened.add(None, failed()), *(opened.add(None, behind) for _ in range(3))]
         assert opened.due_ids() == ids
+
+    @pytest.mark.parametrize("what", [failed, gap], ids=["due", "waiting"])
+    def test_each_aggregate_has_its_turn_however_much_of_another_is_parked(
+        self, opened: Opened, what: Callable[[], Failure]
+    ) -> None:
+        many = [opened.add(1, failed()), *(opened.add(number, what()) for number in (2, 3, 4))]
+        others = [opened.add(1, failed(), aggregate=B) for _ in range(2)]
+        assert opened.due_ids(limit=3) == [*many[:2], others[0]]
+        assert opened.due_ids(limit=4) == [*many[:2], *others]
+        assert opened.due_ids(limit=5) == [*many[:3], *others]
 
     def test_the_one_that_follows_is_woken_and_no_other(self, opened: Opened) -> None:
         fifth, third = opened.add(5, gap()), opened.add(3, gap())

@@ -64,6 +64,16 @@ class SqlStoresContract(StoresContract):
         assert other.marks(A) == {A: Mark(3)}
         assert other.wake({A: 5}) == 0
 
+    def test_what_somebody_decided_stays_decided_until_it_is_dead(self, opened: Opened) -> None:
+        opened.add(1, failed())
+        finish(opened.driver.fetch(opened.connection, "update inbox_parked set forced = true"))
+        [row] = opened.due()
+        finish(opened.park.fail(opened.connection, row.place, failed()))
+        assert [row.forced for row in opened.due()] == [True]
+        finish(opened.park.fail(opened.connection, row.place, failed(None)))
+        finish(opened.park.fail(opened.connection, row.place, failed()))
+        assert [row.forced for row in opened.due()] == [False]
+
     @pytest.mark.parametrize("moves", [[Move(A, 0, 1)], []], ids=["numbered", "not numbered"])
     @pytest.mark.parametrize("claims_ids", [True, False])
     @pytest.mark.parametrize("end", ["commit", "rollback"])

@@ -24,14 +24,8 @@ from cdc_outbox.drivers import (
 )
 from cdc_outbox.errors import ConfigError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from tests.contract.driver_contract import (
-    AsyncClient,
-    Client,
-    MariaDbContract,
-    PostgresContract,
-    SqliteContract,
-    joins_outside,
-)
+from tests.contract.driver_clients import AsyncClient, Client, joins_outside
+from tests.contract.driver_contract import MariaDbContract, PostgresContract, SqliteContract
 from tests.rig import eventually
 
 

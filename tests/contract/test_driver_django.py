@@ -14,7 +14,8 @@ from cdc_outbox.drivers import TransactionState
 from cdc_outbox.errors import ConfigError, OutboxError, TransactionAbortedError, TransactionEndedError
 from cdc_outbox.testing import Stack
 from tests.contract.django_site import add_entry, entry, remove_alias
-from tests.contract.driver_contract import Client, DriverContract, MariaDbContract, PostgresContract, SqliteContract
+from tests.contract.driver_clients import Client
+from tests.contract.driver_contract import DriverContract, MariaDbContract, PostgresContract, SqliteContract
 
 
 class Sites(DriverContract):

@@ -21,14 +21,8 @@ from cdc_outbox.errors import (
     TransactionEndedError,
 )
 from cdc_outbox.testing import MariaDbDsn
-from tests.contract.driver_contract import (
-    AsyncClient,
-    Client,
-    DriverContract,
-    MariaDbContract,
-    PostgresContract,
-    SqliteContract,
-)
+from tests.contract.driver_clients import AsyncClient, Client
+from tests.contract.driver_contract import DriverContract, MariaDbContract, PostgresContract, SqliteContract
 from tests.contract.sqlalchemy_clients import make_url
 
 

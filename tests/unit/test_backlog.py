@@ -83,3 +83,41 @@ def test_a_partitions_events_can_be_dropped() -> None:
     assert queue.drop(Place("t", 1)) == [1, 3]
     queue.size.succeeded(3)
     assert numbers(queue.take()) == [2]
+
+
+class Record:
+    def __init__(self, number: int, partition: int = 0) -> None:
+        self.number, self._partition = number, partition
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self.number
+
+
+def test_records_are_read_a_few_at_a_time_and_come_after_what_was_read() -> None:
+    queue = Backlog(100, lambda record: item(record.number, record.partition()))
+    queue.put_unread([Record(number) for number in range(1, 46)])
+    assert (len(queue), queue.unread) == (0, 45)
+    assert queue.read_some()
+    assert (len(queue), queue.unread) == (20, 25)
+    queue.size.succeeded(50)
+    assert numbers(queue.take()) == list(range(1, 21))
+    assert queue.read_some()
+    assert not queue.read_some()
+    assert not queue.read_some()
+    assert numbers(queue.take()) == list(range(21, 46))
+
+
+def test_what_was_not_read_is_dropped_with_its_partition_too() -> None:
+    queue = Backlog(100, lambda record: item(record.number, record.partition()))
+    queue.put([item(1, 1), item(2)])
+    queue.put_unread([Record(3, 1), Record(4)])
+    assert queue.drop(Place("t", 1)) == [1, 3]
+    queue.read_some()
+    queue.size.succeeded(4)
+    assert numbers(queue.take()) == [2, 4]

@@ -8,11 +8,11 @@ import pytest
 
 from cdc_outbox.consumer.calls import Calls
 from cdc_outbox.consumer.delivery import Delivery, Outcome
-from cdc_outbox.consumer.epochs import Tenure
+from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.orders import orders_of
-from cdc_outbox.consumer.park import Failure, Reason
+from cdc_outbox.consumer.park import Failure, Reason, State
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import MessageError
 from cdc_outbox.event import Event
@@ -116,6 +116,73 @@ def test_what_waits_behind_an_event_that_fails_again_does_not_overtake_it(story:
         go_round(story, 2)
 
 
+def chain(story: Story, *, number: int, first: Place, second: Place) -> tuple[int, int]:
+    """Have an event dead, and one behind it in another partition; return their numbers in the park."""
+    story.oracle.disordered.add(story._aggregate(NONE, str(number)))
+    story._homes[NONE, str(number)] = first
+    story.write(kind=NONE, number=number, fault=Fault(1, is_hopeless=True), is_heard=True)
+    go_round(story, 3)
+    story._homes[NONE, str(number)] = second
+    story.write(kind=NONE, number=number, fault=None, is_heard=True)
+    go_round(story, 3)
+    (one, _), (other, _) = story.operator.rows()[-2:]
+    return one, other
+
+
+def applied(story: Story) -> list[str]:
+    return [event.aggregate_id for event in story.world.server.committed.effects]
+
+
+def test_what_waits_behind_another_ones_event_does_not_overtake_it_nor_hold_up_what_does_not(story: Story) -> None:
+    story.begin(events=50, room=10_000)
+    first, second = chain(story, number=0, first=PLACES[0], second=PLACES[1])
+    third, fourth = chain(story, number=1, first=PLACES[1], second=PLACES[1])
+    for place in (second, third, fourth):
+        story.operator.retry(place, is_forced=False)
+    go_round(story, 5)
+    assert applied(story) == ["1", "1"]
+    story.operator.retry(first, is_forced=False)
+    go_round(story, 5)
+    assert applied(story) == ["1", "1", "0", "0"]
+
+
+@pytest.mark.parametrize("heir", [0, 1], ids=["renewed", "lost"])
+def test_what_waits_behind_an_event_whose_partition_goes_while_it_is_at_hand_does_not_overtake_it(
+    story: Story, heir: int
+) -> None:
+    story.begin(events=50, room=10_000)
+    running = story.world.consumers[0]
+    story.world.group.give(PLACES[1], running.client)
+    parked = [*chain(story, number=0, first=PLACES[0], second=PLACES[0])]
+    parked += chain(story, number=1, first=PLACES[1], second=PLACES[0])
+    for place in parked:
+        story.operator.retry(place, is_forced=False)
+    running.turn()  # which finds all of it, and applies one
+    assert applied(story) == ["0"]
+    story.world.group.give(PLACES[1], story.world.consumers[heir].client)
+    running.turn()
+    assert "1" not in applied(story)
+    go_round(story, 5)
+    assert sorted(applied(story)) == ["0", "0", "1", "1"]
+    ids = [event.id or "" for event in story.world.server.committed.effects if event.aggregate_id == "1"]
+    assert ids == sorted(ids), "they sort by time"
+
+
+@pytest.mark.parametrize("heir", [0, 1], ids=["renewed", "lost"])
+def test_how_often_an_event_was_tried_is_forgotten_with_its_partition(story: Story, heir: int) -> None:
+    story.begin(events=3, room=10_000)
+    story.write(kind=GAPLESS, number=0, fault=Fault(1), is_heard=True)
+    running = story.world.consumers[0]
+    while not running.loop._poison._tries:
+        running.turn()
+    story.world.faults.clear()
+    story.world.group.give(PLACES[0], story.world.consumers[heir].client)
+    story.turn(number=0, plan=Plan("begin", 0, "conflict"), turns=1)
+    story.world.sleep(2.0)
+    story.turn(number=0, plan=Plan("claim", 0, "conflict"), turns=1)
+    assert not running.loop._poison._tries
+
+
 def test_a_zombie_has_no_effects_once_its_successor_began(story: Story) -> None:
     story.begin(events=3, room=10_000)
     story.write_more(kind=GAPLESS, number=0, events=3)
@@ -208,13 +275,20 @@ def test_whoever_has_a_killer_tried_again_is_not_told_of_its_old_deaths() -> Non
     assert not database.committed.starts
 
 
-def test_what_cannot_be_read_any_more_still_counts_among_those_that_block_its_aggregate() -> None:
+@pytest.mark.parametrize(
+    ("is_due", "state"),
+    [pytest.param(False, State.WAITING, id="not-due"), pytest.param(True, State.DEAD, id="due")],
+)
+def test_what_cannot_be_read_any_more_still_counts_among_those_that_block_its_aggregate(
+    *, is_due: bool, state: State
+) -> None:
     database = MemoryDatabase()
     apply(database, item(Failure(reason=Reason.FAILED, error="it failed", retry_seconds=5.0)))
     [row] = database.committed.rows.values()
-    apply(database, unreadable(row.parked.message, MessageError("the contract is another one"), row.parked))
+    parked = replace(row.parked, is_due=is_due)
+    apply(database, unreadable(parked.message, MessageError("the contract is another one"), parked))
     [row] = database.committed.rows.values()
-    assert row.parked.blocks
+    assert (row.parked.state, row.parked.blocks) == (state, True)
     assert [mark.parked for mark in database.committed.marks.values()] == [1]
 
 

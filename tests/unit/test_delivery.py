@@ -1,17 +1,20 @@
 """The order of steps, with a database in memory that writes down what it is asked."""
 
-from collections.abc import Callable, Mapping
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer.calls import Calls
+from cdc_outbox.consumer.calls import BeforeCommit, Calls, Gathered
 from cdc_outbox.consumer.delivery import Delivered, Delivery, Outcome
 from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.handlers import Handler, Handlers
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.ordering import Order
-from cdc_outbox.consumer.park import Failure, Reason
+from cdc_outbox.consumer.park import Failure, Reason, State
 from cdc_outbox.drivers import TransactionState
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import (
@@ -23,12 +26,14 @@ from cdc_outbox.errors import (
     ParkFullError,
     PartitionLostError,
     TransactionAbortedError,
+    TransactionConflictError,
     TransactionEndedError,
     WatermarkMovedError,
 )
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
-from cdc_outbox.testing import MemoryDatabase
+from cdc_outbox.metrics import GuardedMetrics, Metrics
+from cdc_outbox.testing import MemoryDatabase, MemoryMetrics
 from tests.unit.test_ordering import event
 
 HOME = Place("orders", 0)
@@ -104,6 +109,8 @@ def deliver(
     mode: SequenceMode = SequenceMode.GAPLESS,
     held: Mapping[Place, int] | None = None,
     room: int = 10,
+    metrics: Metrics | None = None,
+    before_commit: BeforeCommit | None = None,
 ) -> Delivered:
     database = database or SpyDatabase()
     handlers = Handlers()
@@ -112,7 +119,7 @@ def deliver(
     delivery = Delivery(
         stores=database.stores,
         driver=database,
-        calls=Calls(consumer="shop", driver=database, handlers=handlers),
+        calls=Calls(consumer="shop", driver=database, handlers=handlers, metrics=metrics, before_commit=before_commit),
         order_of=lambda _: Order(mode=mode),
     )
     wrapped = [item(one, place) if isinstance(one, Event) else one for place, one in enumerate(items)]
@@ -161,6 +168,14 @@ def test_a_conflict_is_parked_and_its_neighbour_applied() -> None:
     assert delivered.parked == {Reason.CONFLICT: 1}
 
 
+def test_an_id_that_comes_twice_under_two_numbers_stays_claimed_by_the_first() -> None:
+    database = SpyDatabase()
+    delivered = deliver(event(1, event_id="a"), event(2, event_id="a"), database=database)
+    assert delivered.outcomes == [Outcome.UNHANDLED, Outcome.PARKED]
+    assert delivered.parked == {Reason.CONFLICT: 1}
+    assert database.committed.claims == {"a"}
+
+
 def test_what_waits_for_an_event_is_woken_after_its_watermark_moved() -> None:
     database = SpyDatabase()
     deliver(event(2, event_id="b"), event(3, event_id="c"), database=database)
@@ -199,6 +214,39 @@ def test_what_nobody_can_read_is_parked_without_a_claim() -> None:
     assert delivered.outcomes == [Outcome.PARKED, Outcome.UNHANDLED]
     assert delivered.parked == {Reason.UNREADABLE: 1}
     assert database.committed.claims == {"new"}
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["there", "taken-out-meanwhile"])
+@pytest.mark.parametrize("mode", [SequenceMode.INCREASING, SequenceMode.NONE])
+def test_what_is_parked_behind_one_that_cannot_be_read_any_more_waits_on(mode: SequenceMode, *, is_there: bool) -> None:
+    database = SpyDatabase()
+    failure = Failure(reason=Reason.FAILED, error="it failed", retry_seconds=0.0)
+    deliver(item(event(1, event_id="a"), failure=failure), event(2, event_id="b"), database=database, mode=mode)
+    first, second = finish(database.find_due(None, [HOME], 10))
+    if not is_there:
+        del database.committed.rows[first.place]
+    database.committed.rows[second.place].retry_at = 0.0
+    garbled = unreadable(first.message, MessageError("the contract is another one"), replace(first, is_due=is_there))
+    behind = Item(event=event(2, event_id="b"), message=second.message, parked=replace(second, is_due=True))
+    delivered = deliver(garbled, behind, handler=noting(database), database=database, mode=mode)
+    if is_there:
+        assert delivered.outcomes == [Outcome.PARKED, Outcome.PARKED]
+        assert [row.parked.state for row in database.committed.rows.values()] == [State.DEAD, State.WAITING]
+        assert [row.retry_at for row in database.committed.rows.values()] == [None, None], "until it is woken"
+    else:
+        assert delivered.outcomes == [Outcome.PARKED, Outcome.APPLIED]
+
+
+def test_what_is_parked_before_one_that_cannot_be_read_any_more_is_applied() -> None:
+    database, mode = SpyDatabase(), SequenceMode.INCREASING
+    failure = Failure(reason=Reason.FAILED, error="it failed", retry_seconds=0.0)
+    poison = item(event(1, event_id="a"), failure=failure)
+    deliver(poison, event(2, event_id="b"), event(3, event_id="c"), database=database, mode=mode)
+    rows = finish(database.find_due(None, [HOME], 10))
+    items = [Item(event=event(1 + n, event_id="abc"[n]), message=row.message, parked=row) for n, row in enumerate(rows)]
+    items[1] = unreadable(rows[1].message, MessageError("the contract is another one"), rows[1])
+    delivered = deliver(*items, database=database, mode=mode)
+    assert delivered.outcomes == [Outcome.UNHANDLED, Outcome.PARKED, Outcome.PARKED]
 
 
 def test_no_more_is_parked_than_may_be() -> None:
@@ -303,10 +351,76 @@ def test_one_of_our_errors_that_leaves_a_handler_is_retried_where_that_can_help(
         deliver(event(1), handler=mistake)
 
 
+def test_a_bug_of_ours_is_not_taken_for_an_events_fault() -> None:
+    database = SpyDatabase()
+    database.commit_error = TypeError("'NoneType' object is not iterable")
+    with pytest.raises(TypeError):
+        deliver(event(1), database=database)
+    assert database.steps[-1] == "rollback"
+
+
+class BrokenBeforeCommit:
+    """Somebody's own, which raises where the events are to be written."""
+
+    @contextmanager
+    def gathering(self, connection: Any) -> Iterator[Gathered]:
+        yield self
+        raise KeyError(connection)
+
+    def caused_by(self, events: Sequence[Event]) -> None:
+        """Nothing is noted."""
+
+
+def test_what_is_raised_by_who_writes_before_the_commit_is_the_events_fault_as_a_handlers_is() -> None:
+    database = SpyDatabase()
+    with pytest.raises(HandlerError, match=r"before the commit of OrderPlaced order/1 #1 \(new\) raised KeyError at"):
+        deliver(event(1), database=database, before_commit=BrokenBeforeCommit())
+    assert database.committed.claims == set()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(TimeoutError(), TransactionConflictError), (BrokenPipeError(), DatabaseUnavailableError)]
+)
+def test_an_answer_that_does_not_come_is_no_events_fault(error: Exception, kind: type[Exception]) -> None:
+    database = SpyDatabase()
+    database.commit_error = error
+    with pytest.raises(kind):
+        deliver(event(1), database=database)
+
+
+def test_half_a_surrogate_pair_is_the_events_own_fault() -> None:
+    database = SpyDatabase()
+    try:
+        "\ud800".encode()
+    except UnicodeEncodeError as error:
+        database.commit_error = error
+    with pytest.raises(MessageError, match="surrogate"):
+        deliver(event(1), database=database)
+
+
+def test_metrics_are_told_after_the_transaction_and_cannot_undo_it() -> None:
+    database, told = SpyDatabase(), list[str]()
+
+    class Broken(MemoryMetrics):
+        def measure(self, name: str, /, *values: float, **labels: str) -> None:
+            told.append(f"{name} after {database.steps[-1]}")
+            raise RuntimeError("the collector is gone")
+
+    deliver(event(1), handler=noting(database), database=database, metrics=GuardedMetrics(Broken()))
+    assert told == ["cdc_outbox_consumer_handler_seconds after commit"]
+
+    def fail(_event: Event, _connection: object) -> None:
+        raise ValueError
+
+    with pytest.raises(HandlerError):
+        deliver(event(2, event_id="b"), handler=fail, database=database, metrics=GuardedMetrics(Broken()))
+    assert len(told) == 2, "of a handler that failed, too"
+
+
 def test_what_the_commit_refuses_is_told_with_the_event_and_without_the_detail() -> None:
     database = SpyDatabase()
-    database.commit_error = LookupError("Key (card)=(hunter2) is not present")
-    with pytest.raises(ConsumerError, match=r"OrderPlaced order/1 #1 \(new\) could not be applied: LookupError$"):
+    database.commit_error = sqlite3.IntegrityError("Key (card)=(hunter2) is not present")
+    with pytest.raises(ConsumerError, match=r"OrderPlaced order/1 #1 \(new\) could not be applied: IntegrityError$"):
         deliver(event(1), database=database)
     # The claims are left alone: whether a commit that was not answered took place, nobody here knows.
     assert database.steps == [*UNTIL_THE_HANDLER, *FROM_THE_HANDLER, "rollback"]

@@ -158,3 +158,9 @@ def test_a_name_has_one_number_however_often_it_stands_there() -> None:
     sql = f"select {style.parameter('b')}, {style.parameter('a')}, '$1 %s :b', {style.parameter('b')}"
     assert asyncpg._number(sql) == ("select $1, $2, '$1 %s :b', $1", ("b", "a"))
     assert asyncpg._number("select 1") == ("select 1", ())
+
+
+def test_what_asyncpg_lets_pass_of_a_broken_socket_is_our_error() -> None:
+    place: Any = None
+    with pytest.raises(DatabaseUnavailableError), asyncpg._translated(place):
+        raise ConnectionResetError(104, "Connection reset by peer")

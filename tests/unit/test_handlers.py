@@ -1,6 +1,7 @@
 """Which handler an event goes to, and with which others."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,6 +46,35 @@ def test_what_cannot_be_registered_is_refused(types: list[str], call: Any, reaso
     handlers.add(["A"], handler, takes_batch=False)
     with pytest.raises(ConfigError, match=reason):
         handlers.add(types, call, takes_batch=False)
+
+
+class Callable:
+    """Something with a method that takes what a handler takes."""
+
+    def __call__(self, _event: Any, connection: Any = None, *, times: int = 1) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [handler, Callable(), partial(Callable(), times=2), lambda *_: None, print],
+    ids=["function", "object", "partial", "any", "builtin"],
+)
+def test_whatever_takes_an_event_and_a_connection_is_a_handler(call: Any) -> None:
+    Handlers().add(["A"], call, takes_batch=False)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda _event: None, lambda _event, _connection, _more: None, lambda _event, *, connection: connection],
+    ids=["one", "three", "keyword"],
+)
+@pytest.mark.parametrize("takes_batch", [True, False])
+def test_what_cannot_be_called_as_a_handler_is_refused_before_there_is_an_event(
+    call: Any, *, takes_batch: bool
+) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be called with (an event|events) and a connection"):
+        Handlers().add(["A"], call, takes_batch=takes_batch)
 
 
 def test_where_somebody_awaits_them_coroutine_functions_are_taken() -> None:

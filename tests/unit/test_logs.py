@@ -3,6 +3,8 @@
 import json
 import logging
 
+import pytest
+
 from cdc_outbox.cli.logs import JsonLines, TextLines
 
 
@@ -18,6 +20,14 @@ def test_a_line_for_people_has_the_fields_behind_the_message() -> None:
         .format(record(event_id="7", attempts=2))
         .endswith("WARNING cdc_outbox.consumer event is parked event_id=7 attempts=2")
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [("7", "7"), (0.25, "0.25"), ("two words", '"two words"'), ('a "quote"\nü', r'"a \"quote\"\nü"'), ("", '""')],
+)
+def test_a_field_of_a_line_for_people_ends_where_it_seems_to(value: object, told: str) -> None:
+    assert TextLines().format(record(reason=value)).endswith(f"event is parked reason={told}")
 
 
 def test_a_line_for_collectors_is_one_object() -> None:

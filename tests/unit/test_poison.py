@@ -38,6 +38,7 @@ def parked(attempts: int) -> Item:
         attempts=attempts,
         message=MESSAGE,
         is_due=True,
+        aggregate=ITEM.aggregate,
     )
     return replace(ITEM, parked=row)
 
@@ -130,3 +131,25 @@ def test_attempts_without_number_have_a_pause_all_the_same() -> None:
     random = Random(1)  # noqa: S311 - no secret
     assert retry.parked_pause(10**6, random) is not None
     assert retry.inline_pause(10**6, 0, random) is None
+
+
+def test_an_event_whose_partition_went_is_tried_from_the_first_when_it_comes_again() -> None:
+    clock = Clock()
+    judge = poison(clock, inline_retry_seconds=2.0)
+    judge.judge(ITEM, raised(ValueError()))
+    clock.now = 60.0
+    judge.keep(lambda place: place == ITEM.place)
+    assert judge.judge(ITEM, raised(ValueError()))[1] is None, "its two seconds are over"
+    judge.keep(lambda place: place != ITEM.place)
+    assert judge.judge(ITEM, raised(ValueError()))[1] is not None
+
+
+@pytest.mark.parametrize(("attempts", "fields"), [(1, {"attempts", "retry_seconds"}), (9, {"attempts"})])
+def test_what_is_logged_of_it_has_a_time_where_there_is_one(
+    caplog: pytest.LogCaptureFixture, attempts: int, fields: set[str]
+) -> None:
+    poison(max_attempts=10).judge(parked(attempts), raised(ValueError()))
+    [record] = caplog.records
+    told = vars(record)
+    assert {"attempts", "retry_seconds"} & told.keys() == fields
+    assert told.get("retry_seconds") == (round(told["retry_seconds"], 2) if "retry_seconds" in fields else None)

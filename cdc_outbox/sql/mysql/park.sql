@@ -28,7 +28,8 @@ where parked.consumer = convert(:consumer using utf8mb4)
 
 -- name: fail
 update {parked}
-set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts, forced = false,
+set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts,
+    forced = forced and :state = 'waiting',
     retry_at = utc_timestamp(6) + interval round(:retry_seconds * 1000000) microsecond
 where consumer = convert(:consumer using utf8mb4) and place = :place
 
@@ -103,36 +104,60 @@ straight_join {parked} as parked on parked.place = woken.place
 set parked.retry_at = utc_timestamp(6)
 
 -- name: find_due
--- What is due, and what waits behind it: all of an aggregate in the order in which it came.
+-- What is due, and what waits behind it: of an aggregate in the order in which it came, and from its first. Each
+-- aggregate has its turn, so that one of which much is parked leaves room for the others.
 with due as (
-    select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks
-    from {parked} as due
-    join json_table(convert(:rows using utf8mb4), '$[*]' columns (
-        topic varchar(255) character set utf8mb4 path '$.topics',
-        `partition` int path '$.partitions'
-    )) as owned
-        on owned.topic = due.topic and owned.`partition` = due.`partition`
-    where due.consumer = convert(:consumer using utf8mb4) and due.state = 'waiting' and due.retry_at <= utc_timestamp(6)
-    order by due.retry_at, due.place
+    select waiting.place, waiting.source, waiting.aggregatetype, waiting.aggregateid, waiting.blocks
+    from (
+        select
+            due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.retry_at,
+            row_number() over (
+                partition by due.source, due.aggregatetype, due.aggregateid order by due.retry_at, due.place
+            ) as turn
+        from {parked} as due
+        join json_table(convert(:rows using utf8mb4), '$[*]' columns (
+            topic varchar(255) character set utf8mb4 path '$.topics',
+            `partition` int path '$.partitions'
+        )) as owned
+            on owned.topic = due.topic and owned.`partition` = due.`partition`
+        where due.consumer = convert(:consumer using utf8mb4)
+            and due.state = 'waiting'
+            and due.retry_at <= utc_timestamp(6)
+    ) as waiting
+    order by waiting.turn, waiting.retry_at, waiting.place
+    limit :limit
+),
+found as (
+    select
+        parked.place,
+        row_number() over (
+            partition by parked.source, parked.aggregatetype, parked.aggregateid
+            order by parked.sequence, parked.place
+        ) as turn
+    from {parked} as parked
+    where parked.consumer = convert(:consumer using utf8mb4)
+        and exists (
+            select 1
+            from due
+            where due.place = parked.place
+                or due.blocks and parked.blocks
+                and due.source = parked.source
+                and due.aggregatetype = parked.aggregatetype
+                and due.aggregateid = parked.aggregateid
+        )
+    order by turn, parked.place
     limit :limit
 )
 select
     parked.place, convert(parked.event_id using utf8mb4), parked.state, parked.reason, parked.blocks, parked.forced,
     parked.attempts, convert(parked.topic using utf8mb4), parked.`partition`, parked.`offset`, parked.timestamp_ms,
-    parked.`key`, parked.value, parked.headers, parked.place in (select due.place from due)
-from {parked} as parked
-where parked.consumer = convert(:consumer using utf8mb4)
-    and exists (
-        select 1
-        from due
-        where due.place = parked.place
-            or due.blocks and parked.blocks
-            and due.source = parked.source
-            and due.aggregatetype = parked.aggregatetype
-            and due.aggregateid = parked.aggregateid
-    )
+    parked.`key`, parked.value, parked.headers,
+    coalesce(parked.state = 'waiting' and parked.retry_at <= utc_timestamp(6), false),
+    convert(parked.source using utf8mb4), convert(parked.aggregatetype using utf8mb4),
+    convert(parked.aggregateid using utf8mb4)
+from found
+join {parked} as parked on parked.place = found.place
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequence, parked.place
-limit :limit
 
 -- name: count
 select state, reason, count(*), timestampdiff(microsecond, min(parked_at), utc_timestamp(6)) / 1000000

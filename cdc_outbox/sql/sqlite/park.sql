@@ -20,7 +20,8 @@ delete from {parked} where consumer = :consumer and place in (select value ->> '
 
 -- name: fail
 update {parked}
-set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts, forced = false,
+set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts,
+    forced = forced and :state = 'waiting',
     retry_at = julianday('now') + :retry_seconds / 86400.0
 where consumer = :consumer and place = :place
 
@@ -57,33 +58,53 @@ where parked.consumer = :consumer
 returning place
 
 -- name: find_due
--- What is due, and what waits behind it: all of an aggregate in the order in which it came.
+-- What is due, and what waits behind it: of an aggregate in the order in which it came, and from its first. Each
+-- aggregate has its turn, so that one of which much is parked leaves room for the others.
 with due as (
-    select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks
-    from {parked} as due
-    join json_each(:rows) as owned
-        on owned.value ->> '$.topics' = due.topic and owned.value ->> '$.partitions' = due."partition"
-    where due.consumer = :consumer and due.state = 'waiting' and due.retry_at <= julianday('now')
-    order by due.retry_at, due.place
+    select waiting.place, waiting.source, waiting.aggregatetype, waiting.aggregateid, waiting.blocks
+    from (
+        select
+            due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.retry_at,
+            row_number() over (
+                partition by due.source, due.aggregatetype, due.aggregateid order by due.retry_at, due.place
+            ) as turn
+        from {parked} as due
+        join json_each(:rows) as owned
+            on owned.value ->> '$.topics' = due.topic and owned.value ->> '$.partitions' = due."partition"
+        where due.consumer = :consumer and due.state = 'waiting' and due.retry_at <= julianday('now')
+    ) as waiting
+    order by waiting.turn, waiting.retry_at, waiting.place
+    limit :limit
+),
+found as (
+    select
+        parked.place,
+        row_number() over (
+            partition by parked.source, parked.aggregatetype, parked.aggregateid
+            order by parked.sequence, parked.place
+        ) as turn
+    from {parked} as parked
+    where parked.consumer = :consumer
+        and exists (
+            select 1
+            from due
+            where due.place = parked.place
+                or due.blocks and parked.blocks
+                and due.source = parked.source
+                and due.aggregatetype = parked.aggregatetype
+                and due.aggregateid = parked.aggregateid
+        )
+    order by turn, parked.place
     limit :limit
 )
 select
     parked.place, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
     parked.topic, parked."partition", parked."offset", parked.timestamp_ms, parked."key", parked.value, parked.headers,
-    parked.place in (select due.place from due)
-from {parked} as parked
-where parked.consumer = :consumer
-    and exists (
-        select 1
-        from due
-        where due.place = parked.place
-            or due.blocks and parked.blocks
-            and due.source = parked.source
-            and due.aggregatetype = parked.aggregatetype
-            and due.aggregateid = parked.aggregateid
-    )
+    coalesce(parked.state = 'waiting' and parked.retry_at <= julianday('now'), false),
+    parked.source, parked.aggregatetype, parked.aggregateid
+from found
+join {parked} as parked on parked.place = found.place
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequence, parked.place
-limit :limit
 
 -- name: count
 select state, reason, count(*), (julianday('now') - julianday(min(parked_at))) * 86400.0

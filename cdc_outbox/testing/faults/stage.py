@@ -130,7 +130,7 @@ class Stage:
         """Return the consumer as it is, but for what it remembers, and with the probe before its handlers."""
         rehearsing = copy.copy(self._consumer)
         rehearsing.name = name
-        rehearsing.metrics, rehearsing._spans = NoMetrics(), NoSpans()  # noqa: SLF001
+        rehearsing._metrics, rehearsing._spans = NoMetrics(), NoSpans()  # noqa: SLF001
         rehearsing._inbox_table = self.table  # noqa: SLF001
         rehearsing._handlers = self.probe.wrapped(self.handlers)  # noqa: SLF001
         rehearsing._before_commit = ProbedBeforeCommit(rehearsing._before_commit, self.probe)  # noqa: SLF001

@@ -1,0 +1,80 @@
+"""Who closes a consumer's connection, and what is said where there is none."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cdc_outbox.consumer.session import Session
+from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseUnavailableError, OutboxError
+from cdc_outbox.testing import MemoryDatabase
+
+
+class Connection:
+    """A connection that knows whether it was closed."""
+
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Unprepared:
+    """What is known of a connection that cannot be prepared."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.driver = self.stores = self.delivery = None
+        self._error = error
+
+    async def prepare(self, _connection: object) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_closed"),
+    [
+        (DatabaseUnavailableError("it is shutting down"), True),
+        (asyncio.CancelledError(), True),
+        (OutboxError("the connection has a transaction already"), False),
+        (ConfigError("its transactions are SERIALIZABLE"), False),
+    ],
+    ids=["lost", "cancelled", "shared", "refused"],
+)
+def test_a_connection_that_failed_is_closed_and_one_that_was_refused_is_left_to_its_owner(
+    error: BaseException, *, is_closed: bool
+) -> None:
+    connection, known = Connection(), Unprepared(error)
+    know: Any = lambda _connection: known  # noqa: E731
+    with pytest.raises(type(error)):
+        finish(Session(lambda: connection, know).open())
+    assert connection.is_closed is is_closed
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connect call failed"), TimeoutError()])
+def test_a_server_that_does_not_answer_is_waited_for_whoever_tells_of_it(
+    error: Exception,
+) -> None:
+    assert isinstance(raised_by_connect(error), DatabaseUnavailableError)
+
+
+def test_a_bug_in_the_function_that_connects_is_named_in_a_sentence_without_what_it_may_quote() -> None:
+    raised = raised_by_connect(KeyError("hunter2"))
+    assert isinstance(raised, ConfigError)
+    assert str(raised).startswith("connect raised KeyError at test_session.py:")
+    assert "hunter2" not in f"{raised} {raised.hint}"
+    assert isinstance(raised.__cause__, KeyError)
+
+
+def test_an_error_of_ours_leaves_as_it_is() -> None:
+    assert isinstance(raised_by_connect(ConfigError("the DSN cannot be read")), ConfigError)
+
+
+def raised_by_connect(error: Exception) -> CdcOutboxError:
+    def connect() -> None:
+        raise error
+
+    know: Any = MemoryDatabase
+    with pytest.raises(CdcOutboxError) as caught:
+        finish(Session(connect, know).open())
+    return caught.value

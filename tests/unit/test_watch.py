@@ -1,0 +1,69 @@
+"""What a consumer says about itself, and how often."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from cdc_outbox.consumer import Limits, Outcome
+from cdc_outbox.consumer.delivery import Delivered
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.watch import Watch
+from cdc_outbox.message import Message
+from cdc_outbox.metrics import NoMetrics
+from tests.unit.test_ordering import event
+
+
+class Clock:
+    """Monotonic seconds, moved by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def watch(clock: Clock, caplog: pytest.LogCaptureFixture) -> Iterator[Watch]:
+    watch = Watch(
+        name="shop", limits=Limits(), metrics=NoMetrics(), handled=lambda: ["OrderPaid", "OrderClosed"], clock=clock
+    )
+    watch.started()
+    with caplog.at_level(logging.INFO):
+        yield watch
+
+
+def test_a_type_without_a_handler_is_warned_of_once(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    item = Item(event=event(1), message=Message(topic="t", partition=0, offset=0, key=b"1", value=b"{}"))
+    for outcomes in ([Outcome.APPLIED], [Outcome.UNHANDLED], [Outcome.UNHANDLED]):
+        watch.applied([item], Delivered(outcomes=outcomes), 0.1)
+    [record] = caplog.records
+    assert (record.levelname, vars(record)["type"], vars(record)["handled"]) == (
+        "WARNING",
+        "OrderPlaced",
+        "OrderClosed, OrderPaid",
+    )
+
+
+def test_a_consumer_that_is_given_nothing_says_once_that_it_waits(
+    watch: Watch, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for clock.now in (1.0, 9.0, 12.3456, 20.0):
+        watch.lagged({}, assigned=0)
+    [record] = caplog.records
+    assert record.message.startswith("waits to be given partitions")
+    assert vars(record)["seconds"] == 12.35
+
+
+def test_a_consumer_that_has_a_partition_does_not_wait_for_one(
+    watch: Watch, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for clock.now, assigned in ((1.0, 0), (5.0, 1), (60.0, 1), (61.0, 0)):
+        watch.lagged({Place("t", 0): 0} if assigned else {}, assigned=assigned)
+    assert caplog.records == []
