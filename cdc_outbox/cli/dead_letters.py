@@ -16,7 +16,7 @@ from cdc_outbox.cli.parked import details_of, json_of, json_of_message, name_of,
 from cdc_outbox.consumer.park import Reason, State
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.park import Park
-from cdc_outbox.operate.parked import FORCED, ParkedRow, Selection
+from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 
@@ -165,7 +165,7 @@ def retry(
         raise click.UsageError("say which events: PLACE..., or --all with filters or without")
     if places and not _is_all(state, reason, aggregate):
         raise click.UsageError("filters go with --all; a place is one event")
-    selection = Selection(places=_once(places)) if places else _selection(state, reason, aggregate)
+    selection = ParkFilter(places=_once(places)) if places else _selection(state, reason, aggregate)
     with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
         retried = Park(inbox).retry(selection, forced={Reason(each) for each in force})
     for row in sorted(retried.due, key=lambda row: row.place):
@@ -260,9 +260,9 @@ def _written_to(output: Path | None) -> Iterator[TextIO | None]:
         yield file
 
 
-def _selection(state: str | None, reason: str | None, aggregate: tuple[str | None, str | None]) -> Selection:
+def _selection(state: str | None, reason: str | None, aggregate: tuple[str | None, str | None]) -> ParkFilter:
     aggregate_type, aggregate_id = aggregate
-    return Selection(
+    return ParkFilter(
         state=State(state) if state else None,
         reason=Reason(reason) if reason else None,
         aggregate_type=aggregate_type,
@@ -271,7 +271,7 @@ def _selection(state: str | None, reason: str | None, aggregate: tuple[str | Non
 
 
 def _is_all(state: str | None, reason: str | None, aggregate: tuple[str | None, str | None]) -> bool:
-    return _selection(state, reason, aggregate) == Selection()
+    return _selection(state, reason, aggregate) == ParkFilter()
 
 
 def _once(places: tuple[int, ...]) -> tuple[int, ...]:

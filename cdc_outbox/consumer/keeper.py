@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from cdc_outbox import kafka
+
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 1.0
@@ -50,11 +52,7 @@ class Keeper:
             caught, self._caught = self._caught, []
             if caught:
                 return caught
-            first = self._client.poll(seconds)
-            if first is None:
-                return []
-            # A timeout here would be waited out in full, for want of as many messages.
-            return [first, *(self._client.consume(events - 1, 0) if events > 1 else [])]
+            return kafka.poll(self._client, seconds, events)
 
     @contextmanager
     def busy(self) -> Iterator[None]:

@@ -247,7 +247,27 @@ def written_headers(message: Message) -> str:
     return json.dumps([[name, _written(value)] for name, value in message.headers], ensure_ascii=False)
 
 
-def read_headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
+def parked_message(  # noqa: PLR0917 - a row's
+    place: Place,
+    offset: int,
+    timestamp_ms: int | None,
+    key: Any,  # noqa: ANN401 - bytes, as each driver gives them
+    value: Any,  # noqa: ANN401
+    headers: str,
+) -> Message:
+    """Return the message that an event came in, from its row in the park."""
+    return Message(
+        topic=place.topic,
+        partition=place.partition,
+        offset=offset,
+        timestamp_ms=timestamp_ms,
+        key=_bytes(key),
+        value=_bytes(value),
+        headers=_read_headers(headers),
+    )
+
+
+def _read_headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
     """Return the headers that :func:`written_headers` wrote."""
     return tuple((name, _read(value)) for name, value in json.loads(text))
 
@@ -290,15 +310,7 @@ def _parked(  # noqa: PLR0917 - a row
         blocks=bool(blocks),
         forced=bool(forced),
         attempts=attempts,
-        message=Message(
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            timestamp_ms=timestamp_ms,
-            key=_bytes(key),
-            value=_bytes(value),
-            headers=read_headers(headers),
-        ),
+        message=parked_message(Place(topic, partition), offset, timestamp_ms, key, value, headers),
         is_due=bool(is_due),
     )
 

@@ -49,7 +49,7 @@ class ParkedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ParkFilter:
     """Which parked events are meant; ``None`` is any.
 
     Args:
@@ -64,10 +64,10 @@ class Selection:
     aggregate_id: str | None = None
 
     @staticmethod
-    def of(aggregate: Aggregate) -> "Selection":
+    def of(aggregate: Aggregate) -> "ParkFilter":
         """Return the one that means all events of an aggregate."""
         source, aggregate_type, aggregate_id = aggregate
-        return Selection(source=source, aggregate_type=aggregate_type, aggregate_id=aggregate_id)
+        return ParkFilter(source=source, aggregate_type=aggregate_type, aggregate_id=aggregate_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,16 @@ known any more.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
-from cdc_outbox.drivers.transactions import transaction
+from cdc_outbox.drivers import Row, TransactionDriver
 from cdc_outbox.errors import OutboxError, TransactionConflictError
+from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.horizon import Horizon, Part, missing_parts, parts_of
 from cdc_outbox.sql import load
 from cdc_outbox.writer.catalog import Catalog
@@ -69,12 +68,12 @@ class Purge:
         self._connection, self._driver, self._inbox = connection, driver, inbox
         self._report = report
         self._wait_seconds = wait_seconds
-        self._statements = load(driver.dialect, "horizon")
-        self._names = {
-            **inbox.names(),
+        literals = {
             "table_literal": inbox.dialect.literal(inbox.table.quoted),
             "rest_literal": inbox.dialect.literal(inbox.rest.quoted),
         }
+        self._database = OpenDatabase(connection, driver, {**inbox.names(), **literals}, "horizon")
+        self._ask = self._database.ask
 
     def find_old(self, horizon: Horizon) -> Old:
         """Return what :meth:`forget` would forget."""
@@ -178,22 +177,12 @@ class Purge:
         deadline = time.monotonic() + self._wait_seconds
         while True:
             try:
-                with self._transaction():
+                with self._database.transaction():
+                    self._driver.fetch(self._connection, load(self._driver.dialect, "versions")["lock"].text)
+                    self._ask("limit_locks")
                     return step()
             except TransactionConflictError as error:
                 if time.monotonic() >= deadline:
                     error.hint = "A handler holds it; run the command again when consumers have less to do."
                     raise
             time.sleep(_PAUSE_SECONDS)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with translated_for_operator(), transaction(self._connection, self._driver):
-            self._driver.fetch(self._connection, load(self._driver.dialect, "versions")["lock"].text)
-            self._ask("limit_locks")
-            yield
-
-    def _ask(self, statement: str, names: Mapping[str, str] | None = None, /, **parameters: Any) -> list[Row]:  # noqa: ANN401
-        text = self._statements[statement].render({**self._names, **(names or {})}, self._driver.style)
-        with translated_for_operator():
-            return self._driver.fetch(self._connection, text, parameters)

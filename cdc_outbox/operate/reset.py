@@ -18,7 +18,7 @@ from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConfigError, ConsumerError, MessageError
 from cdc_outbox.event import Event, SequenceMode
-from cdc_outbox.operate.session import Session
+from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.table import Dialect
 from cdc_outbox.wire import WireContract
 
@@ -86,7 +86,7 @@ class Reset:
         self._topics = self._selection.topics(contract)
         names = aggregate or (None, None)
         self._wanted = {"consumer": consumer, "aggregate_type": names[0], "aggregate_id": names[1]}
-        self._session = Session(connection, driver, table.names(), "reset")
+        self._database = OpenDatabase(connection, driver, table.names(), "reset")
 
     def run(self, *, dry_run: bool) -> Forgotten:
         """Forget, in one transaction that holds the locks on all the watermarks from its beginning.
@@ -100,12 +100,12 @@ class Reset:
         ids, firsts = self._read(bounds)
         # Everything of the consumer's may include what is of no contract here; one aggregate has just these ids.
         event_ids = None if self._selection.aggregate is None else sorted(map(key_of, ids))
-        with self._session.transaction():
-            rows = self._session.ask("lock_marks", **self._wanted)
+        with self._database.transaction():
+            rows = self._database.ask("lock_marks", **self._wanted)
             marks = {Aggregate(*names): last for *names, last in rows}
             self._refuse_to_lose_parked({place: start for place, (start, _) in bounds.items()})
             stays = standing(marks, firsts, self._contract)
-            [(claims, parked, holes)] = self._session.ask("count", event_ids=event_ids, **self._wanted)
+            [(claims, parked, holes)] = self._database.ask("count", event_ids=event_ids, **self._wanted)
             if not dry_run:
                 self._forget(event_ids, stays)
                 # Once more, for who has joined meanwhile and may wait for the locks with what he has read before.
@@ -114,12 +114,12 @@ class Reset:
 
     def _forget(self, event_ids: list[str] | None, stays: Mapping[Aggregate, int]) -> None:
         for statement in ("forget_claims", "forget_starts"):
-            self._session.ask(statement, consumer=self._consumer, event_ids=event_ids)
+            self._database.ask(statement, consumer=self._consumer, event_ids=event_ids)
         for statement in ("forget_parked", "forget_holes", "forget_marks"):
-            self._session.ask(statement, **self._wanted)
+            self._database.ask(statement, **self._wanted)
         if stays:
             lasts = list(stays.values())
-            self._session.ask("keep_marks", consumer=self._consumer, **columns_of(list(stays)), lasts=lasts)
+            self._database.ask("keep_marks", consumer=self._consumer, **columns_of(list(stays)), lasts=lasts)
 
     def _read(self, bounds: Mapping[Place, tuple[int, int]]) -> tuple[set[str], dict[Aggregate, int]]:
         """Return the ids of one aggregate's events, and the first number of each aggregate that the topics hold."""
@@ -151,7 +151,7 @@ class Reset:
             )
 
     def _refuse_to_lose_parked(self, starts: Mapping[Place, int]) -> None:
-        [(gone,)] = self._session.ask(
+        [(gone,)] = self._database.ask(
             "count_gone",
             **self._wanted,
             topics=[place.topic for place in starts],
