@@ -43,11 +43,13 @@ class NamedStatements:
         """Return parameters as the dialect takes them.
 
         Where it has no arrays, a statement's lists, which are as long as each other, become one text of JSON, ``rows``:
-        an object for each row.
+        an object for each row; null where a statement takes lists and got none.
         """
-        lists = {} if self._has_arrays else {name: each for name, each in parameters.items() if isinstance(each, list)}
-        if not lists:
+        if self._has_arrays:
             return parameters
+        lists = {name: each for name, each in parameters.items() if isinstance(each, list)}
+        if not lists:
+            return {"rows": None, **parameters}
         rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
         others = {name: each for name, each in parameters.items() if name not in lists}
         return {**others, "rows": json.dumps(rows, ensure_ascii=False)}

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from cdc_outbox.consumer.inbox import columns_of
 from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import InboxError
@@ -96,13 +97,11 @@ class Baseline:
 
     def _accept(self, aggregates: Sequence[Aggregate], note: str | None) -> list[Gap]:
         finish(self._inbox.stores.inbox.lock_marks(self._inbox.connection, aggregates))
-        wanted = set(aggregates)
-        gaps = [gap for gap in chosen(self._gaps(aggregates), self._named) if gap.aggregate in wanted]
+        gaps = chosen(self._gaps(aggregates), self._named)
         self._inbox.move([gap.move for gap in gaps], [gap.hole for gap in gaps], reason="baseline", note=note)
         return gaps
 
     def _gaps(self, aggregates: Sequence[Aggregate] | None = None) -> list[Gap]:
-        types = None if aggregates is None else sorted({aggregate.aggregate_type for aggregate in aggregates})
-        ids = None if aggregates is None else sorted({aggregate.aggregate_id for aggregate in aggregates})
-        rows = self._inbox.ask("find_gaps", aggregate_types=types, aggregate_ids=ids)
+        of_any = dict.fromkeys(columns_of([]))
+        rows = self._inbox.ask("find_gaps", **(of_any if aggregates is None else columns_of(aggregates)))
         return [Gap(Aggregate(source, kind, number), *counts) for source, kind, number, *counts in rows]

@@ -48,13 +48,17 @@ class OpenInbox:
         consumer: str,
     ) -> None:
         self.table, self.consumer = table, consumer
-        self.connection = connection
+        self.connection, self.driver = connection, driver
         self.stores = sql_stores(table=table, consumer=consumer, driver=ImmediateTransactions(driver))
-        self._database = OpenDatabase(connection, driver, table.names(), "decisions")
+        self._database = self.database("decisions")
 
     def ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
         """Execute a statement of ``decisions.sql`` by its name, and return its rows."""
         return self._database.ask(statement, consumer=self.consumer, **parameters)
+
+    def database(self, file: str) -> OpenDatabase:
+        """Return the same database for the statements of another file."""
+        return OpenDatabase(self.connection, self.driver, self.table.names(), file)
 
     def transact(self, work: Callable[[], ResultT]) -> ResultT:
         """Return what ``work`` returns, once the transaction that it ran in is committed.
@@ -80,8 +84,9 @@ class OpenInbox:
         Raises:
             ConfigError: Nobody does; it says who there is.
         """
-        known = [consumer for (consumer,) in self.ask("consumers")]
-        if self.consumer not in known:
+        [(is_known,)] = self.ask("is_known")
+        if not is_known:
+            known = [consumer for (consumer,) in self.ask("consumers")]
             there = f"there are: {', '.join(known)}" if known else "there is none yet"
             raise ConfigError(
                 f"no consumer {self.consumer!r} has used the inbox {self.table.table}; {there}", field="--consumer"

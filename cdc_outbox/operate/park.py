@@ -1,7 +1,9 @@
 """What operators do to parked events. Nothing is applied here: the consumer that owns the partition does that."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -67,7 +69,7 @@ class Park:
             source=wanted.source,
             aggregate_type=wanted.aggregate_type,
             aggregate_id=wanted.aggregate_id,
-            limit=limit,
+            limit=sys.maxsize if limit is None else limit,
             after=after,
         )
         return [_parked(*columns) for *columns, _ in rows], rows[0][-1] if rows else 0
@@ -145,6 +147,10 @@ class Park:
     def _retry(self, rows: Sequence[ParkedRow], forced: Set[Reason], *, named: bool) -> Retried:
         rows, _ = self._locked(rows)
         claimed = self._find_claimed(rows)
+        if named and forced and not FORCED & {row.reason for row in rows}:
+            reasons = ", ".join(f"{row.place} as {row.reason}" for row in rows)
+            meant = ", ".join(sorted(forced))
+            raise InboxError(f"nothing of it is parked as {meant}: {reasons}", hint="Try it again without --force.")
         done = Retried()
         for row in rows:
             reason = why_not_retried(row, forced=forced, claimed=claimed)
@@ -159,7 +165,7 @@ class Park:
         self._inbox.ask(
             "retry",
             places=[row.place for row in done.due],
-            forced=[row.place for row in done.due if row.reason in FORCED],
+            forced=[row.reason in FORCED for row in done.due],
         )
         return done
 
@@ -209,7 +215,7 @@ def _by_aggregate(rows: Iterable[ParkedRow]) -> list[tuple[Aggregate, list[Parke
 
 def _parked(*columns: Any) -> ParkedRow:  # noqa: ANN401 - a row
     place, state, reason, source, aggregate_type, aggregate_id, event_id, kind, sequence, *others = columns
-    blocks, forced, attempts, error, parked_at, retry_at, topic, partition, offset = others
+    blocks, forced, attempts, error, parked_at, tried_at, retry_at, topic, partition, offset = others
     return ParkedRow(
         place=place,
         state=State(state),
@@ -218,13 +224,18 @@ def _parked(*columns: Any) -> ParkedRow:  # noqa: ANN401 - a row
         event_id=event_id,
         type=kind,
         sequence=sequence,
-        blocks=blocks,
-        forced=forced,
+        blocks=bool(blocks),
+        forced=bool(forced),
         attempts=attempts,
         error=error,
-        parked_at=parked_at,
-        retry_at=retry_at,
+        parked_at=_moment(parked_at),
+        tried_at=_moment(tried_at),
+        retry_at=None if retry_at is None else _moment(retry_at),
         topic=topic,
         partition=partition,
         offset=offset,
     )
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(float(seconds), UTC)

@@ -31,21 +31,45 @@ _PAUSE_SECONDS = 0.5
 """Between two attempts at a lock, so that those who wait for us get on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Old:
     """What is old enough.
 
     Args:
         parts: Partitions, each with how many claims it has.
-        timed: Claims in the rest of ids that tell their time.
+        timed: Claims, in no such partition, of ids that tell their time.
         untimed: Claims of ids that do not.
         starts: Notes that an event was begun.
     """
 
-    parts: tuple[tuple[Part, int], ...]
+    parts: tuple[tuple[Part, int], ...] = ()
     timed: int
     untimed: int
     starts: int
+
+    @property
+    def ids(self) -> int:
+        """How many ids it is, wherever they lie."""
+        return self.timed + self.untimed + sum(claims for _, claims in self.parts)
+
+
+def patiently(database: OpenDatabase, step: Callable[[], ResultT], wait_seconds: float) -> ResultT:
+    """Run a step in a transaction; where a lock is not to be had, let those who wait behind us pass, and repeat.
+
+    Raises:
+        TransactionConflictError: It was not to be had for so long.
+    """
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            with database.transaction():
+                database.ask("limit_locks")
+                return step()
+        except TransactionConflictError as error:
+            if time.monotonic() >= deadline:
+                error.hint = "A handler holds it; run the command again when consumers have less to do."
+                raise
+        time.sleep(_PAUSE_SECONDS)
 
 
 class Purge:
@@ -80,28 +104,31 @@ class Purge:
         timed, untimed = self._count_rest(horizon)
         [(starts,)] = self._ask("count_starts", before=horizon.claimed_before)
         parts = tuple((part, self._count(part)) for part in horizon.over(self._parts()))
-        return Old(parts, timed, untimed, starts)
+        return Old(parts=parts, timed=timed, untimed=untimed, starts=starts)
 
-    def forget(self, horizon: Horizon) -> None:
-        """Drop partitions, delete what is old in the rest, and what was begun long ago.
+    def forget(self, horizon: Horizon) -> Old:
+        """Drop partitions, delete what is old in the rest, and what was begun long ago; return how much it was.
 
         Killed at any point it leaves whole steps done; the next run goes on.
 
         Raises:
             TransactionConflictError: The claims were in use for longer than it was to wait.
         """
+        dropped = []
         for part in horizon.over(self._parts()):
-            self._patiently(partial(self._drop, part, horizon))
-            self._report("dropped", str(part.table))
+            dropped.append((part, self._patiently(partial(self._drop, part, horizon))))
+            self._report("dropped", f"{part.table}: {dropped[-1][1]:,} ids")
         timed, untimed = self._count_rest(horizon)
         if timed:
             # Before the first of them is gone: a claim that finds it gone finds the note.
             self._ask("note_purge", purged_before=horizon.made_before)
         if timed or untimed:
-            self._report("deleted", f"{self._forget_rest(horizon):,} ids in {self._inbox.rest}")
+            timed, untimed = self._forget_rest(horizon)
+            self._report("deleted", f"{timed + untimed:,} ids in {self._inbox.rest}")
         [(starts,)] = self._ask("forget_starts", before=horizon.claimed_before)
         if starts:
             self._report("deleted", f"{starts:,} starts in {self._inbox.starts}")
+        return Old(parts=tuple(dropped), timed=timed, untimed=untimed, starts=starts)
 
     def make_parts(self, now: datetime) -> None:
         """Make the partitions of this week and the next ones.
@@ -116,10 +143,13 @@ class Purge:
             obstacle = self._patiently(partial(self._make, part, now))
             self._report("left out" if obstacle else "made", f"{part.table}{obstacle and ': '}{obstacle}")
 
-    def _drop(self, part: Part, horizon: Horizon) -> None:
+    def _drop(self, part: Part, horizon: Horizon) -> int:
+        """Drop a partition, and return how many claims it had; few are as new as that nobody counted them."""
+        claims = self._count(part)
         self._ask("lock_claims")
         self._ask("note_purge", purged_before=horizon.made_before)
         self._ask("drop_partition", {"partition": part.table.quoted})
+        return claims
 
     def _make(self, part: Part, now: datetime) -> str:
         """Make a partition, and return what is in the way."""
@@ -141,9 +171,9 @@ class Purge:
             self._ask(step, names)
         return ""
 
-    def _forget_rest(self, horizon: Horizon) -> int:
+    def _forget_rest(self, horizon: Horizon) -> tuple[int, int]:
         [(pages,)] = self._ask("count_pages")
-        gone = 0
+        gone = [0, 0]
         for first in range(0, pages, _PAGES):
             [counts] = self._ask(
                 "forget_pages",
@@ -152,8 +182,8 @@ class Purge:
                 before=horizon.claimed_before,
                 bound=horizon.bound,
             )
-            gone += sum(counts)
-        return gone
+            gone = [sum(each) for each in zip(gone, counts, strict=True)]
+        return gone[0], gone[1]
 
     def _count_rest(self, horizon: Horizon) -> Row:
         [counts] = self._ask("count_old", before=horizon.claimed_before, bound=horizon.bound)
@@ -173,16 +203,10 @@ class Purge:
         return parts_of([(schema, name, bounds) for schema, name, bounds in rows], self._inbox)
 
     def _patiently(self, step: Callable[[], ResultT]) -> ResultT:
-        """Run a step in a transaction; where a lock is not to be had, let those who wait behind us pass, and repeat."""
-        deadline = time.monotonic() + self._wait_seconds
-        while True:
-            try:
-                with self._database.transaction():
-                    self._driver.fetch(self._connection, load(self._driver.dialect, "versions")["lock"].text)
-                    self._ask("limit_locks")
-                    return step()
-            except TransactionConflictError as error:
-                if time.monotonic() >= deadline:
-                    error.hint = "A handler holds it; run the command again when consumers have less to do."
-                    raise
-            time.sleep(_PAUSE_SECONDS)
+        """Run a step in a transaction in which nobody else changes the inbox's tables."""
+
+        def alone() -> ResultT:
+            self._driver.fetch(self._connection, load(self._driver.dialect, "versions")["lock"].text)
+            return step()
+
+        return patiently(self._database, alone, self._wait_seconds)

@@ -8,13 +8,12 @@ from typing import Any
 from cdc_outbox.consumer.ids import id_of, key_of
 from cdc_outbox.consumer.inbox import columns_of
 from cdc_outbox.consumer.ordering import Aggregate
-from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import Row, TransactionDriver
-from cdc_outbox.errors import ConfigError
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.operate.database import OpenDatabase
+from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.operate.verification import Parked
-from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox.table import OutboxTable
 
 _PAGE = 10_000
 """Rows: some megabytes, and few enough questions."""
@@ -61,40 +60,23 @@ class OutboxStage:
 
 
 class InboxStage:
-    """What a consumer remembers.
+    """What a consumer remembers."""
 
-    Raises:
-        ConfigError: Of that database the inbox cannot be read here.
-    """
-
-    def __init__(
-        self,
-        connection: Any,  # noqa: ANN401 - any driver's
-        driver: TransactionDriver,
-        table: InboxTable,
-        consumer: str,
-    ) -> None:
-        if driver.dialect is not Dialect.POSTGRESQL:
-            raise ConfigError("an inbox can be compared on PostgreSQL only, so far", field="--inbox-dsn")
-        self.consumer = consumer
-        self._database = OpenDatabase(connection, driver, table.names(), "remembered")
+    def __init__(self, inbox: OpenInbox) -> None:
+        self.consumer = inbox.consumer
+        self._database = inbox.database("remembered")
+        self._database.ask("isolate")
 
     @contextmanager
     def at_one_moment(self) -> Iterator[None]:
         """Let all that is read inside be as it was at one moment."""
         with self._database.transaction():
-            self._database.ask("snapshot")
             yield
-
-    def is_known(self) -> bool:
-        """Tell whether anything is remembered under this consumer's name."""
-        [(is_known,)] = self._database.ask("is_known", consumer=self.consumer)
-        return bool(is_known)
 
     def marks(self) -> Iterator[Row]:
         """Return source, aggregate type, aggregate id and the last number applied."""
         after = Aggregate("", "", "")
-        while page := self._database.ask("marks", consumer=self.consumer, **after._asdict(), rows=_PAGE):
+        while page := self._database.ask("marks", consumer=self.consumer, **after._asdict(), limit=_PAGE):
             yield from page
             after = Aggregate(*page[-1][:3])
 
@@ -108,7 +90,7 @@ class InboxStage:
     def parked(self) -> Iterator[tuple[Aggregate, str, str, Parked]]:
         """Return what is set aside: the aggregate, which is empty where nobody can read it, topic, id, and how."""
         after = 0
-        while page := self._database.ask("parked", consumer=self.consumer, after=after, rows=_PAGE):
+        while page := self._database.ask("parked", consumer=self.consumer, after=after, limit=_PAGE):
             for place, *names, topic, event_id, sequence, state, reason in page:
                 yield Aggregate(*names), topic, event_id, Parked(sequence, state, reason)
                 after = place
@@ -116,7 +98,7 @@ class InboxStage:
     def holes(self) -> Iterator[Row]:
         """Return source, aggregate type, aggregate id, first and last number of what was accepted as missing."""
         after, first = Aggregate("", "", ""), 0
-        while page := self._database.ask("holes", consumer=self.consumer, **after._asdict(), first=first, rows=_PAGE):
+        while page := self._database.ask("holes", consumer=self.consumer, **after._asdict(), first=first, limit=_PAGE):
             yield from page
             after, first = Aggregate(*page[-1][:3]), page[-1][3]
 
@@ -132,4 +114,4 @@ class InboxStage:
     def purged_before(self) -> datetime | None:
         """Return up to which time ids were forgotten."""
         [(seconds,)] = self._database.ask("purged_before")
-        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+        return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)

@@ -29,6 +29,7 @@ where parked.consumer = convert(:consumer using utf8mb4)
 -- name: fail
 update {parked}
 set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts, forced = false,
+    tried_at = utc_timestamp(6),
     retry_at = utc_timestamp(6) + interval round(:retry_seconds * 1000000) microsecond
 where consumer = convert(:consumer using utf8mb4) and place = :place
 

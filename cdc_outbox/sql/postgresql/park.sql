@@ -19,6 +19,7 @@ delete from {parked} where consumer = :consumer and place = any(cast(:places as 
 -- name: fail
 update {parked}
 set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts, forced = false,
+    tried_at = clock_timestamp(),
     retry_at = clock_timestamp() + make_interval(secs => cast(:retry_seconds as double precision))
 where consumer = :consumer and place = :place
 

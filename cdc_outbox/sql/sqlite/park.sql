@@ -21,6 +21,7 @@ delete from {parked} where consumer = :consumer and place in (select value ->> '
 -- name: fail
 update {parked}
 set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts, forced = false,
+    tried_at = julianday('now'),
     retry_at = julianday('now') + :retry_seconds / 86400.0
 where consumer = :consumer and place = :place
 
