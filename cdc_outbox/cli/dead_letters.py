@@ -15,6 +15,7 @@ from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, spl
 from cdc_outbox.cli.parked import details_of, json_of, json_of_message, name_of, table_of
 from cdc_outbox.consumer.park import Reason, State
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.operate.baseline import find_gaps
 from cdc_outbox.operate.park import Park
 from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, why_not_forced
 
@@ -22,6 +23,8 @@ FC = TypeVar("FC", bound=Callable[..., Any])
 
 _SHOWN = 50
 """Lines that a screen or two have."""
+_GAPS_SHOWN = 5
+"""Of aggregates that wait for a missing event; the others are counted."""
 
 
 def _of_a_consumer(command: FC) -> FC:
@@ -104,12 +107,16 @@ def list_parked(
 ) -> None:
     """List parked events, in the order in which they were parked; times are UTC.
 
+    What is missing, so that others wait for it, is said beside. What waits behind an event that failed is a gap in the
+    list too, and nothing is missing before it.
+
     \b
     Example:
       cdc-outbox dead-letters list --consumer shipping --reason failed --aggregate order/42
     """
     with place.opened(consumer) as inbox:
         rows, total = Park(inbox).find(wanted, limit=limit)
+        gaps = [] if as_json else find_gaps(inbox)
     if as_json:
         click.echo(json.dumps([json_of(row, consumer) for row in rows], indent=2, ensure_ascii=False))
     elif rows:
@@ -119,6 +126,10 @@ def list_parked(
         click.echo("nothing is parked" if wanted == ParkFilter() else "no such event is parked", err=True)
     if total > len(rows):
         click.echo(f"{total - len(rows):,} more; --limit {total} shows all", err=True)
+    for gap in gaps[:_GAPS_SHOWN]:
+        click.echo(visible(f"missing: {gap}"), err=True)
+    if len(gaps) > _GAPS_SHOWN:
+        click.echo(f"missing: events of {len(gaps) - _GAPS_SHOWN:,} more aggregates", err=True)
 
 
 @dead_letters.command(short_help="Show one parked event.")

@@ -109,13 +109,15 @@ class ParkedCount:
     """How many events are parked for one reason.
 
     Args:
-        oldest_seconds: How long the first of them has been there.
+        gap_events: How many of them wait for one that is missing. What waits behind a failed one is not among them.
+        gap_seconds: How long the first of those has been there.
     """
 
     state: State
     reason: Reason
     events: int
-    oldest_seconds: float
+    gap_events: int = 0
+    gap_seconds: float = 0.0
 
 
 class ParkStore(Protocol):
@@ -237,8 +239,14 @@ class SqlPark:
     async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
         """Count the rows."""
         return [
-            ParkedCount(state=State(state), reason=Reason(reason), events=events, oldest_seconds=float(seconds))
-            for state, reason, events, seconds in await self._sql.fetch(connection, "count")
+            ParkedCount(
+                state=State(state),
+                reason=Reason(reason),
+                events=events,
+                gap_events=waiting,
+                gap_seconds=float(seconds or 0),
+            )
+            for state, reason, events, waiting, seconds in await self._sql.fetch(connection, "count")
         ]
 
 

@@ -84,6 +84,7 @@ def test_what_is_parked_is_listed_shown_and_exported(ids: list[str]) -> None:
     lines = run("dead-letters", "list", "--state=dead", "--reason=failed", "--aggregate=order/a")[0].splitlines()
     assert len(lines) == 2
     assert lines[1].endswith("  no such customer")
+    assert run("dead-letters", "list")[1] == "missing: 2 to 3 of order/b (orders.1), for which 1 events wait"
     shown = run("dead-letters", "show", "1", "--payload")[0]
     assert "source     orders.1\n" in shown
     exported = [json.loads(line) for line in run("dead-letters", "export")[0].splitlines()]

@@ -237,6 +237,11 @@ def test_the_command_says_what_became_of_the_messages(shop: Shop, env: dict[str,
     done = run_command("replay", "service:consumer", "--offsets", "1:5", env=env)
     assert done.returncode == 2
     assert "is not PARTITION:FIRST-LAST" in done.stderr
+    done = run_command("replay", "service:consumer", "--topic", shop.pipeline.topic, "--offsets", "99:0-1", env=env)
+    assert done.returncode == 2
+    assert f"{shop.pipeline.topic} has no partition 99: there are " in done.stderr
+    done = run_command("replay", "service:consumer", "--from", "2026-03-01", "--to", "2026-02-01", env=env)
+    assert done.returncode == 2
     assert len(shop.effects()) == 3
 
 

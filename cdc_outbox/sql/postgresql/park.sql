@@ -86,7 +86,24 @@ order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequenc
 limit :limit
 
 -- name: count
-select state, reason, count(*), cast(extract(epoch from clock_timestamp() - min(parked_at)) as double precision)
-from {parked}
-where consumer = :consumer
-group by state, reason
+-- Aggregates whose first parked event waits for one that is missing; what waits behind a failed one does not, nor what
+-- is due.
+with missing as (
+    select source, aggregatetype, aggregateid
+    from {parked}
+    where consumer = :consumer and blocks
+    group by source, aggregatetype, aggregateid
+    having min(sequence) = min(sequence) filter (where reason = 'gap' and retry_at is null)
+)
+select
+    parked.state, parked.reason, count(*), count(missing.source),
+    cast(extract(epoch from clock_timestamp() - min(parked.parked_at) filter (where missing.source is not null))
+        as double precision)
+from {parked} as parked
+left join missing
+    on parked.blocks
+    and missing.source = parked.source
+    and missing.aggregatetype = parked.aggregatetype
+    and missing.aggregateid = parked.aggregateid
+where parked.consumer = :consumer
+group by parked.state, parked.reason
