@@ -118,6 +118,11 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(receiver: R
     assert "left: 1 gap; they go on when what is missing comes" in said[1]
     assert "left: 1 conflict; --force conflict applies them all the same" in said[1]
     assert shell.about(receiver, "dead-letters", "retry", "--all", "--reason=expired") == ("", "nothing to try again")
+    refusals = {"gap": "it goes on by itself", "unreadable": "a retry reads it", "failed": "it is tried again without"}
+    for reason, why in refusals.items():
+        assert why in shell.about(receiver, "dead-letters", "retry", "3", f"--force={reason}", code=2)[1]
+    refused = shell.about(receiver, "dead-letters", "retry", "1", "--force=conflict", code=1)[1]
+    assert "nothing of it is parked as conflict: 1 as failed" in refused
     shell.about(receiver, "dead-letters", "retry", "3", "--force=conflict")
     assert receiver.effects() == [("2", 1)]
     receiver.look()
@@ -143,6 +148,7 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(receiver: R
         ["dead-letters", "retry", "1", "--reason=gap"],
         ["dead-letters", "skip", "1"],
         ["dead-letters", "skip", "1", "--note= "],
+        ["dead-letters", "retry", "--all", "--reason=failed", "--force=conflict"],
         ["dead-letters", "list", "--aggregate=order"],
         ["dead-letters", "list", "--state=asleep"],
         ["baseline", "--aggregate=order/1"],
@@ -199,6 +205,18 @@ def test_ids_are_not_forgotten_before_their_events_are(
         (["--horizon-days=1e9"], 2, "--horizon-days"),
     ):
         assert words in shell.run("purge-inbox", *arguments, "--dry-run", code=code, **env)[1]
+
+
+def test_the_brokers_are_asked_with_the_settings_of_the_file(
+    outbox_stack: Stack, dsn: str, topics: dict[str, str], shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "_ADMIN_SECONDS", 1.0)
+    settings = tmp_path / "kafka.properties"
+    settings.write_text("security.protocol=ssl\n")  # the stack's broker speaks no TLS
+    servers = outbox_stack.broker.bootstrap_servers
+    purge = ["purge-inbox", "--topic", topics["short"], "--horizon-days=2", "--bootstrap-servers", servers, "--dry-run"]
+    shell.run(*purge, CDC_OUTBOX_DSN=dsn)
+    shell.run(*purge, "--kafka-settings", str(settings), code=75)
 
 
 def test_brokers_that_do_not_answer_are_tried_again_later(

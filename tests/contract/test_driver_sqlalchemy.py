@@ -27,6 +27,7 @@ from tests.contract.driver_contract import (
     DriverContract,
     MariaDbContract,
     PostgresContract,
+    ReopenedPostgresContract,
     SqliteContract,
 )
 from tests.contract.sqlalchemy_clients import make_url
@@ -221,7 +222,7 @@ class TestSqlModel(Sessions, PostgresContract):
         return sqlmodel.Session(engine)
 
 
-class TestConnection(PostgresContract):
+class TestConnection(ReopenedPostgresContract):
     def open(self, dsn: str) -> Client:
         return Client(create_engine(url_of(dsn, "psycopg"), poolclass=NullPool).connect())
 
@@ -233,16 +234,6 @@ class TestConnection(PostgresContract):
         assert client.state() is TransactionState.ENDED
         with pytest.raises(TransactionEndedError):
             client.commit()
-        client.rollback()
-
-    def test_it_goes_on_with_another_one_when_it_is_lost(self, client: Client, dsn: str) -> None:
-        client.prepare(idle_seconds=7)
-        client.begin()
-        [(session,)] = client.fetch(self.who)
-        self.cut(dsn, session)
-        client.rollback()
-        client.begin()
-        assert client.fetch("show idle_in_transaction_session_timeout") == [("7s",)]
         client.rollback()
 
 

@@ -256,6 +256,11 @@ def test_a_reset_forgets_nothing_unless_it_is_told_that_effects_run_again(shop: 
     assert done.returncode == 2
     assert done.stdout == "would be forgotten: 3 claims, 1 watermarks, 0 parked events, 0 holes\n"
     assert "--run-effects-again" in done.stderr
+    dry = run_command(*RESET, "--consumer", shop.name, "--dry-run", env=env)
+    assert (dry.returncode, dry.stdout, dry.stderr) == (0, done.stdout, "")
+    unknown = run_command(*RESET, "--consumer", "nobody", "--dry-run", env=env)
+    assert unknown.returncode == 2
+    assert f"no consumer 'nobody' has used the inbox public.inbox; there are: {shop.name}" in unknown.stderr
     assert replay(shop) == {Fate.DUPLICATE: 5}
 
     done = run_command(*RESET, "--consumer", shop.name, "--run-effects-again", env=env)
