@@ -21,7 +21,7 @@ from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
 from cdc_outbox.migrations import script, turn, upgrade
 from cdc_outbox.modes import OutboxMode
-from cdc_outbox.operate.purge import Purge
+from cdc_outbox.operate.purge import PartPurge
 from cdc_outbox.privileges import roles_script
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect, OutboxTable
@@ -187,7 +187,7 @@ def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitC
         state = f"now at version {component.migrations[-1].version}" if steps else "up to date"
         click.echo(f"{component.name}: {state}", err=True)
     if wanted.inbox is not None and wanted.dialect is Dialect.POSTGRESQL:  # elsewhere ids lie in one table
-        purge = Purge(connection, driver, wanted.inbox, lambda step, text: click.echo(f"{step} {text}", err=True))
+        purge = PartPurge(connection, driver, wanted.inbox, lambda step, text: click.echo(f"{step} {text}", err=True))
         purge.make_parts(datetime.now(UTC))
     if wanted.spec is None:
         return ExitCode.DONE

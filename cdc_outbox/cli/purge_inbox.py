@@ -14,7 +14,7 @@ from cdc_outbox.cli.options import read_spec
 from cdc_outbox.consumer.horizon import refuse_short_horizon
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.horizon import Horizon
-from cdc_outbox.operate.purge import Old, Purge
+from cdc_outbox.operate.purge import Old, PartPurge
 from cdc_outbox.operate.purge_rows import RowPurge
 from cdc_outbox.table import Dialect
 
@@ -71,7 +71,7 @@ def purge_inbox(
     now = datetime.now(UTC)
     horizon = Horizon.at(now, days=horizon_days)
     with place.connected() as (connection, driver):
-        kind = Purge if driver.dialect is Dialect.POSTGRESQL else RowPurge
+        kind = PartPurge if driver.dialect is Dialect.POSTGRESQL else RowPurge
         purge = kind(connection, driver, place.table, _report)
         if dry_run:
             old = purge.find_old(horizon)
@@ -129,8 +129,8 @@ def _tell(old: Old) -> None:
     for part, claims in old.parts:
         _report("drop", f"{part.table}: {claims:,} ids")
     for what, count in (
-        ("ids in the rest that tell their time", old.timed),
-        ("ids in the rest that tell none", old.untimed),
+        ("ids that tell their time", old.timed),
+        ("ids that tell none", old.untimed),
         ("starts", old.starts),
     ):
         if count:

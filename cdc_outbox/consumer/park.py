@@ -180,12 +180,7 @@ class SqlPark:
             event_id=event.id,
             type=_without_nul(event.type),
             sequence=event.sequence,
-            state=failure.state,
-            reason=failure.reason,
-            blocks=failure.reason.blocks,
-            error=_without_nul(failure.error),
-            attempts=failure.attempts,
-            retry_seconds=failure.retry_seconds,
+            **_columns_of(failure),
             topic=message.topic,
             partition=message.partition or 0,
             offset=message.offset or 0,
@@ -202,17 +197,7 @@ class SqlPark:
 
     async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401
         """Update the row."""
-        await self._sql.fetch(
-            connection,
-            "fail",
-            place=place,
-            state=failure.state,
-            reason=failure.reason,
-            blocks=failure.reason.blocks,
-            error=_without_nul(failure.error),
-            attempts=failure.attempts,
-            retry_seconds=failure.retry_seconds,
-        )
+        await self._sql.fetch(connection, "fail", place=place, **_columns_of(failure))
 
     async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
         """Update the rows."""
@@ -248,6 +233,17 @@ class SqlPark:
             )
             for state, reason, events, waiting, seconds in await self._sql.fetch(connection, "count")
         ]
+
+
+def _columns_of(failure: Failure) -> dict[str, Any]:
+    return {
+        "state": failure.state,
+        "reason": failure.reason,
+        "blocks": failure.reason.blocks,
+        "error": _without_nul(failure.error),
+        "attempts": failure.attempts,
+        "retry_seconds": failure.retry_seconds,
+    }
 
 
 def written_headers(message: Message) -> str:

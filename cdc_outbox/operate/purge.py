@@ -5,6 +5,7 @@ known any more.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,26 +54,7 @@ class Old:
         return self.timed + self.untimed + sum(claims for _, claims in self.parts)
 
 
-def patiently(database: OpenDatabase, step: Callable[[], ResultT], wait_seconds: float) -> ResultT:
-    """Run a step in a transaction; where a lock is not to be had, let those who wait behind us pass, and repeat.
-
-    Raises:
-        TransactionConflictError: It was not to be had for so long.
-    """
-    deadline = time.monotonic() + wait_seconds
-    while True:
-        try:
-            with database.transaction():
-                database.ask("limit_locks")
-                return step()
-        except TransactionConflictError as error:
-            if time.monotonic() >= deadline:
-                error.hint = "A handler holds it; run the command again when consumers have less to do."
-                raise
-        time.sleep(_PAUSE_SECONDS)
-
-
-class Purge:
+class Purge(ABC):
     """The purge of one inbox, of all its consumers.
 
     Args:
@@ -99,6 +81,42 @@ class Purge:
         self._database = OpenDatabase(connection, driver, {**inbox.names(), **literals}, "horizon")
         self._ask = self._database.ask
 
+    @abstractmethod
+    def find_old(self, horizon: Horizon) -> Old:
+        """Return what :meth:`forget` would forget."""
+
+    @abstractmethod
+    def forget(self, horizon: Horizon) -> Old:
+        """Forget what is old, and return how much it was.
+
+        Killed at any point it leaves whole steps done; the next run goes on.
+
+        Raises:
+            TransactionConflictError: Claims were in use for longer than it was to wait.
+        """
+
+    @abstractmethod
+    def make_parts(self, now: datetime) -> None:
+        """Make the partitions of this week and the next ones, where there are any."""
+
+    def _patiently(self, step: Callable[[], ResultT]) -> ResultT:
+        """Run a step in a transaction; where a lock is not to be had, let those who wait behind us pass, and repeat."""
+        deadline = time.monotonic() + self._wait_seconds
+        while True:
+            try:
+                with self._database.transaction():
+                    self._ask("limit_locks")
+                    return step()
+            except TransactionConflictError as error:
+                if time.monotonic() >= deadline:
+                    error.hint = "A handler holds it; run the command again when consumers have less to do."
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
+
+class PartPurge(Purge):
+    """The purge of an inbox that has partitions, as those on PostgreSQL."""
+
     def find_old(self, horizon: Horizon) -> Old:
         """Return what :meth:`forget` would forget."""
         timed, untimed = self._count_rest(horizon)
@@ -116,7 +134,7 @@ class Purge:
         """
         dropped = []
         for part in horizon.over(self._parts()):
-            dropped.append((part, self._patiently(partial(self._drop, part, horizon))))
+            dropped.append((part, self._alone(partial(self._drop, part, horizon))))
             self._report("dropped", f"{part.table}: {dropped[-1][1]:,} ids")
         timed, untimed = self._count_rest(horizon)
         if timed:
@@ -140,7 +158,7 @@ class Purge:
             TransactionConflictError: The rest was in use for longer than it was to wait.
         """
         for part in list(missing_parts(self._inbox, self._parts(), now)):
-            obstacle = self._patiently(partial(self._make, part, now))
+            obstacle = self._alone(partial(self._make, part, now))
             self._report("left out" if obstacle else "made", f"{part.table}{obstacle and ': '}{obstacle}")
 
     def _drop(self, part: Part, horizon: Horizon) -> int:
@@ -202,11 +220,11 @@ class Purge:
             )
         return parts_of([(schema, name, bounds) for schema, name, bounds in rows], self._inbox)
 
-    def _patiently(self, step: Callable[[], ResultT]) -> ResultT:
+    def _alone(self, step: Callable[[], ResultT]) -> ResultT:
         """Run a step in a transaction in which nobody else changes the inbox's tables."""
 
         def alone() -> ResultT:
             self._driver.fetch(self._connection, load(self._driver.dialect, "versions")["lock"].text)
             return step()
 
-        return patiently(self._database, alone, self._wait_seconds)
+        return self._patiently(alone)

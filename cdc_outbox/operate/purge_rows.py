@@ -3,13 +3,9 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import TransactionDriver
-from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.horizon import Horizon
-from cdc_outbox.operate.purge import Old, Report, patiently
+from cdc_outbox.operate.purge import Old, Purge
 
 _PAGE_CLAIMS = 5_000
 """Looked at in one transaction: some tens of milliseconds in which nobody else can claim those that are old."""
@@ -17,25 +13,8 @@ _BEFORE_UNTIMED, _BEHIND_UNTIMED = "}", "\x7f"
 """Between which the keys lie of ids that do not tell their time."""
 
 
-class RowPurge:
-    """The purge of one inbox that has no partitions, of all its consumers.
-
-    Args:
-        connection: In autocommit mode, of a role that may delete from the inbox.
-        wait_seconds: How long in all to try for a lock that others hold.
-    """
-
-    def __init__(
-        self,
-        connection: Any,  # noqa: ANN401 - any driver's
-        driver: TransactionDriver,
-        inbox: InboxTable,
-        report: Report,
-        *,
-        wait_seconds: float = 60.0,
-    ) -> None:
-        self._inbox, self._report, self._wait_seconds = inbox, report, wait_seconds
-        self._database = OpenDatabase(connection, driver, inbox.names(), "horizon")
+class RowPurge(Purge):
+    """The purge of an inbox that has no partitions; its role need only delete."""
 
     def make_parts(self, now: datetime) -> None:
         """Make nothing: there are no partitions."""
@@ -43,8 +22,8 @@ class RowPurge:
     def find_old(self, horizon: Horizon) -> Old:
         """Return what :meth:`forget` would forget."""
         before = _text(horizon.claimed_before)
-        [(timed, untimed)] = self._database.ask("count_old", before=before, bound=horizon.bound)
-        [(starts,)] = self._database.ask("count_starts", before=before)
+        [(timed, untimed)] = self._ask("count_old", before=before, bound=horizon.bound)
+        [(starts,)] = self._ask("count_starts", before=before)
         return Old(timed=int(timed), untimed=int(untimed), starts=starts)
 
     def forget(self, horizon: Horizon) -> Old:
@@ -55,7 +34,7 @@ class RowPurge:
         Raises:
             TransactionConflictError: A claim was in use for longer than it was to wait.
         """
-        ask, before = self._database.ask, _text(horizon.claimed_before)
+        ask, before = self._ask, _text(horizon.claimed_before)
         # Before the first of them is gone: a claim that finds it gone finds the note.
         if self.find_old(horizon).timed:
             ask("note_purge", purged_before=_text(horizon.made_before))
@@ -65,14 +44,14 @@ class RowPurge:
             untimed += self._forget(consumer, _BEFORE_UNTIMED, _BEHIND_UNTIMED, before)
         if timed or untimed:
             self._report("deleted", f"{timed + untimed:,} ids in {self._inbox.table}")
-        [(starts,)] = patiently(self._database, partial(ask, "forget_starts", before=before), self._wait_seconds)
+        [(starts,)] = self._patiently(partial(ask, "forget_starts", before=before))
         if starts:
             self._report("deleted", f"{starts:,} starts in {self._inbox.starts}")
         return Old(timed=timed, untimed=untimed, starts=starts)
 
     def _consumers(self) -> Iterator[str]:
         after = ""
-        while (after := self._database.ask("next_consumer", after=after)[0][0]) is not None:
+        while (after := self._ask("next_consumer", after=after)[0][0]) is not None:
             yield after
 
     def _forget(self, consumer: str, after: str, bound: str, before: str) -> int:
@@ -80,11 +59,11 @@ class RowPurge:
         gone = 0
         while True:
             span = {"consumer": consumer, "after": after}
-            [(last,)] = self._database.ask("find_page", **span, bound=bound, limit=_PAGE_CLAIMS)
+            [(last,)] = self._ask("find_page", **span, bound=bound, limit=_PAGE_CLAIMS)
             if last is None:
                 return gone
-            forget = partial(self._database.ask, "forget_page", **span, last=last, before=before)
-            [(claims,)] = patiently(self._database, forget, self._wait_seconds)
+            forget = partial(self._ask, "forget_page", **span, last=last, before=before)
+            [(claims,)] = self._patiently(forget)
             gone += claims
             after = last
 

@@ -19,6 +19,9 @@ from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.wire import WireContract
 
+_PAGE = 10_000
+"""Watermarks that one statement puts back: some megabytes, and no server refuses as many."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
@@ -116,9 +119,11 @@ class Reset:
             self._ask_of_ids(statement, of_ids)
         for statement in ("forget_parked", "forget_holes", "forget_marks"):
             self._database.ask(statement, **self._wanted)
-        if stays:
-            lasts = list(stays.values())
-            self._database.ask("keep_marks", consumer=self._consumer, **columns_of(list(stays)), lasts=lasts)
+        aggregates = list(stays)
+        for start in range(0, len(aggregates), _PAGE):
+            page = aggregates[start : start + _PAGE]
+            lasts = [stays[aggregate] for aggregate in page]
+            self._database.ask("keep_marks", consumer=self._consumer, **columns_of(page), lasts=lasts)
 
     def _read(self, bounds: Mapping[Place, tuple[int, int]]) -> tuple[set[str], dict[Aggregate, int]]:
         """Return the ids of one aggregate's events, and the first number of each aggregate that the topics hold."""
