@@ -83,11 +83,11 @@ def purge_inbox(
 
 
 def _sum_up(old: Old, horizon: Horizon, *, dry_run: bool) -> None:
-    what = f"{old.ids:,} ids and {old.starts:,} starts" if old.ids or old.starts else "nothing"
+    what = f"{old.ids:,} ids and {old.starts:,} starts: ids" if old.ids or old.starts else "nothing: no ids were"
     _report(
         "would go" if dry_run else "forgotten",
-        f"{what}: made before {horizon.made_before:%Y-%m-%dT%H:%MZ}, or without a time and claimed before "
-        f"{horizon.claimed_before:%Y-%m-%dT%H:%MZ}",
+        f"{what} made before {horizon.made_before:%Y-%m-%dT%H:%MZ}, or claimed before "
+        f"{horizon.claimed_before:%Y-%m-%dT%H:%MZ} where they tell no time",
     )
 
 

@@ -237,12 +237,12 @@ def test_a_purge_says_what_it_would_do_and_then_does_it(receiver: Receiver) -> N
     dry = run_command(*purge, "--dry-run")
     *steps, total = dry.stdout.splitlines()
     assert steps == ["drop       public.inbox_old: 0 ids", "delete     1 ids that tell none"], dry.stderr
-    assert re.fullmatch(r"would go   1 ids and 0 starts: made before \S+Z, or without .* before \S+Z", total)
+    assert re.fullmatch(r"would go   1 ids and 0 starts: ids made before \S+Z, or claimed before \S+Z where .*", total)
     done = run_command(*purge)
     *steps, total = done.stdout.splitlines()
     assert steps == ["dropped    public.inbox_old: 0 ids", "deleted    1 ids in public.inbox_rest"], done.stderr
-    assert total.startswith("forgotten  1 ids and 0 starts: made before ")
-    assert run_command(*purge).stdout.startswith("forgotten  nothing: made before ")
+    assert total.startswith("forgotten  1 ids and 0 starts: ids made before ")
+    assert run_command(*purge).stdout.startswith("forgotten  nothing: no ids were made before ")
 
 
 def test_a_consumer_does_not_start_whose_horizon_its_topics_outlive(

@@ -155,14 +155,14 @@ def test_old_ids_are_forgotten_page_by_page_and_young_ones_are_not(
             f"where consumer = '{CONSUMER}'"
         )
     purge = ["purge-inbox", "--horizon-days=30", "--accept-shorter-horizon"]
-    assert "forgotten  nothing: made before" in run_here(*purge).stdout  # all of them were claimed today
+    assert "forgotten  nothing: no ids were made before" in run_here(*purge).stdout  # all of them were claimed today
     long_ago = (NOW - timedelta(days=40)).strftime("%Y-%m-%dT%H:%M:%S.000")
     place.query(f"update inbox set claimed_at = '{long_ago}'")  # noqa: S608
     dry = run_here(*purge, "--dry-run")
-    assert "would go   24 ids and 0 starts: made before" in dry.stdout, dry.stderr
+    assert "would go   24 ids and 0 starts: ids made before" in dry.stdout, dry.stderr
     assert place.query("select count(*) from inbox") == [(39,)]
     done = run_here(*purge)
-    assert "forgotten  24 ids and 0 starts: made before" in done.stdout, done.stderr
+    assert "forgotten  24 ids and 0 starts: ids made before" in done.stdout, done.stderr
     left = place.query("select distinct event_id from inbox")
     assert sorted(event_id for (event_id,) in left) == sorted(young)
     assert len(place.query("select * from inbox_purges")) == 1
