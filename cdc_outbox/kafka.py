@@ -55,6 +55,8 @@ _ABOUT_CONNECTIONS = re.compile(
 )
 """Settings of a consumer that an admin client takes too."""
 _ADMIN_SECONDS = 10.0
+_REACH_SECONDS = 5.0
+"""How long the first contact with the brokers may take before it is said that they cannot be reached."""
 
 
 class _Repeats(logging.Filter):
@@ -122,6 +124,29 @@ def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> Consum
         raise ConfigError(error.args[0].str(), field="kafka") from error
     except (TypeError, ValueError) as error:
         raise ConfigError(f"a setting has a value of the wrong type: {error}", field="kafka") from error
+
+
+def find_topics(client: Consumer) -> dict[str, list[int]]:
+    """Return the topics that there are, each with its partitions: the first contact with the brokers.
+
+    Raises:
+        BrokerUnavailableError: None of them answers.
+    """
+    # Asked for all: to ask for one that does not exist makes librdkafka wait for it.
+    try:
+        found = client.list_topics(timeout=_REACH_SECONDS).topics
+    except KafkaException as error:
+        raise translate(error.args[0]) from error
+    return {name: list(topic.partitions) for name, topic in found.items()}
+
+
+def poll(client: Consumer, seconds: float, events: int) -> "list[Message[bytes, bytes]]":
+    """Return up to so many messages: wait for the first, and take the rest as far as they are there."""
+    first = client.poll(seconds)
+    if first is None:
+        return []
+    # A timeout here would be waited out in full, for want of as many messages.
+    return [first, *(client.consume(events - 1, 0) if events > 1 else [])]
 
 
 def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

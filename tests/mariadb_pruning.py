@@ -15,9 +15,9 @@ from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.drivers.mysql import PyMySql, connect
 from cdc_outbox.migrations import upgrade
+from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.offset import OffsetWitness, offset_pruning
 from cdc_outbox.operate.prune import Pruned, PruneOptions
-from cdc_outbox.operate.session import Session
 from cdc_outbox.operate.snapshot import Snapshot
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.table import Dialect, OutboxTable, TableName
@@ -138,7 +138,7 @@ class Orders:
     def reader(self) -> str:
         """Return who reads, as a run would see it."""
         with self.connect() as connection:
-            session = Session(connection, PyMySql("pymysql"), self.spec.outbox.names(Dialect.MYSQL))
+            session = OpenDatabase(connection, PyMySql("pymysql"), self.spec.outbox.names(Dialect.MYSQL))
             return OffsetWitness(self.spec, self.client, session, Snapshot(session)).find_delivery().reader
 
     def patch_offset(self, **changes: object) -> None:

@@ -76,6 +76,11 @@ class Place:
         """The outbox as findings call it."""
         return "main.outbox" if self.dialect is Dialect.SQLITE else "outbox"
 
+    @property
+    def database(self) -> str:
+        """The database as people call it."""
+        return str(self.address) if self.dialect is Dialect.SQLITE else self.name
+
     def write_spec(self, extra: str = "", source: str = "orders") -> None:
         database = _SQLITE if self.dialect is Dialect.SQLITE else _MARIADB.format(name=self.name)
         self.spec.write_text(

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
@@ -51,6 +52,18 @@ def one(connection: Connection, query: str, *parameters: object) -> Any:
     """Return the one value that a query returns."""
     [(value,)] = connection.execute(query.encode(), parameters).fetchall()
     return value
+
+
+def import_block(code: str, name: str, folder: Path) -> ModuleType:
+    """Import a block of the docs as a module of this name."""
+    path = folder / f"{name}.py"
+    path.write_text(code)
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def run_to_its_end(consumer: Consumer) -> None:

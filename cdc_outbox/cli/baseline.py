@@ -1,33 +1,35 @@
 """``cdc-outbox baseline``."""
 
+import json
+from typing import Any
+
 import click
 
-from cdc_outbox.cli.findings import visible
-from cdc_outbox.cli.inbox import opened, split_aggregate
-from cdc_outbox.cli.options import consumer_option, dsn_option, inbox_schema_option
+from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
+from cdc_outbox.cli.parked import in_columns
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.operate.baseline import Baseline, Gap
 
 
 @click.command(short_help="Begin in the middle of a history: accept what came before.")
-@dsn_option
+@inbox_options
 @consumer_option
-@inbox_schema_option
 @click.option(
     "--aggregate", callback=split_aggregate, metavar="TYPE/ID", help="Only this one; its missing events are given up."
 )
 @click.option("--source", metavar="SOURCE", help="With --aggregate: who numbered its events, such as orders.1.")
 @click.option("--note", help="Why, for whoever asks later; it is kept with the hole in the sequence.")
 @click.option("--dry-run", is_flag=True, help="Print what would be accepted, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def baseline(
     *,
-    dsn: str,
+    place: InboxPlace,
     consumer: str,
-    inbox_schema: str,
     aggregate: tuple[str, str] | tuple[None, None],
     source: str | None,
     note: str | None,
     dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Accept as missing what came before the first events that a consumer sees.
 
@@ -39,7 +41,8 @@ def baseline(
     In an aggregate that it has followed already, a missing event is lost, not old. Such a hole is accepted only where
     you name it: --aggregate TYPE/ID --source SOURCE.
 
-    Each line is an aggregate, its source, the sequences that are accepted as missing, and how many events go on.
+    Each line is an aggregate, its source, where its watermark stood, the first and the last sequence that are accepted
+    as missing, and how many events go on.
 
     \b
     Examples:
@@ -53,7 +56,7 @@ def baseline(
     named = None
     if source is not None and aggregate_type is not None and aggregate_id is not None:
         named = Aggregate(source, aggregate_type, aggregate_id)
-    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
+    with place.opened(consumer) as inbox:
         work = Baseline(inbox, named)
         gaps = work.find()
         sequences, events = sum(gap.missing for gap in gaps), sum(gap.parked for gap in gaps)
@@ -65,10 +68,28 @@ def baseline(
         unreadable = work.count_unreadable()
         if unreadable:
             click.echo(f"{unreadable:,} parked messages are unreadable; what is missing may be among them", err=True)
-        for gap in gaps if dry_run else work.accept(gaps, note=note):
-            click.echo(_line(gap))
+        rows = [_row(gap, consumer) for gap in (gaps if dry_run else work.accept(gaps, note=note))]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    elif rows:
+        shown = [[str(row[name]) for name in _SHOWN] for row in rows]
+        for line in in_columns([[name.upper() for name in _SHOWN], *shown]):
+            click.echo(line)
 
 
-def _line(gap: Gap) -> str:
+_SHOWN = ("aggregate", "source", "last", "missing_first", "missing_last", "parked")
+
+
+def _row(gap: Gap, consumer: str) -> dict[str, Any]:
     source, aggregate_type, aggregate_id = gap.aggregate
-    return visible(f"{aggregate_type}/{aggregate_id}  {source}  {gap.hole.first}-{gap.hole.last}  {gap.parked}")
+    return {
+        "consumer": consumer,
+        "aggregate": f"{aggregate_type}/{aggregate_id}",
+        "source": source,
+        "aggregate_type": aggregate_type,
+        "aggregate_id": aggregate_id,
+        "last": gap.last,
+        "missing_first": gap.hole.first,
+        "missing_last": gap.hole.last,
+        "parked": gap.parked,
+    }

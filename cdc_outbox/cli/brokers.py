@@ -12,25 +12,24 @@ from cdc_outbox.properties_text import read_properties
 
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 
-_servers_option = click.option(
-    "--bootstrap-servers",
-    envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
-    show_envvar=True,
-    required=True,
-    help="The brokers: host:port, several with commas.",
-)
-_settings_option = click.option(
-    "--kafka-settings",
-    type=click.Path(path_type=Path),
-    envvar="CDC_OUTBOX_KAFKA_SETTINGS",
-    show_envvar=True,
-    help="A file of librdkafka's settings, for security and timeouts: name=value, one a line.",
-)
 
-
-def broker_options(command: FC) -> FC:
-    """Add the options with which a command is told of its brokers."""
-    return _servers_option(_settings_option(command))
+def broker_options(*, required: bool = True) -> Callable[[FC], FC]:
+    """Return what adds the options with which a command is told of its brokers."""
+    servers = click.option(
+        "--bootstrap-servers",
+        envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
+        show_envvar=True,
+        required=required,
+        help="The brokers: host:port, several with commas.",
+    )
+    settings = click.option(
+        "--kafka-settings",
+        type=click.Path(path_type=Path),
+        envvar="CDC_OUTBOX_KAFKA_SETTINGS",
+        show_envvar=True,
+        help="A file of librdkafka's settings, for security and timeouts: name=value, one a line.",
+    )
+    return lambda command: servers(settings(command))
 
 
 def broker_settings(bootstrap_servers: str, file: Path | None, *, group: str) -> dict[str, Any]:

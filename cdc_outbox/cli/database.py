@@ -11,6 +11,7 @@ from cdc_outbox.database import DatabaseKind
 from cdc_outbox.drivers import TransactionDriver, find_transaction_driver, translate
 from cdc_outbox.errors import ConfigError, OutboxError, TransactionConflictError
 from cdc_outbox.table import Dialect
+from cdc_outbox.writer.catalog import Catalog
 
 _SCHEMES = {
     "postgresql": Dialect.POSTGRESQL,
@@ -63,6 +64,11 @@ def connected(
             if isinstance(ours, TransactionConflictError):
                 ours.hint = "Another transaction was in the way; run the command again when it has ended."
             raise ours from error
+
+
+def database_name(connection: Any, driver: TransactionDriver, dsn: str) -> str:  # noqa: ANN401 - any driver's
+    """Return what people call the database that a connection leads to: its name, or its file."""
+    return Catalog(connection, driver).find_database() or dsn.removeprefix("sqlite:///")
 
 
 def dialect_of(dsn: str) -> Dialect:

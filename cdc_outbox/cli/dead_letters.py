@@ -4,31 +4,52 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar, cast
 
 import click
 
 from cdc_outbox.cli.findings import visible
-from cdc_outbox.cli.inbox import opened, split_aggregate
-from cdc_outbox.cli.options import consumer_option, dsn_option, inbox_schema_option
+from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
 from cdc_outbox.cli.parked import details_of, json_of, json_of_message, name_of, table_of
 from cdc_outbox.consumer.park import Reason, State
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.operate.baseline import find_gaps
 from cdc_outbox.operate.park import Park
-from cdc_outbox.operate.parked import FORCED, ParkedRow, Selection
+from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, why_not_forced
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 
 _SHOWN = 50
 """Lines that a screen or two have."""
+_GAPS_SHOWN = 5
+"""Of aggregates that wait for a missing event; the others are counted."""
 
 
 def _of_a_consumer(command: FC) -> FC:
-    return dsn_option(consumer_option(inbox_schema_option(command)))
+    return inbox_options(consumer_option(command))
 
 
 def _filters(command: FC) -> FC:
+    """Add the options that say which events are meant; the command takes them as one ``wanted``."""
+
+    @wraps(command)
+    def gathered(
+        *,
+        state: str | None,
+        reason: str | None,
+        aggregate: tuple[str | None, str | None],
+        **others: Any,  # noqa: ANN401 - a command's own
+    ) -> Any:  # noqa: ANN401
+        wanted = ParkFilter(
+            state=State(state) if state else None,
+            reason=Reason(reason) if reason else None,
+            aggregate_type=aggregate[0],
+            aggregate_id=aggregate[1],
+        )
+        return command(wanted=wanted, **others)
+
     options = (
         click.option(
             "--state", type=click.Choice(list(map(str, State))), help="Only those that wait, or that are dead."
@@ -36,9 +57,17 @@ def _filters(command: FC) -> FC:
         click.option("--reason", type=click.Choice(list(map(str, Reason))), help="Only those parked for this reason."),
         click.option("--aggregate", callback=split_aggregate, metavar="TYPE/ID", help="Only those of this aggregate."),
     )
+    filtered: Any = gathered
     for option in reversed(options):
-        command = option(command)
-    return command
+        filtered = option(filtered)
+    return cast("FC", filtered)
+
+
+def _forced(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> frozenset[Reason]:
+    reasons = frozenset(map(Reason, values))
+    for reason in sorted(reasons - FORCED):
+        raise click.BadParameter(f"{reason}: {why_not_forced(reason)}.")
+    return reasons
 
 
 @click.group(name="dead-letters", short_help="List, show, retry, skip or export parked events.")
@@ -70,58 +99,63 @@ def dead_letters() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_parked(
     *,
-    dsn: str,
+    place: InboxPlace,
     consumer: str,
-    inbox_schema: str,
-    state: str | None,
-    reason: str | None,
-    aggregate: tuple[str | None, str | None],
+    wanted: ParkFilter,
     limit: int,
     as_json: bool,
 ) -> None:
     """List parked events, in the order in which they were parked; times are UTC.
 
+    What is missing, so that others wait for it, is said beside. What waits behind an event that failed is a gap in the
+    list too, and nothing is missing before it.
+
     \b
     Example:
       cdc-outbox dead-letters list --consumer shipping --reason failed --aggregate order/42
     """
-    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
-        rows, total = Park(inbox).find(_selection(state, reason, aggregate), limit=limit)
+    with place.opened(consumer) as inbox:
+        rows, total = Park(inbox).find(wanted, limit=limit)
+        gaps = [] if as_json else find_gaps(inbox)
     if as_json:
-        click.echo(json.dumps([json_of(row) for row in rows], indent=2, ensure_ascii=False))
+        click.echo(json.dumps([json_of(row, consumer) for row in rows], indent=2, ensure_ascii=False))
     elif rows:
         for line in table_of(rows):
             click.echo(line)
     else:
-        click.echo("nothing is parked" if _is_all(state, reason, aggregate) else "no such event is parked", err=True)
+        click.echo("nothing is parked" if wanted == ParkFilter() else "no such event is parked", err=True)
     if total > len(rows):
         click.echo(f"{total - len(rows):,} more; --limit {total} shows all", err=True)
+    for gap in gaps[:_GAPS_SHOWN]:
+        click.echo(visible(f"missing: {gap}"), err=True)
+    if len(gaps) > _GAPS_SHOWN:
+        click.echo(f"missing: events of {len(gaps) - _GAPS_SHOWN:,} more aggregates", err=True)
 
 
 @dead_letters.command(short_help="Show one parked event.")
-@click.argument("place", type=int)
+@click.argument("number", metavar="PLACE", type=int)
 @_of_a_consumer
 @click.option("--payload", is_flag=True, help="Show the payload too, which may be private.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def show(place: int, *, dsn: str, consumer: str, inbox_schema: str, payload: bool, as_json: bool) -> None:
+def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, as_json: bool) -> None:
     """Show all that is known of a parked event, its headers among it.
 
     \b
     Example:
       cdc-outbox dead-letters show 17 --consumer shipping --payload
     """
-    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
+    with place.opened(consumer) as inbox:
         park = Park(inbox)
-        [row] = park.get([place])
+        [row] = park.get([number])
         messages = park.read_messages([row])
-    if place not in messages:  # it was applied between the two looks
-        click.echo(f"{place} is parked no more", err=True)
+    if number not in messages:  # it was applied between the two looks
+        click.echo(f"{number} is parked no more", err=True)
         return
     if as_json:
-        whole = json_of(row) | json_of_message(messages[place], payload=payload)
+        whole = json_of(row, consumer) | json_of_message(messages[number], payload=payload)
         click.echo(json.dumps(whole, indent=2, ensure_ascii=False))
         return
-    for name, text in details_of(row, messages[place], payload=payload):
+    for name, text in details_of(row, consumer, messages[number], payload=payload):
         click.echo(f"{visible(name):<10} {visible(text) or '-'}")
 
 
@@ -132,7 +166,9 @@ def show(place: int, *, dsn: str, consumer: str, inbox_schema: str, payload: boo
 @_filters
 @click.option(
     "--force",
-    type=click.Choice(sorted(map(str, FORCED))),
+    type=click.Choice(list(map(str, Reason))),
+    metavar="|".join(sorted(FORCED)),
+    callback=_forced,
     multiple=True,
     help="Apply what is parked for this reason in spite of it. Its effects may contradict or repeat others.",
 )
@@ -140,13 +176,10 @@ def retry(
     places: tuple[int, ...],
     *,
     is_all: bool,
-    dsn: str,
+    place: InboxPlace,
     consumer: str,
-    inbox_schema: str,
-    state: str | None,
-    reason: str | None,
-    aggregate: tuple[str | None, str | None],
-    force: tuple[str, ...],
+    wanted: ParkFilter,
+    force: frozenset[Reason],
 ) -> None:
     """Have the consumer try parked events again, at once; print the places of those that are due now.
 
@@ -163,11 +196,13 @@ def retry(
     """
     if is_all == bool(places):
         raise click.UsageError("say which events: PLACE..., or --all with filters or without")
-    if places and not _is_all(state, reason, aggregate):
+    if places and wanted != ParkFilter():
         raise click.UsageError("filters go with --all; a place is one event")
-    selection = Selection(places=_once(places)) if places else _selection(state, reason, aggregate)
-    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
-        retried = Park(inbox).retry(selection, forced={Reason(each) for each in force})
+    if force and wanted.reason not in {None, *force}:
+        raise click.UsageError(f"--reason {wanted.reason} leaves nothing that --force is about")
+    chosen = ParkFilter(places=_once(places)) if places else wanted
+    with place.opened(consumer) as inbox:
+        retried = Park(inbox).retry(chosen, forced=force)
     for row in sorted(retried.due, key=lambda row: row.place):
         click.echo(row.place)
     for kind, events in sorted(Counter(row.reason for row, _ in retried.left).items()):
@@ -188,7 +223,7 @@ _LEFT = {
 @click.argument("places", metavar="PLACE...", type=int, nargs=-1, required=True)
 @_of_a_consumer
 @click.option("--note", required=True, help="Why, for whoever asks later; it is kept with the hole in the sequence.")
-def skip(places: tuple[int, ...], *, dsn: str, consumer: str, inbox_schema: str, note: str) -> None:
+def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str) -> None:
     """Give parked events up for good: all that are named, or none. What waited behind them goes on.
 
     Should one of them come again, it is a duplicate. The watermark of its aggregate is moved over a numbered one, and
@@ -200,7 +235,7 @@ def skip(places: tuple[int, ...], *, dsn: str, consumer: str, inbox_schema: str,
     """
     if not note.strip():
         raise click.UsageError("--note is empty, and nothing else will say why the event is missing")
-    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox:
+    with place.opened(consumer) as inbox:
         skipped = Park(inbox).skip(_once(places), note=note)
     for each in skipped:
         click.echo(f"{each.row.place}  {visible(_skipped(each.row, is_hole=each.is_hole))}")
@@ -216,16 +251,7 @@ def skip(places: tuple[int, ...], *, dsn: str, consumer: str, inbox_schema: str,
 @_of_a_consumer
 @_filters
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="A new file, instead of stdout.")
-def export(
-    *,
-    dsn: str,
-    consumer: str,
-    inbox_schema: str,
-    state: str | None,
-    reason: str | None,
-    aggregate: tuple[str | None, str | None],
-    output: Path | None,
-) -> None:
+def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, output: Path | None) -> None:
     """Write parked events with their whole messages, payloads among them, one JSON object a line.
 
     Key, headers and payload are text where they are UTF-8, and else an object with base64 in it.
@@ -234,10 +260,10 @@ def export(
     Example:
       cdc-outbox dead-letters export --consumer shipping --state dead --output dead.jsonl
     """
-    with opened(dsn, consumer=consumer, schema=inbox_schema) as inbox, _written_to(output) as file:
+    with place.opened(consumer) as inbox, _written_to(output) as file:
         events = 0
-        for row, message in Park(inbox).export(_selection(state, reason, aggregate)):
-            whole = json_of(row) | json_of_message(message, payload=True)
+        for row, message in Park(inbox).export(wanted):
+            whole = json_of(row, consumer) | json_of_message(message, payload=True)
             click.echo(json.dumps(whole, ensure_ascii=False), file=file)
             events += 1
     click.echo(f"{events:,} events", err=True)
@@ -258,20 +284,6 @@ def _written_to(output: Path | None) -> Iterator[TextIO | None]:
         raise ConfigError(f"{output} cannot be written: {error.strerror}", field="--output") from error
     with file:
         yield file
-
-
-def _selection(state: str | None, reason: str | None, aggregate: tuple[str | None, str | None]) -> Selection:
-    aggregate_type, aggregate_id = aggregate
-    return Selection(
-        state=State(state) if state else None,
-        reason=Reason(reason) if reason else None,
-        aggregate_type=aggregate_type,
-        aggregate_id=aggregate_id,
-    )
-
-
-def _is_all(state: str | None, reason: str | None, aggregate: tuple[str | None, str | None]) -> bool:
-    return _selection(state, reason, aggregate) == Selection()
 
 
 def _once(places: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,27 +1,99 @@
 """A consumer's inbox, as the commands reach it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
 
-from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.database import connected, database_name, dialect_of
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.database import DatabaseKind
+from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.errors import TableNotFoundError
 from cdc_outbox.operate.inbox import OpenInbox
+from cdc_outbox.writer.catalog import Catalog
+
+FC = TypeVar("FC", bound=Callable[..., Any])
+
+_IDLE_SECONDS = 60.0
+"""How long a transaction here may do nothing; none waits for anything but the database."""
+
+INBOX_DSN_VARIABLE = "CDC_OUTBOX_INBOX_DSN"
+"""Where the inbox's database stands, for who has the outbox's in ``CDC_OUTBOX_DSN``."""
+
+consumer_option = click.option(
+    "--consumer", required=True, metavar="NAME", help="The consumer's name, which is its group's."
+)
+inbox_schema_option = click.option(
+    "--inbox-schema", show_default="public", help="The schema that the inbox lies in; on MySQL a database."
+)
+_dsn_option = click.option(
+    "--dsn",
+    "--inbox-dsn",
+    "dsn",
+    envvar=[INBOX_DSN_VARIABLE, "CDC_OUTBOX_DSN"],
+    show_envvar=True,
+    required=True,
+    help="The inbox's database: postgresql://user:password@host/name or what else libpq takes, mysql://… or "
+    "mariadb://… likewise, or sqlite:///path.",
+)
 
 
-@contextmanager
-def opened(dsn: str, *, consumer: str, schema: str) -> Iterator[OpenInbox]:
-    """Connect to an inbox that a consumer of this name has used.
+@dataclass(frozen=True, slots=True)
+class InboxPlace:
+    """Where an inbox lies, as the options say it."""
 
-    Raises:
-        ConfigError: None has, or it is not on PostgreSQL.
-    """
-    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
-        inbox = OpenInbox(connection, driver, table=InboxTable(schema=schema), consumer=consumer)
-        inbox.refuse_unknown()
-        yield inbox
+    dsn: str
+    schema: str | None = None
+
+    @property
+    def table(self) -> InboxTable:
+        """The inbox's tables."""
+        dialect = dialect_of(self.dsn)
+        return InboxTable(schema=self.schema or dialect.default_schema, dialect=dialect)
+
+    @contextmanager
+    def connected(self) -> Iterator[tuple[Any, TransactionDriver]]:
+        """Connect to an inbox.
+
+        Raises:
+            TableNotFoundError: There is none.
+        """
+        with connected(self.dsn) as (connection, driver):
+            driver.prepare(connection, idle_seconds=_IDLE_SECONDS)
+            table = self.table.table
+            if not Catalog(connection, driver).exists(table):
+                raise TableNotFoundError(
+                    f"there is no inbox {table} in the database {database_name(connection, driver, self.dsn)}",
+                    hint="`cdc-outbox init --inbox` makes it there; or name the consuming service's database with "
+                    f"--inbox-dsn ({INBOX_DSN_VARIABLE}), and the schema with --inbox-schema.",
+                )
+            yield connection, driver
+
+    @contextmanager
+    def opened(self, consumer: str) -> Iterator[OpenInbox]:
+        """Connect to an inbox that a consumer of this name has used.
+
+        Raises:
+            ConfigError: None has.
+            TableNotFoundError: There is no inbox.
+        """
+        with self.connected() as (connection, driver):
+            inbox = OpenInbox(connection, driver, table=self.table, consumer=consumer)
+            inbox.refuse_unknown()
+            yield inbox
+
+
+def inbox_options(command: FC) -> FC:
+    """Add the options with which a command is told of an inbox; it takes them as one ``place``."""
+
+    @wraps(command)
+    def gathered(*, dsn: str, inbox_schema: str | None, **others: Any) -> Any:  # noqa: ANN401 - a command's own
+        return command(place=InboxPlace(dsn, inbox_schema), **others)
+
+    return cast("FC", _dsn_option(inbox_schema_option(gathered)))
 
 
 def read_aggregate(text: str) -> tuple[str, str]:

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.check import check_component, check_roles, check_spec, refuse_other_database
-from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.database import connected, database_name
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.inbox import INBOX_DSN_VARIABLE
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
 from cdc_outbox.consumer.schema import inbox_component
@@ -20,7 +21,7 @@ from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
 from cdc_outbox.migrations import script, turn, upgrade
 from cdc_outbox.modes import OutboxMode
-from cdc_outbox.operate.purge import Purge
+from cdc_outbox.operate.purge import PartPurge
 from cdc_outbox.privileges import roles_script
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect, OutboxTable
@@ -53,6 +54,13 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @_role_option("pruner", "NAME_pruner")
 @_role_option("migrator", "NAME_migrator")
 @click.option("--dsn", envvar="CDC_OUTBOX_DSN", show_envvar=True, help="The database; its role owns what is created.")
+@click.option(
+    "--inbox-dsn",
+    envvar=INBOX_DSN_VARIABLE,
+    show_envvar=True,
+    show_default="--dsn",
+    help="The database of --inbox where there is no SPEC.",
+)
 def init(
     spec: Path | None,
     *,
@@ -65,6 +73,7 @@ def init(
     before: str | None,
     after: str | None,
     dsn: str | None,
+    inbox_dsn: str | None,
     **roles: str | None,
 ) -> int:
     """Create what a service's database needs, or bring it up to date; running it again changes nothing.
@@ -97,6 +106,7 @@ def init(
         raise click.UsageError("--sql or --grants, --check, --new-incarnation: one at a time")
     if (before or after or new_incarnation) and not (new_incarnation and before and spec):
         raise click.UsageError("a new incarnation takes a SPEC, --new-incarnation and --from, and perhaps --to")
+    dsn = _dsn(dsn, inbox_dsn, of_inbox=inbox and spec is None)
     wanted = wanted_of(spec, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
     if sql or grants:
         click.echo(_script(wanted, creates=sql, grants=grants))
@@ -108,9 +118,19 @@ def init(
             refuse_other_database(wanted.spec, connection, driver)
         if check:
             return _check(wanted, connection, driver)
+        click.echo(f"database {database_name(connection, driver, dsn)}", err=True)
         if new_incarnation and wanted.spec is not None and before is not None:
             return _begin(wanted.spec, connection, driver, before=before, after=after)
         return _create(wanted, connection, driver)
+
+
+def _dsn(dsn: str | None, inbox_dsn: str | None, *, of_inbox: bool) -> str | None:
+    """Return the one DSN that is meant: what stands on the command line comes before what the environment says."""
+    sources = {name: click.get_current_context().get_parameter_source(name) for name in ("dsn", "inbox_dsn")}
+    named = {name for name, source in sources.items() if source is click.core.ParameterSource.COMMANDLINE}
+    if "inbox_dsn" in named and (not of_inbox or "dsn" in named):
+        raise click.UsageError("--inbox-dsn goes with --inbox, without SPEC and --dsn: one database at a time")
+    return inbox_dsn or dsn if of_inbox and "dsn" not in named else dsn
 
 
 _FRAMES = {
@@ -167,7 +187,7 @@ def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitC
         state = f"now at version {component.migrations[-1].version}" if steps else "up to date"
         click.echo(f"{component.name}: {state}", err=True)
     if wanted.inbox is not None and wanted.dialect is Dialect.POSTGRESQL:  # elsewhere ids lie in one table
-        purge = Purge(connection, driver, wanted.inbox, lambda step, text: click.echo(f"{step} {text}", err=True))
+        purge = PartPurge(connection, driver, wanted.inbox, lambda step, text: click.echo(f"{step} {text}", err=True))
         purge.make_parts(datetime.now(UTC))
     if wanted.spec is None:
         return ExitCode.DONE

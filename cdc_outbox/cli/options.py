@@ -21,14 +21,6 @@ dsn_option = click.option(
 )
 
 
-consumer_option = click.option(
-    "--consumer", required=True, metavar="NAME", help="The consumer's name, which is its group's."
-)
-inbox_schema_option = click.option(
-    "--inbox-schema", default="public", show_default=True, help="The schema that the inbox lies in."
-)
-
-
 def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
     """Return the option ``--connect-url``.
 

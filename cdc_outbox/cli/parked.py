@@ -10,21 +10,27 @@ from cdc_outbox.message import Message
 from cdc_outbox.operate.parked import ParkedRow
 
 _TITLES = (
-    "PLACE", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED", "RETRY", "ERROR",
+    "PLACE", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED_AT", "TRIED_AT", "RETRY_AT",
+    "ERROR",
 )  # fmt: skip
-_BESIDE = "  "
 
 
 def table_of(rows: Sequence[ParkedRow]) -> Iterator[str]:
     """Yield a line for each, under a line of titles."""
-    lines = [_TITLES, *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        yield _BESIDE.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+    return in_columns([_TITLES, *map(_cells, rows)])
 
 
-def details_of(row: ParkedRow, message: Message, *, payload: bool) -> Iterator[tuple[str, str]]:
+def in_columns(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield lines whose cells stand below each other; the first has the titles."""
+    shown = [[visible(cell) or "-" for cell in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for line in shown:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool) -> Iterator[tuple[str, str]]:
     """Yield what is known of one: a name and what to say."""
+    yield "consumer", consumer
     yield "place", str(row.place)
     yield "state", f"{row.state}{', forced' if row.forced else ''}"
     yield "reason", row.reason
@@ -33,10 +39,11 @@ def details_of(row: ParkedRow, message: Message, *, payload: bool) -> Iterator[t
     yield "source", row.aggregate.source
     yield "sequence", _number(row.sequence)
     yield "type", row.type
-    yield "id", row.event_id
+    yield "event_id", row.event_id
     yield "attempts", str(row.attempts)
-    yield "parked", _time(row.parked_at)
-    yield "retry", _time(row.retry_at)
+    yield "parked_at", _time(row.parked_at)
+    yield "tried_at", _time(row.tried_at)
+    yield "retry_at", _time(row.retry_at)
     yield "message", message.position
     if message.timestamp_ms is not None:
         yield "timestamp", _time(datetime.fromtimestamp(message.timestamp_ms / 1000, UTC))
@@ -52,13 +59,15 @@ def name_of(row: ParkedRow) -> str:
     return "" if row.is_unreadable else f"{row.aggregate.aggregate_type}/{row.aggregate.aggregate_id}"
 
 
-def json_of(row: ParkedRow) -> dict[str, Any]:
+def json_of(row: ParkedRow, consumer: str) -> dict[str, Any]:
     """Return an event without its message."""
     return {
+        "consumer": consumer,
         "place": row.place,
         "state": row.state,
         "reason": row.reason,
         "error": row.error or None,
+        "aggregate": name_of(row) or None,
         "source": row.aggregate.source,
         "aggregate_type": row.aggregate.aggregate_type,
         "aggregate_id": row.aggregate.aggregate_id,
@@ -68,6 +77,7 @@ def json_of(row: ParkedRow) -> dict[str, Any]:
         "attempts": row.attempts,
         "forced": row.forced,
         "parked_at": _time(row.parked_at),
+        "tried_at": _time(row.tried_at),
         "retry_at": _time(row.retry_at) or None,
         "topic": row.topic,
         "partition": row.partition,
@@ -86,7 +96,7 @@ def json_of_message(message: Message, *, payload: bool) -> dict[str, Any]:
 
 
 def _cells(row: ParkedRow) -> tuple[str, ...]:
-    cells = (
+    return (
         str(row.place),
         row.state,
         row.reason,
@@ -95,10 +105,10 @@ def _cells(row: ParkedRow) -> tuple[str, ...]:
         row.type,
         str(row.attempts),
         _time(row.parked_at),
+        _time(row.tried_at),
         _time(row.retry_at),
-        row.error,
+        row.error.partition("\n")[0],
     )
-    return tuple(visible(cell) or "-" for cell in cells)
 
 
 def _number(sequence: int | None) -> str:

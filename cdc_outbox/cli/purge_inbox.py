@@ -8,14 +8,15 @@ from pathlib import Path
 import click
 
 from cdc_outbox import kafka
-from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.options import dsn_option, inbox_schema_option, read_spec
+from cdc_outbox.cli.brokers import broker_options, broker_settings
+from cdc_outbox.cli.inbox import InboxPlace, inbox_options
+from cdc_outbox.cli.options import read_spec
 from cdc_outbox.consumer.horizon import refuse_short_horizon
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.horizon import Horizon
-from cdc_outbox.operate.purge import Old, Purge
+from cdc_outbox.operate.purge import Old, PartPurge
+from cdc_outbox.operate.purge_rows import RowPurge
+from cdc_outbox.table import Dialect
 
 _LOG = logging.getLogger("cdc_outbox.cli.librdkafka")
 _LOG.addHandler(logging.NullHandler())  # what matters of it is in the error
@@ -25,8 +26,7 @@ _MOST_DAYS = 10_000
 
 @click.command(name="purge-inbox", short_help="Forget the ids that an inbox need not know any more.")
 @click.argument("spec", type=click.Path(path_type=Path), required=False)
-@dsn_option
-@inbox_schema_option
+@inbox_options
 @click.option(
     "--horizon-days",
     type=click.FloatRange(min=0, min_open=True, max=_MOST_DAYS),
@@ -34,22 +34,17 @@ _MOST_DAYS = 10_000
     metavar="DAYS",
     help="Forget ids older than this; longer than any event can still be read again.",
 )
-@click.option(
-    "--bootstrap-servers",
-    envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
-    show_envvar=True,
-    help="The brokers, which tell how long the topics keep their events.",
-)
+@broker_options(required=False)
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic that is read, beside those of SPEC.")
 @click.option("--accept-shorter-horizon", is_flag=True, help="Forget ids of events that may still be read again.")
 @click.option("--dry-run", is_flag=True, help="Print what would be forgotten, and change nothing.")
 def purge_inbox(
     spec: Path | None,
     *,
-    dsn: str,
-    inbox_schema: str,
+    place: InboxPlace,
     horizon_days: float,
     bootstrap_servers: str | None,
+    kafka_settings: Path | None,
     topics: tuple[str, ...],
     accept_shorter_horizon: bool,
     dry_run: bool,
@@ -57,8 +52,9 @@ def purge_inbox(
     """Forget the ids that are older than the horizon, of all consumers of an inbox; make its next partitions.
 
     Claims lie in partitions, a week of ids each; those that are over are dropped. Ids that do not tell their time, of
-    outboxes of others, are deleted by when they were claimed. Watermarks, holes and parked events stay for ever. Run it
-    once a week, as a role that owns the inbox.
+    outboxes of others, are deleted by when they were claimed. On MariaDB, MySQL and SQLite all of them lie in one
+    table, and old ones are deleted page by page. Watermarks, holes and parked events stay for ever. Run it once a week,
+    as a role that owns the inbox.
 
     An event that comes again after its id was forgotten is judged by its number. Without one, and with a UUIDv7 that is
     older than the purge, it is parked as expired; with an id that tells no time it is applied once more. So the horizon
@@ -71,19 +67,33 @@ def purge_inbox(
     """
     wanted = sorted({*topics, *(read_spec(spec).contract.topics if spec is not None else ())})
     if not accept_shorter_horizon:
-        _check(horizon_days, wanted, bootstrap_servers)
+        _check(horizon_days, wanted, bootstrap_servers, kafka_settings)
     now = datetime.now(UTC)
     horizon = Horizon.at(now, days=horizon_days)
-    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
-        purge = Purge(connection, driver, InboxTable(schema=inbox_schema), _report)
+    with place.connected() as (connection, driver):
+        kind = PartPurge if driver.dialect is Dialect.POSTGRESQL else RowPurge
+        purge = kind(connection, driver, place.table, _report)
         if dry_run:
-            _tell(purge.find_old(horizon))
-            return
-        purge.make_parts(now)
-        purge.forget(horizon)
+            old = purge.find_old(horizon)
+            _tell(old)
+        else:
+            purge.make_parts(now)
+            old = purge.forget(horizon)
+    _sum_up(old, horizon, dry_run=dry_run)
 
 
-def _check(horizon_days: float, topics: Sequence[str], bootstrap_servers: str | None) -> None:
+def _sum_up(old: Old, horizon: Horizon, *, dry_run: bool) -> None:
+    what = f"{old.ids:,} ids and {old.starts:,} starts: ids" if old.ids or old.starts else "nothing: no ids were"
+    _report(
+        "would go" if dry_run else "forgotten",
+        f"{what} made before {horizon.made_before:%Y-%m-%dT%H:%MZ}, or claimed before "
+        f"{horizon.claimed_before:%Y-%m-%dT%H:%MZ} where they tell no time",
+    )
+
+
+def _check(
+    horizon_days: float, topics: Sequence[str], bootstrap_servers: str | None, kafka_settings: Path | None
+) -> None:
     """Compare the horizon with what the topics keep.
 
     Raises:
@@ -97,7 +107,8 @@ def _check(horizon_days: float, topics: Sequence[str], bootstrap_servers: str | 
             hint="Give --bootstrap-servers, and a SPEC or --topic; or take it upon yourself with "
             "--accept-shorter-horizon.",
         )
-    kept = kafka.find_retentions(topics, bootstrap_servers=bootstrap_servers, extra={}, logger=_LOG)
+    settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox purge-inbox")
+    kept = kafka.find_retentions(topics, bootstrap_servers=bootstrap_servers, extra=settings, logger=_LOG)
     missing_topics = sorted(set(topics) - kept.keys())
     if missing_topics:
         raise ConfigError(
@@ -118,8 +129,8 @@ def _tell(old: Old) -> None:
     for part, claims in old.parts:
         _report("drop", f"{part.table}: {claims:,} ids")
     for what, count in (
-        ("ids in the rest that tell their time", old.timed),
-        ("ids in the rest that tell none", old.untimed),
+        ("ids that tell their time", old.timed),
+        ("ids that tell none", old.untimed),
         ("starts", old.starts),
     ):
         if count:

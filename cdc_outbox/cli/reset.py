@@ -5,46 +5,45 @@ from pathlib import Path
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.inbox import read_aggregate
-from cdc_outbox.cli.options import dsn_option, read_spec
-from cdc_outbox.consumer import InboxTable
+from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, read_aggregate
+from cdc_outbox.cli.options import read_spec
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.reset import Reset
 
 
 @click.command(short_help="Make a consumer forget events, so that their effects run again.")
 @click.argument("spec", type=click.Path(path_type=Path))
-@dsn_option
-@broker_options
-@click.option("--consumer", required=True, help="Whose inbox; its group must have no members.")
-@click.option("--inbox-schema", default="public", show_default=True, help="The schema that the inbox lies in.")
+@inbox_options
+@broker_options()
+@consumer_option
 @click.option("--aggregate", "of_aggregate", type=read_aggregate, metavar="TYPE/ID", help="Forget this aggregate only.")
 @click.option("--all", "everything", is_flag=True, help="Forget all that the consumer remembers.")
 @click.option("--run-effects-again", is_flag=True, help="Do it. Without, only say what would be forgotten.")
+@click.option("--dry-run", is_flag=True, help="Say what would be forgotten, and change nothing.")
 def reset(
     spec: Path,
     *,
-    dsn: str,
+    place: InboxPlace,
     bootstrap_servers: str,
     kafka_settings: Path | None,
     consumer: str,
-    inbox_schema: str,
     of_aggregate: tuple[str, str] | None,
     everything: bool,
     run_effects_again: bool,
+    dry_run: bool,
 ) -> ExitCode:
     """Forget which events a consumer has applied: claims, watermarks, holes and what is parked.
 
     What it has written stays. When the events come again, for example by `cdc-outbox replay`, their handlers run again
     and their effects happen twice, unless you have undone them. So nothing is forgotten without --run-effects-again:
-    this command then says what would be, and exits with 2.
+    this command then says what would be, and exits with 2, or with 0 where --dry-run asked for no more.
 
     Events that a topic holds no more cannot come again. What was applied of them stays remembered, and the others
     follow it.
 
     DSN is the database of the consumer's inbox, for a role that may delete from its tables; the consumer's own may not.
+    The consumer's group must have no members.
 
     \b
     Examples:
@@ -54,18 +53,13 @@ def reset(
     """
     if everything == (of_aggregate is not None):
         raise click.UsageError("say what to forget: --aggregate TYPE/ID, or --all")
+    if dry_run and run_effects_again:
+        raise click.UsageError("--dry-run forgets nothing, and --run-effects-again does: one of them")
     pipeline = read_spec(spec)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer)
-    with connected(dsn) as (connection, driver), TopicReader.opened(settings) as topics:
-        forgotten = Reset(
-            pipeline.contract,
-            connection=connection,
-            driver=driver,
-            table=InboxTable(schema=inbox_schema),
-            topics=topics,
-            consumer=consumer,
-            aggregate=of_aggregate,
-        ).run(dry_run=not run_effects_again)
+    with place.opened(consumer) as inbox, TopicReader.opened(settings) as topics:
+        resetting = Reset(pipeline.contract, inbox=inbox, topics=topics, aggregate=of_aggregate)
+        forgotten = resetting.run(dry_run=not run_effects_again)
     click.echo(
         f"{'forgotten' if run_effects_again else 'would be forgotten'}: {forgotten.claims:,} claims, "
         f"{forgotten.aggregates:,} watermarks, {forgotten.parked:,} parked events, {forgotten.holes:,} holes"
@@ -74,6 +68,8 @@ def reset(
         click.echo(
             f"{forgotten.kept:,} of the watermarks stay where the topic begins: what came before is gone from it"
         )
+    if dry_run:
+        return ExitCode.DONE
     if not run_effects_again:
         click.echo(
             "nothing was forgotten: the effects of these events would happen twice when they come again, unless you "

@@ -12,9 +12,9 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION, visible
+from cdc_outbox.cli.inbox import INBOX_DSN_VARIABLE, InboxPlace, inbox_schema_option
 from cdc_outbox.cli.options import dsn_option, read_spec
 from cdc_outbox.cli.spans import seconds
-from cdc_outbox.consumer import InboxTable
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
 from cdc_outbox.operate.summary import Sums
@@ -23,22 +23,22 @@ from cdc_outbox.operate.verify import Verification, Verified
 
 _SHOWN = 20
 """Findings of one kind that a person is shown; --json has up to a thousand."""
-_COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", *(kind.value for kind in Kind))
+_COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not proven", *(kind.value for kind in Kind))
 
 
 @click.command(short_help="Compare the outbox, its topics and a consumer.")
 @click.argument("spec", type=click.Path(path_type=Path))
 @dsn_option
-@broker_options
+@broker_options()
 @click.option("--consumer", help="Whose inbox to compare; without, the outbox and its topics only.")
 @click.option(
     "--inbox-dsn",
-    envvar="CDC_OUTBOX_INBOX_DSN",
+    envvar=INBOX_DSN_VARIABLE,
     show_envvar=True,
     show_default="--dsn",
     help="The database of the consumer's inbox.",
 )
-@click.option("--inbox-schema", default="public", show_default=True, help="The schema that the inbox lies in.")
+@inbox_schema_option
 @click.option(
     "--settle",
     type=seconds,
@@ -56,7 +56,7 @@ def verify(
     kafka_settings: Path | None,
     consumer: str | None,
     inbox_dsn: str | None,
-    inbox_schema: str,
+    inbox_schema: str | None,
     settle: float,
     as_json: bool,
 ) -> ExitCode:
@@ -87,8 +87,7 @@ def verify(
         connection, driver = stack.enter_context(connected(dsn, pipeline.database.kind, spec=spec))
         inbox = None
         if consumer is not None:
-            reading = (connection, driver) if inbox_dsn is None else stack.enter_context(connected(inbox_dsn))
-            inbox = InboxStage(*reading, InboxTable(schema=inbox_schema), consumer)
+            inbox = InboxStage(stack.enter_context(InboxPlace(inbox_dsn or dsn, inbox_schema).opened(consumer)))
         verification = Verification(
             pipeline.contract,
             outbox=OutboxStage(connection, driver, pipeline.outbox),
@@ -138,7 +137,8 @@ def _sums(sums: Sums, found: Verified) -> dict[str, Any]:
 
 def _text(found: Verified) -> Iterator[str]:
     rows = [_COLUMNS, *(_row(sums, found) for sums in found.sums)]
-    kept = [place for place in range(len(_COLUMNS)) if place < len(_COLUMNS) - len(Kind) or _says(rows, place)]
+    always = len(_COLUMNS) - len(Kind) - 1
+    kept = [place for place in range(len(_COLUMNS)) if place < always or _says(rows, place)]
     widths = [max(len(row[place]) for row in rows) for place in kept]
     for row in rows:
         cells = (
@@ -161,6 +161,6 @@ def _says(rows: Sequence[tuple[str, ...]], place: int) -> bool:
 
 
 def _row(sums: Sums, found: Verified) -> tuple[str, ...]:
-    counts = (None if not sums.aggregates else sums.aggregates, sums.given, sums.held, sums.applied)
+    counts = (sums.aggregates or None, sums.given, sums.held, sums.applied, sums.forgotten)
     kinds = (f"{found.findings.events[sums.aggregate_type, kind]:,}" for kind in Kind)
     return (visible(sums.aggregate_type), *("-" if each is None else f"{each:,}" for each in counts), *kinds)

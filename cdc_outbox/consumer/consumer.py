@@ -13,7 +13,7 @@ from cdc_outbox import kafka
 from cdc_outbox.consumer.calls import BeforeCommit
 from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.delivery import Outcome
-from cdc_outbox.consumer.group import reach, subscribe
+from cdc_outbox.consumer.group import subscribe
 from cdc_outbox.consumer.handlers import BatchHandler, Handler, Handlers
 from cdc_outbox.consumer.horizon import refuse_short_horizon
 from cdc_outbox.consumer.keeper import Keeper
@@ -213,7 +213,7 @@ class _Consumer(Generic[EventT]):
             ownership = Ownership()
             client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
-            await waits.call(reach, client)
+            await waits.call(kafka.find_topics, client)
             await waits.call(self._check_horizon)
             keeper = Keeper(client, limit_seconds=2 * self.limits.handler_seconds)
             stack.callback(keeper.end)

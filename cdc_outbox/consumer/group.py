@@ -1,20 +1,16 @@
-"""The group: reaching the brokers, joining, and what a rebalance changes."""
+"""The group: joining it, and what a rebalance changes."""
 
 from collections.abc import Collection
 
 import confluent_kafka
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 
-from cdc_outbox import kafka
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.watch import Watch
-
-_REACH_SECONDS = 5.0
-"""How long the first contact with the brokers may take before the consumer says that it cannot reach them."""
 
 
 def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
@@ -51,11 +47,3 @@ def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
         ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
 
     client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
-
-
-def reach(client: confluent_kafka.Consumer) -> None:
-    """See that a broker answers; raises BrokerUnavailableError where none does."""
-    try:
-        client.list_topics(timeout=_REACH_SECONDS)
-    except KafkaException as error:
-        raise kafka.translate(error.args[0]) from error

@@ -111,13 +111,15 @@ class ParkedCount:
     """How many events are parked for one reason.
 
     Args:
-        oldest_seconds: How long the first of them has been there.
+        gap_events: How many of them wait for one that is missing. What waits behind a failed one is not among them.
+        gap_seconds: How long the first of those has been there.
     """
 
     state: State
     reason: Reason
     events: int
-    oldest_seconds: float
+    gap_events: int = 0
+    gap_seconds: float = 0.0
 
 
 class ParkStore(Protocol):
@@ -183,12 +185,7 @@ class SqlPark:
             event_id=event.id,
             type=_without_nul(event.type),
             sequence=event.sequence,
-            state=failure.state,
-            reason=failure.reason,
-            blocks=failure.reason.blocks,
-            error=_without_nul(failure.error),
-            attempts=failure.attempts,
-            retry_seconds=failure.retry_seconds,
+            **_columns_of(failure),
             topic=message.topic,
             partition=message.partition or 0,
             offset=message.offset or 0,
@@ -205,17 +202,7 @@ class SqlPark:
 
     async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401
         """Update the row."""
-        await self._sql.fetch(
-            connection,
-            "fail",
-            place=place,
-            state=failure.state,
-            reason=failure.reason,
-            blocks=failure.reason.blocks,
-            error=_without_nul(failure.error),
-            attempts=failure.attempts,
-            retry_seconds=failure.retry_seconds,
-        )
+        await self._sql.fetch(connection, "fail", place=place, **_columns_of(failure))
 
     async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
         """Update the rows."""
@@ -242,8 +229,14 @@ class SqlPark:
     async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
         """Count the rows."""
         return [
-            ParkedCount(state=State(state), reason=Reason(reason), events=events, oldest_seconds=float(seconds))
-            for state, reason, events, seconds in await self._sql.fetch(connection, "count")
+            ParkedCount(
+                state=State(state),
+                reason=Reason(reason),
+                events=events,
+                gap_events=waiting,
+                gap_seconds=float(seconds or 0),
+            )
+            for state, reason, events, waiting, seconds in await self._sql.fetch(connection, "count")
         ]
 
 
@@ -263,12 +256,43 @@ def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[Parke
     return ours
 
 
+def _columns_of(failure: Failure) -> dict[str, Any]:
+    return {
+        "state": failure.state,
+        "reason": failure.reason,
+        "blocks": failure.reason.blocks,
+        "error": _without_nul(failure.error),
+        "attempts": failure.attempts,
+        "retry_seconds": failure.retry_seconds,
+    }
+
+
 def written_headers(message: Message) -> str:
     """Return a message's headers as JSON: those that are text as text, other bytes as an object."""
     return json.dumps([[name, _written(value)] for name, value in message.headers], ensure_ascii=False)
 
 
-def read_headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
+def parked_message(  # noqa: PLR0917 - a row's
+    place: Place,
+    offset: int,
+    timestamp_ms: int | None,
+    key: Any,  # noqa: ANN401 - bytes, as each driver gives them
+    value: Any,  # noqa: ANN401
+    headers: str,
+) -> Message:
+    """Return the message that an event came in, from its row in the park."""
+    return Message(
+        topic=place.topic,
+        partition=place.partition,
+        offset=offset,
+        timestamp_ms=timestamp_ms,
+        key=_bytes(key),
+        value=_bytes(value),
+        headers=_read_headers(headers),
+    )
+
+
+def _read_headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
     """Return the headers that :func:`written_headers` wrote."""
     return tuple((name, _read(value)) for name, value in json.loads(text))
 
@@ -312,15 +336,7 @@ def _parked(  # noqa: PLR0917 - a row
         blocks=bool(blocks),
         forced=bool(forced),
         attempts=attempts,
-        message=Message(
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            timestamp_ms=timestamp_ms,
-            key=_bytes(key),
-            value=_bytes(value),
-            headers=read_headers(headers),
-        ),
+        message=parked_message(Place(topic, partition), offset, timestamp_ms, key, value, headers),
         is_due=bool(is_due),
         aggregate=Aggregate(*aggregate),
     )

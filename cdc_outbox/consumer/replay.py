@@ -83,6 +83,9 @@ _OUTCOMES = {
 class Selection:
     """Which messages are given again: those that all of these take.
 
+    Raises:
+        ConfigError: No message can be all of it.
+
     Args:
         topic: One of the contract's; ``None`` for all.
         aggregate: Its type and its id.
@@ -101,6 +104,15 @@ class Selection:
     partition: int | None = None
     first_offset: int | None = None
     last_offset: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.since is not None and self.before is not None and self.since.timestamp() >= self.before.timestamp():
+            raise ConfigError(f"nothing is from {self.since} on and before {self.before}", field="Selection.before")
+        offsets = self.first_offset, self.last_offset
+        if self.partition is None and offsets != (None, None):
+            raise ConfigError("of which partition the offsets are meant is not said", field="Selection.partition")
+        if None not in offsets and (self.last_offset or 0) < (self.first_offset or 0):
+            raise ConfigError(f"nothing is from offset {offsets[0]} to {offsets[1]}", field="Selection.last_offset")
 
     def topics(self, contract: WireContract) -> tuple[str, ...]:
         """Return the topics that hold such messages.
@@ -122,7 +134,13 @@ class Selection:
 
     def spans(self, reader: TopicReader, contract: WireContract) -> dict[Place, tuple[int, int]]:
         """Return first offset and end of what is to be read of each partition, as it is now."""
-        places = [place for place in reader.places(self.topics(contract)) if self.partition in {None, place.partition}]
+        known = reader.places(self.topics(contract))
+        places = [place for place in known if self.partition in {None, place.partition}]
+        if known and not places:
+            raise ConfigError(
+                f"{known[0].topic} has no partition {self.partition}: there are {len(known)}, from 0",
+                field="Selection.partition",
+            )
         bounds = reader.bounds(places)
         if self.since is not None:
             starts = reader.offsets_at(places, _milliseconds(self.since))

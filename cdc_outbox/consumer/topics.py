@@ -18,8 +18,6 @@ from cdc_outbox.errors import BrokerUnavailableError
 from cdc_outbox.message import Message
 
 _log = logging.getLogger("cdc_outbox.consumer.topics.librdkafka")
-_REACH_SECONDS = 5.0
-"""How long the first contact with the brokers may take before it is said that they cannot be reached."""
 _ANSWER_SECONDS = 10.0
 """How long the brokers may take to answer a question."""
 _SILENCE_SECONDS = 30.0
@@ -61,11 +59,8 @@ class TopicReader:
 
     def places(self, topics: Collection[str]) -> list[Place]:
         """Return the partitions of those topics that exist."""
-        # Asked for all: to ask for one that does not exist makes librdkafka wait for it.
-        known = self._client.list_topics(timeout=_REACH_SECONDS).topics
-        return [
-            Place(topic, number) for topic in sorted(topics) if topic in known for number in known[topic].partitions
-        ]
+        known = kafka.find_topics(self._client)
+        return [Place(topic, number) for topic in sorted(topics) for number in known.get(topic, ())]
 
     def bounds(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
         """Return the first offset that each partition holds, and the one that its next message will have."""
@@ -136,7 +131,7 @@ class TopicReader:
         heard_at = time.monotonic()
         try:
             while left:
-                for record in self._polled():
+                for record in kafka.poll(self._client, _POLL_SECONDS, _POLLED):
                     heard_at = time.monotonic()
                     yield from self._received(record, left)
                 if time.monotonic() - heard_at > _SILENCE_SECONDS:
@@ -146,11 +141,6 @@ class TopicReader:
             # A pause outlives the assignment.
             self._client.resume(self._client.assignment())
             self._client.unassign()
-
-    def _polled(self) -> list[confluent_kafka.Message]:
-        first = self._client.poll(_POLL_SECONDS)
-        # A timeout here would be waited out in full, for want of as many messages.
-        return [] if first is None else [first, *self._client.consume(_POLLED, 0)]
 
     def _received(self, record: confluent_kafka.Message, left: dict[Place, int]) -> Iterator[Message]:
         place, error = Place(record.topic() or "", record.partition() or 0), record.error()

@@ -107,12 +107,11 @@ class Watch:
                 reason=reason,
             )
         self._parked = parked
-        gaps = [count for count in counts if count.reason is Reason.GAP]
-        oldest = max((count.oldest_seconds for count in gaps), default=0.0)
+        oldest = max((count.gap_seconds for count in counts), default=0.0)
         self._metrics.set("cdc_outbox_consumer_oldest_gap_seconds", oldest, consumer=self._name)
         is_alarm = oldest >= self._limits.gap_alarm_seconds
         if is_alarm and self._gap_seconds is None:
-            waiting = sum(count.events for count in gaps)
+            waiting = sum(count.gap_events for count in counts)
             _log.warning("events wait for one that is missing", extra={"events": waiting, "seconds": round(oldest, 2)})
         self._gap_seconds = oldest if is_alarm else None
 

@@ -179,10 +179,7 @@ def find_transaction_driver(connection: object) -> TransactionDriver:
     """
     driver = find_driver(connection)
     if not isinstance(driver, TransactionDriver):
-        raise OutboxError(
-            f"the transactions of a {_name(type(connection))} are opened by its own methods only",
-            hint="Pass a connection of psycopg, psycopg2, PyMySQL, sqlite3, SQLAlchemy or Django.",
-        )
+        raise _joins_only(connection, "a connection of psycopg, psycopg2, PyMySQL, sqlite3, SQLAlchemy or Django")
     return driver
 
 
@@ -194,10 +191,7 @@ def find_async_transaction_driver(connection: object) -> AsyncTransactionDriver:
     """
     driver = find_async_driver(connection)
     if not isinstance(driver, AsyncTransactionDriver):
-        raise OutboxError(
-            f"the transactions of a {_name(type(connection))} are opened by its own methods only",
-            hint="Pass an asynchronous connection of psycopg, asyncpg or SQLAlchemy.",
-        )
+        raise _joins_only(connection, "an asynchronous connection of psycopg, asyncpg or SQLAlchemy")
     return driver
 
 
@@ -251,6 +245,11 @@ def wrong_kind(connection: object, *, asynchronous: bool) -> OutboxError:
         f"{_name(type(connection))} is not {wanted} connection",
         hint="Outbox takes synchronous connections, AsyncOutbox asynchronous ones; a pool is asked for a connection.",
     )
+
+
+def _joins_only(connection: object, others: str) -> OutboxError:
+    name = _name(type(connection))
+    return OutboxError(f"the transactions of a {name} are opened by its own methods only", hint=f"Pass {others}.")
 
 
 def _module(connection: object) -> ModuleType:

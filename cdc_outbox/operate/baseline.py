@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from cdc_outbox.consumer.inbox import columns_of
 from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import InboxError
@@ -30,6 +31,13 @@ class Gap:
     lowest: int
     parked: int
 
+    def __str__(self) -> str:
+        """Say it in one line."""
+        source, aggregate_type, aggregate_id = self.aggregate
+        first, last = self.hole.first, self.hole.last
+        numbers = f"{first}" if first == last else f"{first} to {last}"
+        return f"{numbers} of {aggregate_type}/{aggregate_id} ({source}), for which {self.parked:,} events wait"
+
     @property
     def missing(self) -> int:
         """How many sequences are accepted as missing."""
@@ -54,6 +62,13 @@ def chosen(gaps: Iterable[Gap], named: Aggregate | None) -> list[Gap]:
     return [gap for gap in gaps if (gap.last == 0 if named is None else gap.aggregate == named)]
 
 
+def find_gaps(inbox: OpenInbox, aggregates: Sequence[Aggregate] | None = None) -> list[Gap]:
+    """Return where an event is missing, of these aggregates or of all."""
+    of_any = dict.fromkeys(columns_of([]))
+    rows = inbox.ask("find_gaps", **(of_any if aggregates is None else columns_of(aggregates)))
+    return [Gap(Aggregate(source, kind, number), *counts) for source, kind, number, *counts in rows]
+
+
 class Baseline:
     """The baseline of one consumer.
 
@@ -71,7 +86,7 @@ class Baseline:
         Raises:
             InboxError: The aggregate that was named waits for nothing; it says which do.
         """
-        gaps = self._gaps()
+        gaps = find_gaps(self._inbox)
         found = chosen(gaps, self._named)
         if self._named is not None and not found:
             names = [f"{kind}/{number} of {source}" for source, kind, number in (gap.aggregate for gap in gaps)]
@@ -96,13 +111,6 @@ class Baseline:
 
     def _accept(self, aggregates: Sequence[Aggregate], note: str | None) -> list[Gap]:
         finish(self._inbox.stores.inbox.lock_marks(self._inbox.connection, aggregates))
-        wanted = set(aggregates)
-        gaps = [gap for gap in chosen(self._gaps(aggregates), self._named) if gap.aggregate in wanted]
+        gaps = chosen(find_gaps(self._inbox, aggregates), self._named)
         self._inbox.move([gap.move for gap in gaps], [gap.hole for gap in gaps], reason="baseline", note=note)
         return gaps
-
-    def _gaps(self, aggregates: Sequence[Aggregate] | None = None) -> list[Gap]:
-        types = None if aggregates is None else sorted({aggregate.aggregate_type for aggregate in aggregates})
-        ids = None if aggregates is None else sorted({aggregate.aggregate_id for aggregate in aggregates})
-        rows = self._inbox.ask("find_gaps", aggregate_types=types, aggregate_ids=ids)
-        return [Gap(Aggregate(source, kind, number), *counts) for source, kind, number, *counts in rows]

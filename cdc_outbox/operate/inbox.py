@@ -6,12 +6,11 @@ from typing import Any, NamedTuple, TypeVar
 from cdc_outbox.consumer.database import sql_stores
 from cdc_outbox.consumer.inbox import Claims, columns_of
 from cdc_outbox.consumer.ordering import Aggregate, Move
-from cdc_outbox.consumer.statements import Statements
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
+from cdc_outbox.drivers import Row, TransactionDriver
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
-from cdc_outbox.drivers.transactions import transaction
 from cdc_outbox.errors import ConfigError, TransactionConflictError
+from cdc_outbox.operate.database import OpenDatabase
 
 ResultT = TypeVar("ResultT")
 
@@ -49,16 +48,17 @@ class OpenInbox:
         consumer: str,
     ) -> None:
         self.table, self.consumer = table, consumer
-        self.connection = connection
-        self._driver = driver
-        immediate = ImmediateTransactions(driver)
-        self.stores = sql_stores(table=table, consumer=consumer, driver=immediate)
-        self._decisions = Statements("decisions", table=table, consumer=consumer, driver=immediate)
+        self.connection, self.driver = connection, driver
+        self.stores = sql_stores(table=table, consumer=consumer, driver=ImmediateTransactions(driver))
+        self._database = self.database("decisions")
 
     def ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
         """Execute a statement of ``decisions.sql`` by its name, and return its rows."""
-        with translated_for_operator():
-            return finish(self._decisions.fetch(self.connection, statement, **parameters))
+        return self._database.ask(statement, consumer=self.consumer, **parameters)
+
+    def database(self, file: str) -> OpenDatabase:
+        """Return the same database for the statements of another file."""
+        return OpenDatabase(self.connection, self.driver, self.table.names(), file)
 
     def transact(self, work: Callable[[], ResultT]) -> ResultT:
         """Return what ``work`` returns, once the transaction that it ran in is committed.
@@ -84,8 +84,9 @@ class OpenInbox:
         Raises:
             ConfigError: Nobody does; it says who there is.
         """
-        known = [consumer for (consumer,) in self.ask("consumers")]
-        if self.consumer not in known:
+        [(is_known,)] = self.ask("is_known")
+        if not is_known:
+            known = [consumer for (consumer,) in self.ask("consumers")]
             there = f"there are: {', '.join(known)}" if known else "there is none yet"
             raise ConfigError(
                 f"no consumer {self.consumer!r} has used the inbox {self.table.table}; {there}", field="--consumer"
@@ -111,6 +112,6 @@ class OpenInbox:
                 finish(park.wake(self.connection, {aggregate: None}))
 
     def _once(self, work: Callable[[], ResultT]) -> ResultT:
-        with translated_for_operator(), transaction(self.connection, self._driver):
+        with self._database.transaction():
             self.ask("limit_locks")
             return work()

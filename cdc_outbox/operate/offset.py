@@ -9,9 +9,9 @@ from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConnectorNotFoundError, UnprovenDeliveryError
 from cdc_outbox.operate.binlog import captures, log_end, stored_position
+from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.marks import Delivery, Mark
 from cdc_outbox.operate.prune import Counts, PruneOptions, Pruning, Report, refuse_nonsense
-from cdc_outbox.operate.session import Session
 from cdc_outbox.operate.snapshot import RowsInSnapshot, Snapshot
 from cdc_outbox.spec import Spec
 
@@ -27,12 +27,12 @@ class OffsetWitness:
     binlog is not enough, for the server notices only by and by that nobody reads any more; so all of the user's count.
     """
 
-    def __init__(self, spec: Spec, client: ConnectClient, session: Session, snapshot: Snapshot) -> None:
+    def __init__(self, spec: Spec, client: ConnectClient, database: OpenDatabase, snapshot: Snapshot) -> None:
         self._name = spec.name
         self._user = spec.database.user
-        self._outbox = spec.outbox.table_in(session.dialect)
+        self._outbox = spec.outbox.table_in(database.dialect)
         self._client = client
-        self._session = session
+        self._database = database
         self._snapshot = snapshot
 
     def find_delivery(self) -> Delivery[BinlogPosition]:
@@ -81,7 +81,7 @@ class OffsetWitness:
 
     def _find_schema(self) -> str:
         """Return the database that the outbox is in."""
-        found = self._session.ask("engine", schema=self._outbox.schema, table=self._outbox.name)
+        found = self._database.ask("engine", schema=self._outbox.schema, table=self._outbox.name)
         if not found:
             raise UnprovenDeliveryError(
                 f"there is no table {self._outbox} here; nothing was deleted",
@@ -96,22 +96,22 @@ class OffsetWitness:
         return str(schema)
 
     def _find_log(self) -> Log:
-        [(version, on, written)] = self._session.ask("log")
+        [(version, on, written)] = self._database.ask("log")
         if not on:
             return Log(on=False, format="")
-        [(file, offset, only, without, *_)] = self._session.ask(status_statement(version))
+        [(file, offset, only, without, *_)] = self._database.ask(status_statement(version))
         return Log(
             on=True,
             format=written,
             end=BinlogPosition.of(file, int(offset)),
-            sizes={name: int(size) for name, size, *_ in self._session.ask("files")},
+            sizes={name: int(size) for name, size, *_ in self._database.ask("files")},
             only=names_in(only),
             without=names_in(without),
         )
 
     def _find_reader(self) -> str:
         """Return the user's connections, the one that reads the binlog first; empty if none does."""
-        found = self._session.ask("connections", user=self._user)
+        found = self._database.ask("connections", user=self._user)
         dumps = [str(number) for number, dumps in found if dumps]
         return " ".join(dumps + [str(number) for number, dumps in found if not dumps]) if dumps else ""
 
@@ -145,10 +145,10 @@ def offset_pruning(
     refuse_nonsense(options, outbox, tells_age=spec.outbox.columns.created_at is not None)
     # A table that does not tell its rows' age has none that is young.
     names = {"created_at": "cast(null as datetime)"} | dict(spec.outbox.names(driver.dialect))
-    snapshot = Snapshot(Session(connections[0], driver, names))
-    session = Session(connections[1], driver, names)
-    rows = RowsInSnapshot(session, snapshot, outbox)
-    return Pruning(OffsetWitness(spec, client, session, snapshot), rows, options, report)
+    snapshot = Snapshot(OpenDatabase(connections[0], driver, names))
+    database = OpenDatabase(connections[1], driver, names)
+    rows = RowsInSnapshot(database, snapshot, outbox)
+    return Pruning(OffsetWitness(spec, client, database, snapshot), rows, options, report)
 
 
 def _state(client: ConnectClient, name: str) -> str:

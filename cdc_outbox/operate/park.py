@@ -1,19 +1,22 @@
 """What operators do to parked events. Nothing is applied here: the consumer that owns the partition does that."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from typing import Any
 
+from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.ids import id_of, key_of
 from cdc_outbox.consumer.ordering import Aggregate, Move
-from cdc_outbox.consumer.park import Reason, State, read_headers
+from cdc_outbox.consumer.park import Reason, State, parked_message
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import InboxError
 from cdc_outbox.message import Message
 from cdc_outbox.operate.inbox import Hole, OpenInbox
-from cdc_outbox.operate.parked import FORCED, ParkedRow, Selection, decide_skip, why_not_retried
+from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, decide_skip, why_not_retried
 
 _PAGE_EVENTS = 100
 """Read at once with their messages, each of which may have megabytes."""
@@ -52,7 +55,7 @@ class Park:
     def __init__(self, inbox: OpenInbox) -> None:
         self._inbox = inbox
 
-    def find(self, selection: Selection, *, limit: int | None = None, after: int = 0) -> tuple[list[ParkedRow], int]:
+    def find(self, wanted: ParkFilter, *, limit: int | None = None, after: int = 0) -> tuple[list[ParkedRow], int]:
         """Return events in the order in which they were parked, and how many there are without the limit.
 
         Args:
@@ -60,13 +63,13 @@ class Park:
         """
         rows = self._inbox.ask(
             "find",
-            places=None if selection.places is None else list(selection.places),
-            state=selection.state,
-            reason=selection.reason,
-            source=selection.source,
-            aggregate_type=selection.aggregate_type,
-            aggregate_id=selection.aggregate_id,
-            limit=limit,
+            places=None if wanted.places is None else list(wanted.places),
+            state=wanted.state,
+            reason=wanted.reason,
+            source=wanted.source,
+            aggregate_type=wanted.aggregate_type,
+            aggregate_id=wanted.aggregate_id,
+            limit=sys.maxsize if limit is None else limit,
             after=after,
         )
         return [_parked(*columns) for *columns, _ in rows], rows[0][-1] if rows else 0
@@ -77,15 +80,15 @@ class Park:
         Raises:
             InboxError: One is not parked.
         """
-        rows, _ = self.find(Selection(places=tuple(places)))
+        rows, _ = self.find(ParkFilter(places=tuple(places)))
         missing = sorted(set(places) - {row.place for row in rows})
         if missing:
-            others, total = self.find(Selection(), limit=_NAMED)
+            others, total = self.find(ParkFilter(), limit=_NAMED)
             there = ", ".join(str(row.place) for row in others) or "nothing"
             more = f" and {total - len(others):,} more" if total > len(others) else ""
-            wanted = ", ".join(map(str, missing))
+            absent = ", ".join(map(str, missing))
             raise InboxError(
-                f"of {self._inbox.consumer} nothing is parked at {wanted}; there is {there}{more}",
+                f"of {self._inbox.consumer} nothing is parked at {absent}; there is {there}{more}",
                 hint="What was applied or skipped is parked no more.",
             )
         return rows
@@ -96,26 +99,19 @@ class Park:
         known = {row.place: row for row in rows}
         for place, timestamp_ms, key, value, headers in self._inbox.ask("read_messages", places=list(known)):
             row = known[place]
-            messages[place] = Message(
-                topic=row.topic,
-                partition=row.partition,
-                offset=row.offset,
-                timestamp_ms=timestamp_ms,
-                key=None if key is None else bytes(key),
-                value=None if value is None else bytes(value),
-                headers=read_headers(headers),
-            )
+            came_at = Place(row.topic, row.partition)
+            messages[place] = parked_message(came_at, row.offset, timestamp_ms, key, value, headers)
         return messages
 
-    def export(self, selection: Selection) -> Iterator[tuple[ParkedRow, Message]]:
+    def export(self, wanted: ParkFilter) -> Iterator[tuple[ParkedRow, Message]]:
         """Yield events with their messages, however many there are."""
         after = 0
-        while rows := self.find(selection, limit=_PAGE_EVENTS, after=after)[0]:
+        while rows := self.find(wanted, limit=_PAGE_EVENTS, after=after)[0]:
             messages = self.read_messages(rows)
             yield from ((row, messages[row.place]) for row in rows if row.place in messages)
             after = rows[-1].place
 
-    def retry(self, selection: Selection, *, forced: Set[Reason] = frozenset()) -> Retried:
+    def retry(self, wanted: ParkFilter, *, forced: Set[Reason] = frozenset()) -> Retried:
         """Make events due: of those that are named by their places all or none, of others what can be.
 
         Args:
@@ -124,11 +120,11 @@ class Park:
         Raises:
             InboxError: An event that was named is not parked, or trying it again would lead nowhere.
         """
-        if selection.places is not None:
-            return self._inbox.transact(partial(self._retry, self.get(selection.places), forced, named=True))
+        if wanted.places is not None:
+            return self._inbox.transact(partial(self._retry, self.get(wanted.places), forced, named=True))
         done = Retried()
         # One by one, so that no two consumers wait for an operator at once.
-        for _, rows in _by_aggregate(self.find(selection)[0]):
+        for _, rows in _by_aggregate(self.find(wanted)[0]):
             part = self._inbox.transact(partial(self._retry, rows, forced, named=False))
             done.due += part.due
             done.left += part.left
@@ -151,6 +147,10 @@ class Park:
     def _retry(self, rows: Sequence[ParkedRow], forced: Set[Reason], *, named: bool) -> Retried:
         rows, _ = self._locked(rows)
         claimed = self._find_claimed(rows)
+        if named and forced and not FORCED & {row.reason for row in rows}:
+            reasons = ", ".join(f"{row.place} as {row.reason}" for row in rows)
+            meant = ", ".join(sorted(forced))
+            raise InboxError(f"nothing of it is parked as {meant}: {reasons}", hint="Try it again without --force.")
         done = Retried()
         for row in rows:
             reason = why_not_retried(row, forced=forced, claimed=claimed)
@@ -165,7 +165,7 @@ class Park:
         self._inbox.ask(
             "retry",
             places=[row.place for row in done.due],
-            forced=[row.place for row in done.due if row.reason in FORCED],
+            forced=[row.reason in FORCED for row in done.due],
         )
         return done
 
@@ -176,7 +176,7 @@ class Park:
         for aggregate, chosen in _by_aggregate(rows):
             if aggregate in lasts:
                 last = lasts[aggregate]
-                skip = decide_skip(chosen, self.find(Selection.of(aggregate))[0], last)
+                skip = decide_skip(chosen, self.find(ParkFilter.of(aggregate))[0], last)
                 moves.append(Move(aggregate, last, skip.after, -skip.unblocked))
                 holes += [Hole(aggregate, row.sequence or 0, row.sequence or 0, row.event_id) for row in skip.holes]
         finish(stores.inbox.claim(connection, [row.event_id for row in rows if not row.is_unreadable]))
@@ -194,7 +194,7 @@ class Park:
         """
         aggregates = {row.aggregate for row in rows if not row.is_unreadable}
         marks = finish(self._inbox.stores.inbox.lock_marks(self._inbox.connection, aggregates))
-        still, _ = self.find(Selection(places=tuple(row.place for row in rows)))
+        still, _ = self.find(ParkFilter(places=tuple(row.place for row in rows)))
         return still, {aggregate: mark.last for aggregate, mark in marks.items()}
 
     def _find_claimed(self, rows: Sequence[ParkedRow]) -> set[str]:
@@ -215,7 +215,7 @@ def _by_aggregate(rows: Iterable[ParkedRow]) -> list[tuple[Aggregate, list[Parke
 
 def _parked(*columns: Any) -> ParkedRow:  # noqa: ANN401 - a row
     place, state, reason, source, aggregate_type, aggregate_id, event_id, kind, sequence, *others = columns
-    blocks, forced, attempts, error, parked_at, retry_at, topic, partition, offset = others
+    blocks, forced, attempts, error, parked_at, tried_at, retry_at, topic, partition, offset = others
     return ParkedRow(
         place=place,
         state=State(state),
@@ -224,13 +224,18 @@ def _parked(*columns: Any) -> ParkedRow:  # noqa: ANN401 - a row
         event_id=event_id,
         type=kind,
         sequence=sequence,
-        blocks=blocks,
-        forced=forced,
+        blocks=bool(blocks),
+        forced=bool(forced),
         attempts=attempts,
         error=error,
-        parked_at=parked_at,
-        retry_at=retry_at,
+        parked_at=_moment(parked_at),
+        tried_at=_moment(tried_at),
+        retry_at=None if retry_at is None else _moment(retry_at),
         topic=topic,
         partition=partition,
         offset=offset,
     )
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(float(seconds), UTC)

@@ -23,6 +23,7 @@ class ParkedRow:
     Args:
         place: The number by which it is named.
         aggregate: Three empty texts where the message cannot be read.
+        tried_at: When it was tried last; of one that never was, when it was parked.
     """
 
     place: int
@@ -37,6 +38,7 @@ class ParkedRow:
     attempts: int
     error: str
     parked_at: datetime
+    tried_at: datetime
     retry_at: datetime | None
     topic: str
     partition: int
@@ -49,7 +51,7 @@ class ParkedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ParkFilter:
     """Which parked events are meant; ``None`` is any.
 
     Args:
@@ -64,10 +66,10 @@ class Selection:
     aggregate_id: str | None = None
 
     @staticmethod
-    def of(aggregate: Aggregate) -> "Selection":
+    def of(aggregate: Aggregate) -> "ParkFilter":
         """Return the one that means all events of an aggregate."""
         source, aggregate_type, aggregate_id = aggregate
-        return Selection(source=source, aggregate_type=aggregate_type, aggregate_id=aggregate_id)
+        return ParkFilter(source=source, aggregate_type=aggregate_type, aggregate_id=aggregate_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,15 @@ def why_not_retried(row: ParkedRow, *, forced: Set[Reason], claimed: Set[str]) -
     if row.reason in _PATIENT:
         return "it goes on by itself when its predecessor is applied"
     return ""
+
+
+def why_not_forced(reason: Reason) -> str:
+    """Return why nothing is forced that is parked for a reason which is none of :data:`FORCED`."""
+    if reason in _PATIENT:
+        return "it goes on by itself when its predecessor is applied; one that is lost is given up by a baseline"
+    if reason is Reason.UNREADABLE:
+        return "nobody can apply what cannot be read; a retry reads it again"
+    return "it is tried again without"
 
 
 def decide_skip(chosen: Sequence[ParkedRow], parked: Sequence[ParkedRow], last: int) -> Skip:

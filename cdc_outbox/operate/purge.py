@@ -5,17 +5,17 @@ known any more.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
-from cdc_outbox.drivers.transactions import transaction
+from cdc_outbox.drivers import Row, TransactionDriver
 from cdc_outbox.errors import OutboxError, TransactionConflictError
+from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.horizon import Horizon, Part, missing_parts, parts_of
 from cdc_outbox.sql import load
 from cdc_outbox.writer.catalog import Catalog
@@ -32,24 +32,29 @@ _PAUSE_SECONDS = 0.5
 """Between two attempts at a lock, so that those who wait for us get on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Old:
     """What is old enough.
 
     Args:
         parts: Partitions, each with how many claims it has.
-        timed: Claims in the rest of ids that tell their time.
+        timed: Claims, in no such partition, of ids that tell their time.
         untimed: Claims of ids that do not.
         starts: Notes that an event was begun.
     """
 
-    parts: tuple[tuple[Part, int], ...]
+    parts: tuple[tuple[Part, int], ...] = ()
     timed: int
     untimed: int
     starts: int
 
+    @property
+    def ids(self) -> int:
+        """How many ids it is, wherever they lie."""
+        return self.timed + self.untimed + sum(claims for _, claims in self.parts)
 
-class Purge:
+
+class Purge(ABC):
     """The purge of one inbox, of all its consumers.
 
     Args:
@@ -69,40 +74,79 @@ class Purge:
         self._connection, self._driver, self._inbox = connection, driver, inbox
         self._report = report
         self._wait_seconds = wait_seconds
-        self._statements = load(driver.dialect, "horizon")
-        self._names = {
-            **inbox.names(),
+        literals = {
             "table_literal": inbox.dialect.literal(inbox.table.quoted),
             "rest_literal": inbox.dialect.literal(inbox.rest.quoted),
         }
+        self._database = OpenDatabase(connection, driver, {**inbox.names(), **literals}, "horizon")
+        self._ask = self._database.ask
+
+    @abstractmethod
+    def find_old(self, horizon: Horizon) -> Old:
+        """Return what :meth:`forget` would forget."""
+
+    @abstractmethod
+    def forget(self, horizon: Horizon) -> Old:
+        """Forget what is old, and return how much it was.
+
+        Killed at any point it leaves whole steps done; the next run goes on.
+
+        Raises:
+            TransactionConflictError: Claims were in use for longer than it was to wait.
+        """
+
+    @abstractmethod
+    def make_parts(self, now: datetime) -> None:
+        """Make the partitions of this week and the next ones, where there are any."""
+
+    def _patiently(self, step: Callable[[], ResultT]) -> ResultT:
+        """Run a step in a transaction; where a lock is not to be had, let those who wait behind us pass, and repeat."""
+        deadline = time.monotonic() + self._wait_seconds
+        while True:
+            try:
+                with self._database.transaction():
+                    self._ask("limit_locks")
+                    return step()
+            except TransactionConflictError as error:
+                if time.monotonic() >= deadline:
+                    error.hint = "A handler holds it; run the command again when consumers have less to do."
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
+
+class PartPurge(Purge):
+    """The purge of an inbox that has partitions, as those on PostgreSQL."""
 
     def find_old(self, horizon: Horizon) -> Old:
         """Return what :meth:`forget` would forget."""
         timed, untimed = self._count_rest(horizon)
         [(starts,)] = self._ask("count_starts", before=horizon.claimed_before)
         parts = tuple((part, self._count(part)) for part in horizon.over(self._parts()))
-        return Old(parts, timed, untimed, starts)
+        return Old(parts=parts, timed=timed, untimed=untimed, starts=starts)
 
-    def forget(self, horizon: Horizon) -> None:
-        """Drop partitions, delete what is old in the rest, and what was begun long ago.
+    def forget(self, horizon: Horizon) -> Old:
+        """Drop partitions, delete what is old in the rest, and what was begun long ago; return how much it was.
 
         Killed at any point it leaves whole steps done; the next run goes on.
 
         Raises:
             TransactionConflictError: The claims were in use for longer than it was to wait.
         """
+        dropped = []
         for part in horizon.over(self._parts()):
-            self._patiently(partial(self._drop, part, horizon))
-            self._report("dropped", str(part.table))
+            dropped.append((part, self._alone(partial(self._drop, part, horizon))))
+            self._report("dropped", f"{part.table}: {dropped[-1][1]:,} ids")
         timed, untimed = self._count_rest(horizon)
         if timed:
             # Before the first of them is gone: a claim that finds it gone finds the note.
             self._ask("note_purge", purged_before=horizon.made_before)
         if timed or untimed:
-            self._report("deleted", f"{self._forget_rest(horizon):,} ids in {self._inbox.rest}")
+            timed, untimed = self._forget_rest(horizon)
+            self._report("deleted", f"{timed + untimed:,} ids in {self._inbox.rest}")
         [(starts,)] = self._ask("forget_starts", before=horizon.claimed_before)
         if starts:
             self._report("deleted", f"{starts:,} starts in {self._inbox.starts}")
+        return Old(parts=tuple(dropped), timed=timed, untimed=untimed, starts=starts)
 
     def make_parts(self, now: datetime) -> None:
         """Make the partitions of this week and the next ones.
@@ -114,13 +158,16 @@ class Purge:
             TransactionConflictError: The rest was in use for longer than it was to wait.
         """
         for part in list(missing_parts(self._inbox, self._parts(), now)):
-            obstacle = self._patiently(partial(self._make, part, now))
+            obstacle = self._alone(partial(self._make, part, now))
             self._report("left out" if obstacle else "made", f"{part.table}{obstacle and ': '}{obstacle}")
 
-    def _drop(self, part: Part, horizon: Horizon) -> None:
+    def _drop(self, part: Part, horizon: Horizon) -> int:
+        """Drop a partition, and return how many claims it had; few are as new as that nobody counted them."""
+        claims = self._count(part)
         self._ask("lock_claims")
         self._ask("note_purge", purged_before=horizon.made_before)
         self._ask("drop_partition", {"partition": part.table.quoted})
+        return claims
 
     def _make(self, part: Part, now: datetime) -> str:
         """Make a partition, and return what is in the way."""
@@ -142,9 +189,9 @@ class Purge:
             self._ask(step, names)
         return ""
 
-    def _forget_rest(self, horizon: Horizon) -> int:
+    def _forget_rest(self, horizon: Horizon) -> tuple[int, int]:
         [(pages,)] = self._ask("count_pages")
-        gone = 0
+        gone = [0, 0]
         for first in range(0, pages, _PAGES):
             [counts] = self._ask(
                 "forget_pages",
@@ -153,8 +200,8 @@ class Purge:
                 before=horizon.claimed_before,
                 bound=horizon.bound,
             )
-            gone += sum(counts)
-        return gone
+            gone = [sum(each) for each in zip(gone, counts, strict=True)]
+        return gone[0], gone[1]
 
     def _count_rest(self, horizon: Horizon) -> Row:
         [counts] = self._ask("count_old", before=horizon.claimed_before, bound=horizon.bound)
@@ -173,27 +220,11 @@ class Purge:
             )
         return parts_of([(schema, name, bounds) for schema, name, bounds in rows], self._inbox)
 
-    def _patiently(self, step: Callable[[], ResultT]) -> ResultT:
-        """Run a step in a transaction; where a lock is not to be had, let those who wait behind us pass, and repeat."""
-        deadline = time.monotonic() + self._wait_seconds
-        while True:
-            try:
-                with self._transaction():
-                    return step()
-            except TransactionConflictError as error:
-                if time.monotonic() >= deadline:
-                    error.hint = "A handler holds it; run the command again when consumers have less to do."
-                    raise
-            time.sleep(_PAUSE_SECONDS)
+    def _alone(self, step: Callable[[], ResultT]) -> ResultT:
+        """Run a step in a transaction in which nobody else changes the inbox's tables."""
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with translated_for_operator(), transaction(self._connection, self._driver):
+        def alone() -> ResultT:
             self._driver.fetch(self._connection, load(self._driver.dialect, "versions")["lock"].text)
-            self._ask("limit_locks")
-            yield
+            return step()
 
-    def _ask(self, statement: str, names: Mapping[str, str] | None = None, /, **parameters: Any) -> list[Row]:  # noqa: ANN401
-        text = self._statements[statement].render({**self._names, **(names or {})}, self._driver.style)
-        with translated_for_operator():
-            return self._driver.fetch(self._connection, text, parameters)
+        return self._patiently(alone)

@@ -6,21 +6,21 @@ are gone from the topic goes back to just before the first one that is there, an
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.ids import key_of
 from cdc_outbox.consumer.inbox import columns_of
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.replay import Selection
-from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.drivers import TransactionDriver
-from cdc_outbox.errors import ConfigError, ConsumerError, MessageError
+from cdc_outbox.drivers import Row
+from cdc_outbox.errors import ConsumerError, MessageError
 from cdc_outbox.event import Event, SequenceMode
-from cdc_outbox.operate.session import Session
-from cdc_outbox.table import Dialect
+from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.wire import WireContract
+
+_PAGE = 10_000
+"""Watermarks that one statement puts back: some megabytes, and no server refuses as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,32 +61,27 @@ class Reset:
     """One reset of one consumer.
 
     Args:
-        connection: To the inbox's database, for a role that may delete what consumers remember.
+        inbox: For a role that may delete what consumers remember.
         aggregate: Type and id of the one that is forgotten; ``None`` forgets all of them.
 
     Raises:
-        ConfigError: The database is not one whose inbox can be reset, or the contract does not know the type.
+        ConfigError: The contract does not know the type.
     """
 
     def __init__(
         self,
         contract: WireContract,
         *,
-        connection: Any,  # noqa: ANN401 - any driver's
-        driver: TransactionDriver,
-        table: InboxTable,
+        inbox: OpenInbox,
         topics: TopicReader,
-        consumer: str,
         aggregate: tuple[str, str] | None = None,
     ) -> None:
-        if driver.dialect is not Dialect.POSTGRESQL:
-            raise ConfigError("an inbox can be reset on PostgreSQL only, so far", field="--dsn")
-        self._contract, self._reader, self._consumer = contract, topics, consumer
+        self._contract, self._reader, self._consumer = contract, topics, inbox.consumer
         self._selection = Selection(aggregate=aggregate)
         self._topics = self._selection.topics(contract)
         names = aggregate or (None, None)
-        self._wanted = {"consumer": consumer, "aggregate_type": names[0], "aggregate_id": names[1]}
-        self._session = Session(connection, driver, table.names(), "reset")
+        self._wanted = {"consumer": inbox.consumer, "aggregate_type": names[0], "aggregate_id": names[1]}
+        self._database = inbox.database("reset")
 
     def run(self, *, dry_run: bool) -> Forgotten:
         """Forget, in one transaction that holds the locks on all the watermarks from its beginning.
@@ -99,27 +94,36 @@ class Reset:
         bounds = self._reader.bounds(self._reader.places(self._topics))
         ids, firsts = self._read(bounds)
         # Everything of the consumer's may include what is of no contract here; one aggregate has just these ids.
-        event_ids = None if self._selection.aggregate is None else sorted(map(key_of, ids))
-        with self._session.transaction():
-            rows = self._session.ask("lock_marks", **self._wanted)
+        of_ids = None if self._selection.aggregate is None else {"event_ids": sorted(map(key_of, ids))}
+        with self._database.transaction():
+            rows = self._database.ask("lock_marks", **self._wanted)
             marks = {Aggregate(*names): last for *names, last in rows}
             self._refuse_to_lose_parked({place: start for place, (start, _) in bounds.items()})
             stays = standing(marks, firsts, self._contract)
-            [(claims, parked, holes)] = self._session.ask("count", event_ids=event_ids, **self._wanted)
+            [(claims,)] = self._ask_of_ids("count_claims", of_ids)
+            [(parked,)] = self._database.ask("count_parked", **self._wanted)
+            [(holes,)] = self._database.ask("count_holes", **self._wanted)
             if not dry_run:
-                self._forget(event_ids, stays)
+                self._forget(of_ids, stays)
                 # Once more, for who has joined meanwhile and may wait for the locks with what he has read before.
                 self._refuse_while_it_runs()
         return Forgotten(claims=claims, aggregates=len(marks), parked=parked, holes=holes, kept=len(stays))
 
-    def _forget(self, event_ids: list[str] | None, stays: Mapping[Aggregate, int]) -> None:
+    def _ask_of_ids(self, statement: str, of_ids: Mapping[str, list[str]] | None) -> list[Row]:
+        """Ask about some of the consumer's events, or about all of them."""
+        name = statement if of_ids is None else f"{statement}_of"
+        return self._database.ask(name, consumer=self._consumer, **(of_ids or {}))
+
+    def _forget(self, of_ids: Mapping[str, list[str]] | None, stays: Mapping[Aggregate, int]) -> None:
         for statement in ("forget_claims", "forget_starts"):
-            self._session.ask(statement, consumer=self._consumer, event_ids=event_ids)
+            self._ask_of_ids(statement, of_ids)
         for statement in ("forget_parked", "forget_holes", "forget_marks"):
-            self._session.ask(statement, **self._wanted)
-        if stays:
-            lasts = list(stays.values())
-            self._session.ask("keep_marks", consumer=self._consumer, **columns_of(list(stays)), lasts=lasts)
+            self._database.ask(statement, **self._wanted)
+        aggregates = list(stays)
+        for start in range(0, len(aggregates), _PAGE):
+            page = aggregates[start : start + _PAGE]
+            lasts = [stays[aggregate] for aggregate in page]
+            self._database.ask("keep_marks", consumer=self._consumer, **columns_of(page), lasts=lasts)
 
     def _read(self, bounds: Mapping[Place, tuple[int, int]]) -> tuple[set[str], dict[Aggregate, int]]:
         """Return the ids of one aggregate's events, and the first number of each aggregate that the topics hold."""
@@ -151,7 +155,7 @@ class Reset:
             )
 
     def _refuse_to_lose_parked(self, starts: Mapping[Place, int]) -> None:
-        [(gone,)] = self._session.ask(
+        [(gone,)] = self._database.ask(
             "count_gone",
             **self._wanted,
             topics=[place.topic for place in starts],

@@ -7,9 +7,9 @@ from typing import Any
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import UnprovenDeliveryError
 from cdc_outbox.lsn import Lsn
+from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.marks import Delivery, Mark
 from cdc_outbox.operate.prune import Counts, PruneOptions, Pruning, Report, refuse_nonsense
-from cdc_outbox.operate.session import Session
 from cdc_outbox.operate.transactions import PartsByTransaction, RowsByTransaction
 from cdc_outbox.spec import Spec
 
@@ -72,9 +72,9 @@ class SlotWitness:
     share a process number.
     """
 
-    def __init__(self, name: str, session: Session) -> None:
+    def __init__(self, name: str, database: OpenDatabase) -> None:
         self._name = name
-        self._ask = session.ask
+        self._ask = database.ask
 
     def find_delivery(self) -> Delivery[Lsn]:
         """Return how far the slot has come."""
@@ -110,9 +110,9 @@ class SlotWitness:
 class MarkTable:
     """The marks of a slot, in a table beside the outbox; its role may select, insert and delete there."""
 
-    def __init__(self, slot: str, session: Session) -> None:
+    def __init__(self, slot: str, database: OpenDatabase) -> None:
         self._slot = slot
-        self._ask = session.ask
+        self._ask = database.ask
 
     def find(self) -> list[Mark[Lsn]]:
         """Return those of earlier runs."""
@@ -153,14 +153,14 @@ def slot_pruning(
     refuse_nonsense(options, outbox, tells_age=spec.outbox.columns.created_at is not None)
     # A table that does not tell its rows' age has none that is young.
     names = {"created_at": "cast(null as timestamp)"} | dict(spec.outbox.names())
-    session = Session(connection, driver, names)
+    database = OpenDatabase(connection, driver, names)
     return Pruning(
-        SlotWitness(slot, session),
-        RowsByTransaction(session, outbox),
+        SlotWitness(slot, database),
+        RowsByTransaction(database, outbox),
         options,
         report,
-        memory=MarkTable(slot, session),
-        parts=PartsByTransaction(session, outbox, report),
+        memory=MarkTable(slot, database),
+        parts=PartsByTransaction(database, outbox, report),
     )
 
 

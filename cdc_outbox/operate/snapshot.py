@@ -6,9 +6,9 @@ from typing import Any
 
 from cdc_outbox.binlog import BinlogPosition
 from cdc_outbox.drivers import Row
+from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.marks import Mark
 from cdc_outbox.operate.prune import Counts
-from cdc_outbox.operate.session import Session
 from cdc_outbox.table import TableName
 
 _IDS = 500
@@ -18,24 +18,24 @@ _IDS = 500
 class Snapshot:
     """A view of the outbox as it was once, on a connection of its own; while it is held, the server keeps old rows."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, database: OpenDatabase) -> None:
+        self._database = database
 
     def take(self) -> datetime:
         """Look at the rows as they are now, and no longer as they were; return the server's time, in UTC."""
         # Under any other isolation level the server would take no snapshot, and say so in a warning only.
-        self._session.ask("repeatable")
-        self._session.ask("snapshot")
-        [(taken_at,)] = self._session.ask("time")
+        self._database.ask("repeatable")
+        self._database.ask("snapshot")
+        [(taken_at,)] = self._database.ask("time")
         return taken_at  # type: ignore[no-any-return]
 
     def find(self, before: datetime | None, first: Any, rows: int) -> list[Row]:  # noqa: ANN401 - an id's own type
         """Return ids in their order, each with whether its row is young."""
-        return self._session.ask("page", before=before, first=first, rows=rows)
+        return self._database.ask("page", before=before, first=first, rows=rows)
 
     def count(self, before: datetime | None) -> tuple[int, int]:
         """Count all rows, and the young ones."""
-        [(rows, young)] = self._session.ask("count_seen", before=before)
+        [(rows, young)] = self._database.ask("count_seen", before=before)
         return rows, int(young)
 
 
@@ -45,24 +45,24 @@ class RowsInSnapshot:
     No id or time tells which rows were committed before others: ids are the writers' own, and so are their clocks.
     """
 
-    def __init__(self, session: Session, snapshot: Snapshot, outbox: TableName) -> None:
+    def __init__(self, database: OpenDatabase, snapshot: Snapshot, outbox: TableName) -> None:
         # No gap is locked, into which a writer may want to insert.
-        session.ask("committed")
-        self._session = session
+        database.ask("committed")
+        self._database = database
         self._snapshot = snapshot
         self._outbox = outbox
         self._archives = False
 
     def archive_to(self, archive: TableName) -> bool:
         """Let what is deleted be inserted there in the same transaction."""
-        session = self._session
-        session.names["archive"] = archive.quoted
-        made = not session.ask("engine", schema=archive.schema, table=archive.name)
+        database = self._database
+        database.names["archive"] = archive.quoted
+        made = not database.ask("engine", schema=archive.schema, table=archive.name)
         if made:
-            session.ask("create_archive")
+            database.ask("create_archive")
         quote = archive.dialect.quote
-        columns = session.ask("columns", schema=self._outbox.schema, table=self._outbox.name)
-        session.names["archived_columns"] = ", ".join(quote(column) for (column,) in columns)
+        columns = database.ask("columns", schema=self._outbox.schema, table=self._outbox.name)
+        database.names["archived_columns"] = ", ".join(quote(column) for (column,) in columns)
         self._archives = True
         return made
 
@@ -70,7 +70,7 @@ class RowsInSnapshot:
         """Count them all."""
         del mark  # the snapshot is its
         seen, young = self._snapshot.count(_naive(before))
-        [(present,)] = self._session.ask("count", first=None, following=None)
+        [(present,)] = self._database.ask("count", first=None, following=None)
         return Counts(seen - young, young, max(0, present - seen))
 
     def delete(self, mark: Mark[BinlogPosition], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:  # noqa: ANN401 - an id's own type
@@ -80,19 +80,19 @@ class RowsInSnapshot:
         following = seen[rows][0] if len(seen) > rows else None
         ids = [row_id for row_id, is_young in seen[:rows] if not is_young]
         young = len(seen[:rows]) - len(ids)
-        with self._session.transaction():
+        with self._database.transaction():
             gone = sum(self._move(ids[start : start + _IDS]) for start in range(0, len(ids), _IDS))
-            [(present,)] = self._session.ask("count", first=first, following=following)
+            [(present,)] = self._database.ask("count", first=first, following=following)
         return Counts(gone, young, max(0, present - young)), following
 
     def _move(self, ids: Sequence[Any]) -> int:
-        session = self._session
+        database = self._database
         # Whoever has the lock keeps and deletes a row, and nobody does so twice.
-        held = [row_id for (row_id,) in session.ask("hold", ids=tuple(ids))]
+        held = [row_id for (row_id,) in database.ask("hold", ids=tuple(ids))]
         if held:
             if self._archives:
-                session.ask("archive", ids=tuple(held))
-            session.ask("delete", ids=tuple(held), rows=len(held))
+                database.ask("archive", ids=tuple(held))
+            database.ask("delete", ids=tuple(held), rows=len(held))
         return len(held)
 
 

@@ -8,13 +8,12 @@ from typing import Any
 from cdc_outbox.consumer.ids import id_of, key_of
 from cdc_outbox.consumer.inbox import columns_of
 from cdc_outbox.consumer.ordering import Aggregate
-from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import Row, TransactionDriver
-from cdc_outbox.errors import ConfigError
 from cdc_outbox.modes import OutboxMode
-from cdc_outbox.operate.session import Session
+from cdc_outbox.operate.database import OpenDatabase
+from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.operate.verification import Parked
-from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox.table import OutboxTable
 
 _PAGE = 10_000
 """Rows: some megabytes, and few enough questions."""
@@ -29,7 +28,7 @@ class OutboxStage:
 
     def __init__(self, connection: Any, driver: TransactionDriver, table: OutboxTable) -> None:  # noqa: ANN401
         lacking = {"source": "null", "sequence": "null"}
-        self._session = Session(connection, driver, {**lacking, **table.names(driver.dialect)}, "verify")
+        self._database = OpenDatabase(connection, driver, {**lacking, **table.names(driver.dialect)}, "verify")
         self.has_heads = table.is_numbered
         """Whether it remembers the last number of each aggregate."""
         self.keeps_rows = table.mode is OutboxMode.KEEP
@@ -39,11 +38,11 @@ class OutboxStage:
         """Return source, aggregate type, aggregate id and last number of each aggregate."""
         if not self.has_heads:
             return
-        page = self._session.ask("first_heads", rows=_PAGE)
+        page = self._database.ask("first_heads", rows=_PAGE)
         while page:
             yield from page
             source, aggregate_type, aggregate_id, _ = page[-1]
-            page = self._session.ask(
+            page = self._database.ask(
                 "next_heads", source=source, aggregate_type=aggregate_type, aggregate_id=aggregate_id, rows=_PAGE
             )
 
@@ -54,61 +53,44 @@ class OutboxStage:
         """
         if not self.keeps_rows:
             return
-        page = self._session.ask("first_rows", rows=_PAGE)
+        page = self._database.ask("first_rows", rows=_PAGE)
         while page:
             yield from (row for _, *row in page)  # type: ignore[misc]
-            page = self._session.ask("next_rows", after=page[-1][0], rows=_PAGE)
+            page = self._database.ask("next_rows", after=page[-1][0], rows=_PAGE)
 
 
 class InboxStage:
-    """What a consumer remembers.
+    """What a consumer remembers."""
 
-    Raises:
-        ConfigError: Of that database the inbox cannot be read here.
-    """
-
-    def __init__(
-        self,
-        connection: Any,  # noqa: ANN401 - any driver's
-        driver: TransactionDriver,
-        table: InboxTable,
-        consumer: str,
-    ) -> None:
-        if driver.dialect is not Dialect.POSTGRESQL:
-            raise ConfigError("an inbox can be compared on PostgreSQL only, so far", field="--inbox-dsn")
-        self.consumer = consumer
-        self._session = Session(connection, driver, table.names(), "remembered")
+    def __init__(self, inbox: OpenInbox) -> None:
+        self.consumer = inbox.consumer
+        self._database = inbox.database("remembered")
+        self._database.ask("isolate")
 
     @contextmanager
     def at_one_moment(self) -> Iterator[None]:
         """Let all that is read inside be as it was at one moment."""
-        with self._session.transaction():
-            self._session.ask("snapshot")
+        with self._database.transaction():
             yield
-
-    def is_known(self) -> bool:
-        """Tell whether anything is remembered under this consumer's name."""
-        [(is_known,)] = self._session.ask("is_known", consumer=self.consumer)
-        return bool(is_known)
 
     def marks(self) -> Iterator[Row]:
         """Return source, aggregate type, aggregate id and the last number applied."""
         after = Aggregate("", "", "")
-        while page := self._session.ask("marks", consumer=self.consumer, **after._asdict(), rows=_PAGE):
+        while page := self._database.ask("marks", consumer=self.consumer, **after._asdict(), limit=_PAGE):
             yield from page
             after = Aggregate(*page[-1][:3])
 
     def marks_of(self, aggregates: Sequence[Aggregate]) -> Iterator[Row]:
         """Return the same of these aggregates, without those of which nothing is remembered."""
         for start in range(0, len(aggregates), _PAGE):
-            yield from self._session.ask(
+            yield from self._database.ask(
                 "marks_of", consumer=self.consumer, **columns_of(aggregates[start : start + _PAGE])
             )
 
     def parked(self) -> Iterator[tuple[Aggregate, str, str, Parked]]:
         """Return what is set aside: the aggregate, which is empty where nobody can read it, topic, id, and how."""
         after = 0
-        while page := self._session.ask("parked", consumer=self.consumer, after=after, rows=_PAGE):
+        while page := self._database.ask("parked", consumer=self.consumer, after=after, limit=_PAGE):
             for place, *names, topic, event_id, sequence, state, reason in page:
                 yield Aggregate(*names), topic, event_id, Parked(sequence, state, reason)
                 after = place
@@ -116,7 +98,7 @@ class InboxStage:
     def holes(self) -> Iterator[Row]:
         """Return source, aggregate type, aggregate id, first and last number of what was accepted as missing."""
         after, first = Aggregate("", "", ""), 0
-        while page := self._session.ask("holes", consumer=self.consumer, **after._asdict(), first=first, rows=_PAGE):
+        while page := self._database.ask("holes", consumer=self.consumer, **after._asdict(), first=first, limit=_PAGE):
             yield from page
             after, first = Aggregate(*page[-1][:3]), page[-1][3]
 
@@ -125,11 +107,11 @@ class InboxStage:
         found: set[str] = set()
         for start in range(0, len(event_ids), _PAGE):
             keys = [key_of(event_id) for event_id in event_ids[start : start + _PAGE]]
-            rows = self._session.ask("claimed", consumer=self.consumer, event_ids=keys)
+            rows = self._database.ask("claimed", consumer=self.consumer, event_ids=keys)
             found.update(id_of(key) for (key,) in rows)
         return found
 
     def purged_before(self) -> datetime | None:
         """Return up to which time ids were forgotten."""
-        [(seconds,)] = self._session.ask("purged_before")
-        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+        [(seconds,)] = self._database.ask("purged_before")
+        return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)

@@ -6,51 +6,51 @@ from datetime import UTC, datetime, timedelta
 
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.lsn import Lsn
+from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.marks import Mark
 from cdc_outbox.operate.prune import Counts, Report
-from cdc_outbox.operate.session import Session
 from cdc_outbox.table import TableName, quote
 
 
 class RowsByTransaction:
     """Rows that were seen by a mark if an older transaction wrote them than the mark's oldest."""
 
-    def __init__(self, session: Session, outbox: TableName) -> None:
-        self._session = session
+    def __init__(self, database: OpenDatabase, outbox: TableName) -> None:
+        self._database = database
         self._outbox = outbox
-        session.names["and_archive"] = ""
+        database.names["and_archive"] = ""
 
     def archive_to(self, archive: TableName) -> bool:
         """Let what is deleted be kept by the same statement: neither twice nor nowhere."""
-        session = self._session
-        session.names["archive"] = archive.quoted
-        [(exists,)] = session.ask("table_exists", table=archive.quoted)
+        database = self._database
+        database.names["archive"] = archive.quoted
+        [(exists,)] = database.ask("table_exists", table=archive.quoted)
         if not exists:
-            session.ask("create_archive")
-        columns = [quote(column) for (column,) in session.ask("columns", table=self._outbox.quoted)]
-        session.names["archived_columns"] = ", ".join(columns)
-        session.names["and_archive"] = session.render("archive")
+            database.ask("create_archive")
+        columns = [quote(column) for (column,) in database.ask("columns", table=self._outbox.quoted)]
+        database.names["archived_columns"] = ", ".join(columns)
+        database.names["and_archive"] = database.render("archive")
         return not exists
 
     def count(self, mark: Mark[Lsn], before: datetime | None) -> Counts:
         """Count them all."""
-        [counts] = self._session.ask("count", oldest=mark.oldest, before=_utc(before))
+        [counts] = self._database.ask("count", oldest=mark.oldest, before=_utc(before))
         return Counts(*counts)
 
     def delete(
         self, mark: Mark[Lsn], before: datetime | None, first: str | None, rows: int
     ) -> tuple[Counts, str | None]:
         """Delete what may go of the next rows, looked at in the order of their ids."""
-        session = self._session
+        database = self._database
         if first is None:
-            found = session.ask("first")
+            found = database.ask("first")
             if not found:
                 return Counts(), None
             first = found[0][0]
-        with session.transaction():
+        with database.transaction():
             # Two prunings at once take turns, so that they cannot wait for each other's rows crosswise.
-            session.ask("lock", table=self._outbox.quoted)
-            [(*counts, following)] = session.ask(
+            database.ask("lock", table=self._outbox.quoted)
+            [(*counts, following)] = database.ask(
                 "delete_batch", oldest=mark.oldest, before=_utc(before), first=first, batch_rows=rows
             )
         return Counts(*counts), following
@@ -59,14 +59,14 @@ class RowsByTransaction:
 class PartsByTransaction:
     """The partitions of a partitioned outbox; other outboxes have none."""
 
-    def __init__(self, session: Session, outbox: TableName, report: Report) -> None:
-        self._session = session
+    def __init__(self, database: OpenDatabase, outbox: TableName, report: Report) -> None:
+        self._database = database
         self._outbox = outbox
         self._report = report
 
     def drop(self, mark: Mark[Lsn], before: datetime | None) -> Iterator[int]:
         """Drop the partitions that are over and hold nothing but what may go; of others the rows go one by one."""
-        for schema, name, bound in self._session.ask("partitions", table=self._outbox.quoted):
+        for schema, name, bound in self._database.ask("partitions", table=self._outbox.quoted):
             end = ends_at(bound)
             # Those of days to come may be as empty, and the writers will need them.
             if end is None or end > mark.taken_at:
@@ -87,18 +87,18 @@ class PartsByTransaction:
         Raises:
             TransactionConflictError: Transactions that use the outbox were not waited for: writers would wait too.
         """
-        session = self._session
-        names = session.names | {"outbox": partition.quoted}
-        with session.transaction():
-            session.ask("limit_locks")
+        database = self._database
+        names = database.names | {"outbox": partition.quoted}
+        with database.transaction():
+            database.ask("limit_locks")
             # Nobody adds a row between the look and the end.
-            session.ask("lock_partition", names)
-            [(gone, young, unproven)] = session.ask("count", names, oldest=mark.oldest, before=_utc(before))
+            database.ask("lock_partition", names)
+            [(gone, young, unproven)] = database.ask("count", names, oldest=mark.oldest, before=_utc(before))
             if young or unproven:
                 return None
             if names["and_archive"]:
-                session.ask("archive_partition", names)
-            session.ask("drop_partition", names)
+                database.ask("archive_partition", names)
+            database.ask("drop_partition", names)
         return int(gone)
 
 

@@ -307,8 +307,6 @@ class Verification:
         return self._contract.topic_of(aggregate_type) in self._topics.starting_later | self._topics.compacted
 
     def _notes(self) -> Iterable[str]:
-        if self._inbox is not None and not self._inbox.is_known():
-            yield f"the inbox remembers nothing of {self._inbox.consumer}: is that its name?"
         yield from notes_of(
             self._books,
             known_topics={place.topic for place in self._topics.ends},

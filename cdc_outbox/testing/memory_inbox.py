@@ -11,7 +11,7 @@ from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
-from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, State
+from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, Reason, State
 from cdc_outbox.drivers import Parameters, Row, TransactionState
 from cdc_outbox.errors import OutboxError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.event import Event
@@ -245,8 +245,19 @@ class MemoryDatabase:
 
     async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401, ARG002
         """Return how many events are parked."""
+        firsts: dict[Aggregate, tuple[int, bool]] = {}
+        for row in self.now.rows.values():
+            if row.parked.blocks:
+                aggregate, waits = aggregate_of(row.event), row.parked.reason is Reason.GAP and row.retry_at is None
+                found = (row.event.sequence or 0, waits)
+                firsts[aggregate] = min(found, firsts.get(aggregate, found))
         return [
-            ParkedCount(state=row.parked.state, reason=row.parked.reason, events=1, oldest_seconds=0.0)
+            ParkedCount(
+                state=row.parked.state,
+                reason=row.parked.reason,
+                events=1,
+                gap_events=int(row.parked.blocks and firsts[aggregate_of(row.event)][1]),
+            )
             for row in self.now.rows.values()
         ]
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +22,7 @@ from tests.contract.django_site import add_entry, entry, remove_alias
 from tests.contract.mariadb import MariaDbStore
 from tests.contract.test_driver_sqlalchemy import url_of
 from tests.desk import placed
-from tests.rig import eventually
+from tests.rig import eventually, import_block
 
 PAGE = (Path(__file__).parents[2] / "docs" / "consuming.md").read_text()
 BLOCKS = re.findall(r"^```(?:python|sh)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -72,13 +71,7 @@ def bill(outbox_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def imported(name: str, folder: Path) -> ModuleType:
     """Import a block as the module that its first line names."""
-    (folder / f"{name}.py").write_text(block(f"# {name}.py"))
-    spec = spec_from_file_location(name, folder / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_block(block(f"# {name}.py"), name, folder)
 
 
 def test_sqlalchemy_as_the_page_says(ledger: PostgresLedger, bill: Callable[..., Any]) -> None:

@@ -79,7 +79,8 @@ def test_what_is_parked_is_listed_shown_and_exported(receiver: Receiver, shell: 
     receiver.take(broken, receiver.event(2), replace(receiver.message(receiver.event(3)), value=b"\xff"))
     titles, first, *others = shell.about(receiver, "dead-letters", "list")[0].splitlines()
     assert titles.split() == [
-        "PLACE", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED", "RETRY", "ERROR",
+        "PLACE", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED_AT", "TRIED_AT", "RETRY_AT",
+        "ERROR",
     ]  # fmt: skip
     assert first.split()[:7] == ["1", "dead", "failed", "order/1", "1", "OrderPlaced", "1"]
     assert [line.split()[2] for line in others] == ["gap", "unreadable"]
@@ -117,6 +118,11 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(receiver: R
     assert "left: 1 gap; they go on when what is missing comes" in said[1]
     assert "left: 1 conflict; --force conflict applies them all the same" in said[1]
     assert shell.about(receiver, "dead-letters", "retry", "--all", "--reason=expired") == ("", "nothing to try again")
+    refusals = {"gap": "it goes on by itself", "unreadable": "a retry reads it", "failed": "it is tried again without"}
+    for reason, why in refusals.items():
+        assert why in shell.about(receiver, "dead-letters", "retry", "3", f"--force={reason}", code=2)[1]
+    refused = shell.about(receiver, "dead-letters", "retry", "1", "--force=conflict", code=1)[1]
+    assert "nothing of it is parked as conflict: 1 as failed" in refused
     shell.about(receiver, "dead-letters", "retry", "3", "--force=conflict")
     assert receiver.effects() == [("2", 1)]
     receiver.look()
@@ -125,9 +131,9 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(receiver: R
         "wait for the missing ones" in shell.about(receiver, "dead-letters", "skip", "2", "--note=x", code=1)[1].lower()
     )
     named = ["baseline", "--aggregate=order/1", "--source=orders.1"]
-    expected = "order/1  orders.1  2-2  1\n"
-    said = shell.about(receiver, *named, "--dry-run")
-    assert said == (expected, "1 aggregates: 1 sequences would be accepted as missing, 1 events go on")
+    expected, summary = shell.about(receiver, *named, "--dry-run")
+    assert expected.splitlines()[1].split() == ["order/1", "orders.1", "1", "2", "2", "1"]
+    assert summary == "1 aggregates: 1 sequences would be accepted as missing, 1 events go on"
     assert shell.about(receiver, *named, "--note=lost")[0] == expected
     skipped = shell.about(receiver, "dead-letters", "skip", "2", "--note=not needed")[0]
     assert re.fullmatch(r"2  skipped OrderPlaced \S+ of order/1, order/1 stands at 3 now\n", skipped)
@@ -142,6 +148,7 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(receiver: R
         ["dead-letters", "retry", "1", "--reason=gap"],
         ["dead-letters", "skip", "1"],
         ["dead-letters", "skip", "1", "--note= "],
+        ["dead-letters", "retry", "--all", "--reason=failed", "--force=conflict"],
         ["dead-letters", "list", "--aggregate=order"],
         ["dead-letters", "list", "--state=asleep"],
         ["baseline", "--aggregate=order/1"],
@@ -200,6 +207,18 @@ def test_ids_are_not_forgotten_before_their_events_are(
         assert words in shell.run("purge-inbox", *arguments, "--dry-run", code=code, **env)[1]
 
 
+def test_the_brokers_are_asked_with_the_settings_of_the_file(
+    outbox_stack: Stack, dsn: str, topics: dict[str, str], shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "_ADMIN_SECONDS", 1.0)
+    settings = tmp_path / "kafka.properties"
+    settings.write_text("security.protocol=ssl\n")  # the stack's broker speaks no TLS
+    servers = outbox_stack.broker.bootstrap_servers
+    purge = ["purge-inbox", "--topic", topics["short"], "--horizon-days=2", "--bootstrap-servers", servers, "--dry-run"]
+    shell.run(*purge, CDC_OUTBOX_DSN=dsn)
+    shell.run(*purge, "--kafka-settings", str(settings), code=75)
+
+
 def test_brokers_that_do_not_answer_are_tried_again_later(
     shell: Shell, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,12 +235,14 @@ def test_a_purge_says_what_it_would_do_and_then_does_it(receiver: Receiver) -> N
         connection.execute("create table inbox_old partition of inbox for values from ('00') to ('01')")
     purge = ["purge-inbox", "--horizon-days=30", "--accept-shorter-horizon", "--dsn", receiver.dsn]
     dry = run_command(*purge, "--dry-run")
-    assert dry.stdout == ("drop       public.inbox_old: 0 ids\ndelete     1 ids in the rest that tell none\n"), (
-        dry.stderr
-    )
+    *steps, total = dry.stdout.splitlines()
+    assert steps == ["drop       public.inbox_old: 0 ids", "delete     1 ids that tell none"], dry.stderr
+    assert re.fullmatch(r"would go   1 ids and 0 starts: ids made before \S+Z, or claimed before \S+Z where .*", total)
     done = run_command(*purge)
-    assert done.stdout == "dropped    public.inbox_old\ndeleted    1 ids in public.inbox_rest\n", done.stderr
-    assert run_command(*purge).stdout == ""
+    *steps, total = done.stdout.splitlines()
+    assert steps == ["dropped    public.inbox_old: 0 ids", "deleted    1 ids in public.inbox_rest"], done.stderr
+    assert total.startswith("forgotten  1 ids and 0 starts: ids made before ")
+    assert run_command(*purge).stdout.startswith("forgotten  nothing: no ids were made before ")
 
 
 def test_a_consumer_does_not_start_whose_horizon_its_topics_outlive(

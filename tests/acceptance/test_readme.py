@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.testing import MariaDb, Stack
 from tests.contract.mariadb import MariaDbStore
 from tests.contract.postgresql import PostgresStore
-from tests.rig import CONNECTOR_PASSWORD, eventually, one
+from tests.rig import CONNECTOR_PASSWORD, eventually, import_block, one
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -162,13 +161,7 @@ def test_mariadb_as_the_readme_says(mariadb: MariaDb, folder: Path, services: di
 
 def imported(name: str, folder: Path) -> Any:
     """Import a block of the README as the module that its first line names."""
-    (folder / f"{name}.py").write_text(block(f"# {name}.py"))
-    spec = spec_from_file_location(name, folder / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_block(block(f"# {name}.py"), name, folder)
 
 
 def test_the_demo_as_the_readme_says() -> None:

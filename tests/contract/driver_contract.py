@@ -256,6 +256,20 @@ class PostgresContract(ServerContract):
             connection.execute(f"alter database {connection.info.dbname} reset default_transaction_isolation")
 
 
+class ReopenedPostgresContract(PostgresContract):
+    """For connections that open themselves anew after they were lost."""
+
+    def test_a_connection_that_is_opened_anew_is_prepared(self, client: Client, dsn: str) -> None:
+        client.prepare(idle_seconds=7)
+        client.begin()
+        [(session,)] = client.fetch(self.who)
+        self.cut(dsn, session)
+        client.rollback()
+        client.begin()
+        assert client.fetch("show idle_in_transaction_session_timeout") == [("7s",)]
+        client.rollback()
+
+
 class MariaDbContract(ServerContract):
     who = "select connection_id()"
 

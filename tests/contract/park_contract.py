@@ -137,4 +137,18 @@ class ParkContract:
             opened.add(3, failure)
         counts = finish(opened.park.count(opened.connection))
         assert sum(count.events for count in counts) == 3
-        assert all(count.oldest_seconds >= 0 for count in counts)
+        assert all(count.gap_seconds >= 0 for count in counts)
+
+    def test_who_waits_behind_a_failed_one_misses_nothing(self, opened: Opened) -> None:
+        def missing() -> int:
+            return sum(count.gap_events for count in finish(opened.park.count(opened.connection)))
+
+        for number, failure in ((2, failed(None)), (3, gap()), (4, gap())):
+            opened.add(number, failure)
+        opened.add(1, Failure(reason=Reason.CONFLICT, error="", attempts=0), aggregate=B)
+        assert missing() == 0
+        for number in (7, 8):
+            opened.add(number, gap(), aggregate=B)
+        assert missing() == 2
+        assert opened.wake({B: 7}) == 1
+        assert missing() == 0

@@ -15,7 +15,7 @@ from cdc_outbox.errors import ConfigError, OutboxError, TransactionAbortedError,
 from cdc_outbox.testing import Stack
 from tests.contract.django_site import add_entry, entry, remove_alias
 from tests.contract.driver_clients import Client
-from tests.contract.driver_contract import DriverContract, MariaDbContract, PostgresContract, SqliteContract
+from tests.contract.driver_contract import DriverContract, MariaDbContract, ReopenedPostgresContract, SqliteContract
 
 
 class Sites(DriverContract):
@@ -130,23 +130,13 @@ class Sites(DriverContract):
         assert "AUTOCOMMIT" in caught.value.hint
 
 
-class TestDjangoOnPostgresql(Sites, PostgresContract):
+class TestDjangoOnPostgresql(Sites, ReopenedPostgresContract):
     def test_another_isolation_level_is_refused(self, dsn: str) -> None:
         client = self.open(dsn, OPTIONS={"isolation_level": 4})
         with pytest.raises(ConfigError, match="are SERIALIZABLE"):
             client.prepare()
         assert client.state() is TransactionState.ENDED
         assert not client.connection.in_atomic_block
-
-    def test_a_connection_that_django_opens_anew_is_prepared(self, client: Client, dsn: str) -> None:
-        client.prepare(idle_seconds=7)
-        client.begin()
-        [(session,)] = client.fetch(self.who)
-        self.cut(dsn, session)
-        client.rollback()
-        client.begin()
-        assert client.fetch("show idle_in_transaction_session_timeout") == [("7s",)]
-        client.rollback()
 
     def test_a_rollback_does_not_raise_while_nobody_takes_connections(
         self, client: Client, dsn: str, outbox_stack: Stack

@@ -22,7 +22,13 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.testing import MariaDbDsn
 from tests.contract.driver_clients import AsyncClient, Client
-from tests.contract.driver_contract import DriverContract, MariaDbContract, PostgresContract, SqliteContract
+from tests.contract.driver_contract import (
+    DriverContract,
+    MariaDbContract,
+    PostgresContract,
+    ReopenedPostgresContract,
+    SqliteContract,
+)
 from tests.contract.sqlalchemy_clients import make_url
 
 
@@ -215,7 +221,7 @@ class TestSqlModel(Sessions, PostgresContract):
         return sqlmodel.Session(engine)
 
 
-class TestConnection(PostgresContract):
+class TestConnection(ReopenedPostgresContract):
     def open(self, dsn: str) -> Client:
         return Client(create_engine(url_of(dsn, "psycopg"), poolclass=NullPool).connect())
 
@@ -227,16 +233,6 @@ class TestConnection(PostgresContract):
         assert client.state() is TransactionState.ENDED
         with pytest.raises(TransactionEndedError):
             client.commit()
-        client.rollback()
-
-    def test_it_goes_on_with_another_one_when_it_is_lost(self, client: Client, dsn: str) -> None:
-        client.prepare(idle_seconds=7)
-        client.begin()
-        [(session,)] = client.fetch(self.who)
-        self.cut(dsn, session)
-        client.rollback()
-        client.begin()
-        assert client.fetch("show idle_in_transaction_session_timeout") == [("7s",)]
         client.rollback()
 
 

@@ -325,7 +325,7 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for(shop: Shop) -> None:
 def test_what_cannot_be_reached_at_the_start_is_named(
     shop: Shop, options: dict[str, Any], error: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc_outbox.consumer.group._REACH_SECONDS", 1.0)
+    monkeypatch.setattr("cdc_outbox.kafka._REACH_SECONDS", 1.0)
     shop.pipeline.write(1)
     with pytest.raises(error, match=reason):
         shop.run_to_its_end(shop.consumer(**options))

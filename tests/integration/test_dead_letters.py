@@ -17,7 +17,7 @@ from cdc_outbox.errors import ConfigError, InboxError, TransactionConflictError
 from cdc_outbox.operate.baseline import Baseline
 from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.operate.park import Park
-from cdc_outbox.operate.parked import Selection
+from cdc_outbox.operate.parked import ParkFilter
 from cdc_outbox.testing import Stack
 from tests.parking import CONTRACT, SOURCE, Receiver, make_inbox
 from tests.rig import eventually
@@ -47,7 +47,7 @@ def opened(receiver: Receiver) -> Iterator[OpenInbox]:
 
 def retry(receiver: Receiver, *places: int, forced: Reason | None = None) -> list[int]:
     with opened(receiver) as inbox:
-        retried = Park(inbox).retry(Selection(places=places), forced={forced} if forced else set())
+        retried = Park(inbox).retry(ParkFilter(places=places), forced={forced} if forced else set())
         return [row.place for row in retried.due]
 
 
@@ -88,7 +88,7 @@ def test_a_retry_of_all_takes_what_can_go_on_and_says_what_cannot(receiver: Rece
     receiver.take(receiver.event(1), receiver.event(2), receiver.event(1, number="2"))
     receiver.take(receiver.event(1, number="3"), receiver.event(1, number="3"))
     with opened(receiver) as inbox:
-        retried = Park(inbox).retry(Selection())
+        retried = Park(inbox).retry(ParkFilter())
     assert [(row.aggregate.aggregate_id, row.reason) for row in retried.due] == [("1", "failed"), ("2", "failed")]
     assert [(row.reason, bool(why)) for row, why in retried.left] == [("gap", True), ("conflict", True)]
     receiver.broken = set()
@@ -314,7 +314,7 @@ def test_an_operator_does_not_wait_for_ever(receiver: Receiver, monkeypatch: pyt
 
         monkeypatch.setattr(inbox, "ask", impatient)
         with pytest.raises(TransactionConflictError) as caught:
-            Park(inbox).retry(Selection(places=(receiver.place_of(2),)))
+            Park(inbox).retry(ParkFilter(places=(receiver.place_of(2),)))
         assert "at work on the same aggregate" in caught.value.hint
 
 
@@ -337,15 +337,15 @@ def test_filters_leave_what_they_say_and_the_rest_is_counted(receiver: Receiver)
     with opened(receiver) as inbox:
         park = Park(inbox)
         for selection, sequences in (
-            (Selection(), [1, 2, 7]),
-            (Selection(state=State.DEAD), [1]),
-            (Selection(reason=Reason.GAP), [2, 7]),
-            (Selection(aggregate_type="order", aggregate_id="a/b"), [7]),
-            (Selection(aggregate_type="visit"), []),
+            (ParkFilter(), [1, 2, 7]),
+            (ParkFilter(state=State.DEAD), [1]),
+            (ParkFilter(reason=Reason.GAP), [2, 7]),
+            (ParkFilter(aggregate_type="order", aggregate_id="a/b"), [7]),
+            (ParkFilter(aggregate_type="visit"), []),
         ):
             rows, total = park.find(selection)
             assert ([row.sequence for row in rows], total) == (sequences, len(sequences))
-        rows, total = park.find(Selection(), limit=1)
+        rows, total = park.find(ParkFilter(), limit=1)
         assert (len(rows), total) == (1, 3)
 
 

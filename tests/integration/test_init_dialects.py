@@ -48,10 +48,10 @@ def write(place: Place, outbox: Outbox | None = None, **changes: object) -> tupl
 def test_init_makes_what_the_writer_needs_once_and_says_so(place: Place) -> None:
     first = place.init()
     assert first.returncode == 0, first.stderr
-    assert first.stderr == f"outbox {place.outbox}: now at version 1\n"
+    assert first.stderr == f"database {place.database}\noutbox {place.outbox}: now at version 1\n"
     assert [write(place) for _ in range(2)] == [("orders.1", 1), ("orders.1", 2)]
     again = place.init()
-    assert (again.returncode, again.stderr) == (0, f"outbox {place.outbox}: up to date\n")
+    assert (again.returncode, again.stderr) == (0, f"database {place.database}\noutbox {place.outbox}: up to date\n")
     assert write(place) == ("orders.1", 3)
     assert place.found() == []
 
@@ -68,7 +68,7 @@ def test_the_script_makes_the_same(place: Place) -> None:
             place.query(*script.stdout.rstrip().removesuffix(";").split(";\n"))
     assert place.found() == []
     done = place.init()
-    assert (done.returncode, done.stderr) == (0, f"outbox {place.outbox}: up to date\n")
+    assert (done.returncode, done.stderr) == (0, f"database {place.database}\noutbox {place.outbox}: up to date\n")
 
 
 @pytest.mark.parametrize("ways", [["--inbox"], ["SPEC", "--inbox"]], ids=["alone", "beside an outbox"])

@@ -14,7 +14,7 @@ from cdc_outbox.drivers.psycopg import Psycopg, connect
 from cdc_outbox.errors import OutboxError, TransactionConflictError
 from cdc_outbox.operate import purge as purging
 from cdc_outbox.operate.horizon import WEEK, Horizon, week_of
-from cdc_outbox.operate.purge import Purge
+from cdc_outbox.operate.purge import PartPurge, Purge
 from cdc_outbox.testing import Stack
 from tests.parking import Receiver, id_made_at, make_inbox
 from tests.rig import eventually
@@ -40,7 +40,7 @@ def reports() -> list[tuple[str, str]]:
 @pytest.fixture
 def purge(receiver: Receiver, reports: list[tuple[str, str]]) -> Iterator[Purge]:
     with connect(receiver.dsn) as connection:
-        yield Purge(
+        yield PartPurge(
             connection, Psycopg(), InboxTable(), lambda step, text: reports.append((step, text)), wait_seconds=0
         )
 
@@ -218,4 +218,4 @@ def test_a_partition_is_not_dropped_under_a_handler_and_nothing_is_noted_then(re
 
 def test_an_inbox_that_is_not_there_is_told_so(outbox_stack: Stack) -> None:
     with connect(outbox_stack.postgres.dsn()) as connection, pytest.raises(OutboxError, match="has no partitions"):
-        Purge(connection, Psycopg(), InboxTable(schema="nowhere"), print).make_parts(NOW)
+        PartPurge(connection, Psycopg(), InboxTable(schema="nowhere"), print).make_parts(NOW)

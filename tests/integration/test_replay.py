@@ -237,6 +237,11 @@ def test_the_command_says_what_became_of_the_messages(shop: Shop, env: dict[str,
     done = run_command("replay", "service:consumer", "--offsets", "1:5", env=env)
     assert done.returncode == 2
     assert "is not PARTITION:FIRST-LAST" in done.stderr
+    done = run_command("replay", "service:consumer", "--topic", shop.pipeline.topic, "--offsets", "99:0-1", env=env)
+    assert done.returncode == 2
+    assert f"{shop.pipeline.topic} has no partition 99: there are " in done.stderr
+    done = run_command("replay", "service:consumer", "--from", "2026-03-01", "--to", "2026-02-01", env=env)
+    assert done.returncode == 2
     assert len(shop.effects()) == 3
 
 
@@ -251,6 +256,11 @@ def test_a_reset_forgets_nothing_unless_it_is_told_that_effects_run_again(shop: 
     assert done.returncode == 2
     assert done.stdout == "would be forgotten: 3 claims, 1 watermarks, 0 parked events, 0 holes\n"
     assert "--run-effects-again" in done.stderr
+    dry = run_command(*RESET, "--consumer", shop.name, "--dry-run", env=env)
+    assert (dry.returncode, dry.stdout, dry.stderr) == (0, done.stdout, "")
+    unknown = run_command(*RESET, "--consumer", "nobody", "--dry-run", env=env)
+    assert unknown.returncode == 2
+    assert f"no consumer 'nobody' has used the inbox public.inbox; there are: {shop.name}" in unknown.stderr
     assert replay(shop) == {Fate.DUPLICATE: 5}
 
     done = run_command(*RESET, "--consumer", shop.name, "--run-effects-again", env=env)

@@ -18,6 +18,7 @@ from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.message import Message
 from cdc_outbox.migrations import upgrade
+from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
 from cdc_outbox.operate.verification import Kind
 from cdc_outbox.operate.verify import Verification, Verified
@@ -49,7 +50,7 @@ def verified(shop: Shop, *, settle: float = 0.0, inbox: bool = True) -> Verified
             spec.contract,
             outbox=OutboxStage(connection, driver, spec.outbox),
             topics=reader,
-            inbox=InboxStage(connection, driver, InboxTable(), shop.name) if inbox else None,
+            inbox=InboxStage(OpenInbox(connection, driver, table=InboxTable(), consumer=shop.name)) if inbox else None,
             settle_seconds=settle,
         ).run()
 
@@ -270,6 +271,8 @@ def test_the_command_prints_a_table_a_sentence_for_each_difference_and_exits_wit
 def test_what_cannot_be_reached_is_said_with_an_exit_code_of_its_own(
     shop: Shop, tmp_path: Any, option: str, value: str
 ) -> None:
+    with psycopg.connect(shop.pipeline.dsn) as connection:
+        connection.execute("insert into inbox_epochs values (%s, 'orders', 0, 1, 0)", (shop.name,))
     done = run_command(*arguments(shop, tmp_path, option, value))
     assert done.returncode == 75
     assert "error: " in done.stderr
@@ -311,7 +314,7 @@ def test_an_outbox_on_mariadb_is_compared_with_an_inbox_on_postgresql(
             spec.contract,
             outbox=OutboxStage(connection, driver, spec.outbox),
             topics=reader,
-            inbox=InboxStage(inbox, inbox_driver, InboxTable(), shop.name),
+            inbox=InboxStage(OpenInbox(inbox, inbox_driver, table=InboxTable(), consumer=shop.name)),
             settle_seconds=0,
         ).run()
     assert kinds(found) == {Kind.MISSING: 1}

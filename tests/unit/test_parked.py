@@ -28,6 +28,7 @@ def row(place: int, sequence: int | None, reason: Reason = Reason.GAP) -> Parked
         attempts=1,
         error="",
         parked_at=datetime(2026, 1, 1, tzinfo=UTC),
+        tried_at=datetime(2026, 1, 1, tzinfo=UTC),
         retry_at=None,
         topic="events",
         partition=0,

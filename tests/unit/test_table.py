@@ -75,7 +75,7 @@ def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
     assert Statement("select 1 from {table}").render({"table": '"{table}:a"'}, PYFORMAT) == 'select 1 from "{table}:a"'
 
 
-INBOX_FILES = ("inbox", "inbox_schema", "park", "epochs")
+INBOX_FILES = ("decisions", "remembered", "reset", "inbox", "inbox_schema", "park", "epochs")
 
 
 @pytest.mark.parametrize(("dialect", "file"), sorted((file.parent.name, file.stem) for file in SQL.glob("*/*.sql")))

@@ -37,6 +37,7 @@ create table if not exists {parked} (
     error longtext,
     attempts int not null default 0,
     parked_at datetime(6) not null default (utc_timestamp(6)),
+    tried_at datetime(6) not null default (utc_timestamp(6)),
     retry_at datetime(6),
     topic varbinary(255) not null,
     `partition` int not null,

@@ -29,7 +29,7 @@ where parked.consumer = convert(:consumer using utf8mb4)
 -- name: fail
 update {parked}
 set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts,
-    forced = forced and :state = 'waiting',
+    forced = forced and :state = 'waiting', tried_at = utc_timestamp(6),
     retry_at = utc_timestamp(6) + interval round(:retry_seconds * 1000000) microsecond
 where consumer = convert(:consumer using utf8mb4) and place = :place
 
@@ -160,7 +160,24 @@ join {parked} as parked on parked.place = found.place
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequence, parked.place
 
 -- name: count
-select state, reason, count(*), timestampdiff(microsecond, min(parked_at), utc_timestamp(6)) / 1000000
-from {parked}
-where consumer = convert(:consumer using utf8mb4)
-group by state, reason
+-- Aggregates whose first parked event waits for one that is missing; what waits behind a failed one does not, nor what
+-- is due.
+with missing as (
+    select source, aggregatetype, aggregateid
+    from {parked}
+    where consumer = convert(:consumer using utf8mb4) and blocks
+    group by source, aggregatetype, aggregateid
+    having min(sequence) = min(case when reason = 'gap' and retry_at is null then sequence end)
+)
+select
+    parked.state, parked.reason, count(*), count(missing.source),
+    max(case when missing.source is not null then timestampdiff(microsecond, parked.parked_at, utc_timestamp(6)) end)
+        / 1000000
+from {parked} as parked
+left join missing
+    on parked.blocks
+    and missing.source = parked.source
+    and missing.aggregatetype = parked.aggregatetype
+    and missing.aggregateid = parked.aggregateid
+where parked.consumer = convert(:consumer using utf8mb4)
+group by parked.state, parked.reason

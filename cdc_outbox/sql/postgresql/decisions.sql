@@ -2,13 +2,22 @@
 -- Who holds a watermark's lock may be a handler at work; behind who waits for it, the next event of the aggregate waits.
 select set_config('lock_timeout', '10s', true)
 
+-- name: is_known
+select
+    exists (select 1 from {epochs} where consumer = :consumer)
+    or exists (select 1 from {parked} where consumer = :consumer)
+    or exists (select 1 from {watermarks} where consumer = :consumer)
+    or exists (select 1 from {inbox} where consumer = :consumer)
+
 -- name: consumers
 select consumer from {epochs} union select consumer from {parked} order by consumer
 
 -- name: find
 select
     place, state, reason, source, aggregatetype, aggregateid, event_id, type, sequence, blocks, forced, attempts,
-    coalesce(error, ''), parked_at, retry_at, topic, "partition", "offset", count(*) over ()
+    coalesce(error, ''), cast(extract(epoch from parked_at) as double precision),
+    cast(extract(epoch from tried_at) as double precision), cast(extract(epoch from retry_at) as double precision),
+    topic, "partition", "offset", count(*) over ()
 from {parked}
 where consumer = :consumer
     and (cast(:places as bigint[]) is null or place = any(cast(:places as bigint[])))
@@ -30,9 +39,10 @@ where consumer = :consumer and place = any(cast(:places as bigint[]))
 select event_id from {inbox} where consumer = :consumer and event_id = any(cast(:keys as text[]))
 
 -- name: retry
-update {parked}
-set state = 'waiting', retry_at = clock_timestamp(), forced = forced or place = any(cast(:forced as bigint[]))
-where consumer = :consumer and place = any(cast(:places as bigint[]))
+update {parked} as parked
+set state = 'waiting', retry_at = clock_timestamp(), forced = parked.forced or wanted.forced
+from unnest(cast(:places as bigint[]), cast(:forced as boolean[])) as wanted (place, forced)
+where parked.consumer = :consumer and parked.place = wanted.place
 
 -- name: note_holes
 insert into {holes} (consumer, source, aggregatetype, aggregateid, first, last, reason, event_id, note)
@@ -56,8 +66,15 @@ join {watermarks} as mark
 where parked.consumer = :consumer
     and parked.blocks
     and parked.sequence > mark.last
-    and (cast(:aggregate_types as text[]) is null or parked.aggregatetype = any(cast(:aggregate_types as text[])))
-    and (cast(:aggregate_ids as text[]) is null or parked.aggregateid = any(cast(:aggregate_ids as text[])))
+    and (
+        cast(:sources as text[]) is null
+        or (parked.source, parked.aggregatetype, parked.aggregateid) in (
+            select wanted.source, wanted.aggregatetype, wanted.aggregateid
+            from unnest(
+                cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
+            ) as wanted (source, aggregatetype, aggregateid)
+        )
+    )
 group by parked.source, parked.aggregatetype, parked.aggregateid, mark.last
 having min(parked.sequence) > mark.last + 1
     and min(parked.sequence) = min(parked.sequence) filter (where parked.reason = 'gap')

@@ -47,6 +47,7 @@ create table if not exists {parked} (
     error text,
     attempts integer not null default 0,
     parked_at timestamptz not null default clock_timestamp(),
+    tried_at timestamptz not null default clock_timestamp(),
     retry_at timestamptz,
     topic text not null,
     "partition" integer not null,

@@ -19,7 +19,7 @@ delete from {parked} where consumer = :consumer and place = any(cast(:places as 
 -- name: fail
 update {parked}
 set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts,
-    forced = forced and :state = 'waiting',
+    forced = forced and :state = 'waiting', tried_at = clock_timestamp(),
     retry_at = clock_timestamp() + make_interval(secs => cast(:retry_seconds as double precision))
 where consumer = :consumer and place = :place
 
@@ -106,7 +106,24 @@ join {parked} as parked on parked.place = found.place
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequence, parked.place
 
 -- name: count
-select state, reason, count(*), cast(extract(epoch from clock_timestamp() - min(parked_at)) as double precision)
-from {parked}
-where consumer = :consumer
-group by state, reason
+-- Aggregates whose first parked event waits for one that is missing; what waits behind a failed one does not, nor what
+-- is due.
+with missing as (
+    select source, aggregatetype, aggregateid
+    from {parked}
+    where consumer = :consumer and blocks
+    group by source, aggregatetype, aggregateid
+    having min(sequence) = min(sequence) filter (where reason = 'gap' and retry_at is null)
+)
+select
+    parked.state, parked.reason, count(*), count(missing.source),
+    cast(extract(epoch from clock_timestamp() - min(parked.parked_at) filter (where missing.source is not null))
+        as double precision)
+from {parked} as parked
+left join missing
+    on parked.blocks
+    and missing.source = parked.source
+    and missing.aggregatetype = parked.aggregatetype
+    and missing.aggregateid = parked.aggregateid
+where parked.consumer = :consumer
+group by parked.state, parked.reason

@@ -1,20 +1,20 @@
--- name: snapshot
+-- name: isolate
 -- One view of all tables: an event that leaves the park moves the watermark in the same transaction.
-set transaction isolation level repeatable read read only
+set session characteristics as transaction isolation level repeatable read, read only
 
 -- name: marks
 select source, aggregatetype, aggregateid, last
 from {watermarks}
 where consumer = :consumer and (source, aggregatetype, aggregateid) > (:source, :aggregate_type, :aggregate_id)
 order by source, aggregatetype, aggregateid
-limit :rows
+limit :limit
 
 -- name: parked
 select place, source, aggregatetype, aggregateid, topic, event_id, sequence, state, reason
 from {parked}
 where consumer = :consumer and place > :after
 order by place
-limit :rows
+limit :limit
 
 -- name: holes
 select source, aggregatetype, aggregateid, first, last
@@ -22,20 +22,13 @@ from {holes}
 where consumer = :consumer
     and (source, aggregatetype, aggregateid, first) > (:source, :aggregate_type, :aggregate_id, :first)
 order by source, aggregatetype, aggregateid, first
-limit :rows
+limit :limit
 
 -- name: claimed
 select event_id from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
 
 -- name: purged_before
 select cast(extract(epoch from max(purged_before)) as double precision) from {purges}
-
--- name: is_known
-select
-    exists (select from {watermarks} where consumer = :consumer)
-    or exists (select from {inbox} where consumer = :consumer)
-    or exists (select from {parked} where consumer = :consumer)
-    or exists (select from {epochs} where consumer = :consumer)
 
 -- name: marks_of
 select mark.source, mark.aggregatetype, mark.aggregateid, mark.last

@@ -6,29 +6,23 @@ where consumer = :consumer
 order by source, aggregatetype, aggregateid
 for update
 
--- name: count
-select
-    (
-        select count(*) from {inbox}
-        where consumer = :consumer
-            and (cast(:event_ids as text[]) is null or event_id = any(cast(:event_ids as text[])))
-    ),
-    (
-        select count(*) from {parked}
-        where consumer = :consumer
-            and (
-                cast(:aggregate_type as text) is null
-                or aggregatetype = :aggregate_type and aggregateid = :aggregate_id
-            )
-    ),
-    (
-        select count(*) from {holes}
-        where consumer = :consumer
-            and (
-                cast(:aggregate_type as text) is null
-                or aggregatetype = :aggregate_type and aggregateid = :aggregate_id
-            )
-    )
+-- name: count_claims
+select count(*) from {inbox} where consumer = :consumer
+
+-- name: count_claims_of
+select count(*) from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
+
+-- name: count_parked
+select count(*)
+from {parked}
+where consumer = :consumer
+    and (cast(:aggregate_type as text) is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
+
+-- name: count_holes
+select count(*)
+from {holes}
+where consumer = :consumer
+    and (cast(:aggregate_type as text) is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
 
 -- name: count_gone
 select count(*)
@@ -45,12 +39,16 @@ where parked.consumer = :consumer
     and (kept.start is null or parked."offset" < kept.start)
 
 -- name: forget_claims
-delete from {inbox}
-where consumer = :consumer and (cast(:event_ids as text[]) is null or event_id = any(cast(:event_ids as text[])))
+delete from {inbox} where consumer = :consumer
+
+-- name: forget_claims_of
+delete from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
 
 -- name: forget_starts
-delete from {starts}
-where consumer = :consumer and (cast(:event_ids as text[]) is null or event_id = any(cast(:event_ids as text[])))
+delete from {starts} where consumer = :consumer
+
+-- name: forget_starts_of
+delete from {starts} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
 
 -- name: forget_parked
 delete from {parked}

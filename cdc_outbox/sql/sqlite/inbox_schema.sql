@@ -36,7 +36,8 @@ create table if not exists {parked} (
     error text,
     attempts integer not null default 0,
     parked_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
-    -- A Julian day, which seconds are added to.
+    -- Julian days, which seconds are added to.
+    tried_at real not null default (julianday('now')),
     retry_at real,
     topic text not null,
     "partition" integer not null,

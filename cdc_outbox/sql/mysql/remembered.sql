@@ -1,0 +1,61 @@
+-- name: isolate
+-- One view of all tables: an event that leaves the park moves the watermark in the same transaction.
+set session transaction isolation level repeatable read
+
+-- name: marks
+select
+    convert(source using utf8mb4), convert(aggregatetype using utf8mb4), convert(aggregateid using utf8mb4), last
+from {watermarks}
+where consumer = convert(:consumer using utf8mb4)
+    and (source, aggregatetype, aggregateid) > (
+        convert(:source using utf8mb4), convert(:aggregate_type using utf8mb4), convert(:aggregate_id using utf8mb4)
+    )
+order by source, aggregatetype, aggregateid
+limit :limit
+
+-- name: parked
+select
+    place, convert(source using utf8mb4), convert(aggregatetype using utf8mb4), convert(aggregateid using utf8mb4),
+    convert(topic using utf8mb4), convert(event_id using utf8mb4), sequence, state, reason
+from {parked}
+where consumer = convert(:consumer using utf8mb4) and place > :after
+order by place
+limit :limit
+
+-- name: holes
+select
+    convert(source using utf8mb4), convert(aggregatetype using utf8mb4), convert(aggregateid using utf8mb4), first, last
+from {holes}
+where consumer = convert(:consumer using utf8mb4)
+    and (source, aggregatetype, aggregateid, first) > (
+        convert(:source using utf8mb4), convert(:aggregate_type using utf8mb4), convert(:aggregate_id using utf8mb4),
+        :first
+    )
+order by source, aggregatetype, aggregateid, first
+limit :limit
+
+-- name: claimed
+select convert(claimed.event_id using utf8mb4)
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
+)) as wanted
+straight_join {inbox} as claimed
+    on claimed.consumer = convert(:consumer using utf8mb4) and claimed.event_id = wanted.event_id
+
+-- name: purged_before
+select timestampdiff(microsecond, '1970-01-01', max(purged_before)) / 1000000 from {purges}
+
+-- name: marks_of
+select
+    convert(mark.source using utf8mb4), convert(mark.aggregatetype using utf8mb4),
+    convert(mark.aggregateid using utf8mb4), mark.last
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    source varchar({source_bytes}) character set utf8mb4 path '$.sources',
+    aggregatetype varchar({aggregate_type_bytes}) character set utf8mb4 path '$.aggregate_types',
+    aggregateid varchar({aggregate_id_bytes}) character set utf8mb4 path '$.aggregate_ids'
+)) as wanted
+straight_join {watermarks} as mark
+    on mark.consumer = convert(:consumer using utf8mb4)
+    and mark.source = wanted.source
+    and mark.aggregatetype = wanted.aggregatetype
+    and mark.aggregateid = wanted.aggregateid

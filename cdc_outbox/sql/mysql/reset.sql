@@ -1,0 +1,116 @@
+-- name: lock_marks
+select
+    convert(source using utf8mb4), convert(aggregatetype using utf8mb4), convert(aggregateid using utf8mb4), last
+from {watermarks}
+where consumer = convert(:consumer using utf8mb4)
+    and (
+        :aggregate_type is null
+        or aggregatetype = convert(:aggregate_type using utf8mb4)
+        and aggregateid = convert(:aggregate_id using utf8mb4)
+    )
+order by source, aggregatetype, aggregateid
+for update
+
+-- name: count_claims
+select count(*) from {inbox} where consumer = convert(:consumer using utf8mb4)
+
+-- name: count_claims_of
+select count(*)
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
+)) as wanted
+straight_join {inbox} as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id
+
+-- name: count_parked
+select count(*)
+from {parked}
+where consumer = convert(:consumer using utf8mb4)
+    and (
+        :aggregate_type is null
+        or aggregatetype = convert(:aggregate_type using utf8mb4)
+        and aggregateid = convert(:aggregate_id using utf8mb4)
+    )
+
+-- name: count_holes
+select count(*)
+from {holes}
+where consumer = convert(:consumer using utf8mb4)
+    and (
+        :aggregate_type is null
+        or aggregatetype = convert(:aggregate_type using utf8mb4)
+        and aggregateid = convert(:aggregate_id using utf8mb4)
+    )
+
+-- name: count_gone
+select count(*)
+from {parked} as parked
+left join json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    topic varchar(255) character set utf8mb4 path '$.topics',
+    `partition` int path '$.partitions',
+    start bigint path '$.starts'
+)) as kept
+    on kept.topic = parked.topic and kept.`partition` = parked.`partition`
+where parked.consumer = convert(:consumer using utf8mb4)
+    and (
+        :aggregate_type is null
+        or aggregatetype = convert(:aggregate_type using utf8mb4)
+        and aggregateid = convert(:aggregate_id using utf8mb4)
+    )
+    and (kept.start is null or parked.`offset` < kept.start)
+
+-- name: forget_claims
+delete from {inbox} where consumer = convert(:consumer using utf8mb4)
+
+-- name: forget_claims_of
+delete known
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
+)) as wanted
+straight_join {inbox} as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id
+
+-- name: forget_starts
+delete from {starts} where consumer = convert(:consumer using utf8mb4)
+
+-- name: forget_starts_of
+delete known
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
+)) as wanted
+straight_join {starts} as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id
+
+-- name: forget_parked
+delete from {parked}
+where consumer = convert(:consumer using utf8mb4)
+    and (
+        :aggregate_type is null
+        or aggregatetype = convert(:aggregate_type using utf8mb4)
+        and aggregateid = convert(:aggregate_id using utf8mb4)
+    )
+
+-- name: forget_holes
+delete from {holes}
+where consumer = convert(:consumer using utf8mb4)
+    and (
+        :aggregate_type is null
+        or aggregatetype = convert(:aggregate_type using utf8mb4)
+        and aggregateid = convert(:aggregate_id using utf8mb4)
+    )
+
+-- name: forget_marks
+delete from {watermarks}
+where consumer = convert(:consumer using utf8mb4)
+    and (
+        :aggregate_type is null
+        or aggregatetype = convert(:aggregate_type using utf8mb4)
+        and aggregateid = convert(:aggregate_id using utf8mb4)
+    )
+
+-- name: keep_marks
+insert into {watermarks} (consumer, source, aggregatetype, aggregateid, last)
+select convert(:consumer using utf8mb4), kept.source, kept.aggregatetype, kept.aggregateid, kept.last
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    source varchar({source_bytes}) character set utf8mb4 path '$.sources',
+    aggregatetype varchar({aggregate_type_bytes}) character set utf8mb4 path '$.aggregate_types',
+    aggregateid varchar({aggregate_id_bytes}) character set utf8mb4 path '$.aggregate_ids',
+    last bigint path '$.lasts'
+)) as kept

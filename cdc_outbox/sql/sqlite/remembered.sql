@@ -1,0 +1,42 @@
+-- name: isolate
+-- A transaction sees one state of all tables here.
+select 1
+
+-- name: marks
+select source, aggregatetype, aggregateid, last
+from {watermarks}
+where consumer = :consumer and (source, aggregatetype, aggregateid) > (:source, :aggregate_type, :aggregate_id)
+order by source, aggregatetype, aggregateid
+limit :limit
+
+-- name: parked
+select place, source, aggregatetype, aggregateid, topic, event_id, sequence, state, reason
+from {parked}
+where consumer = :consumer and place > :after
+order by place
+limit :limit
+
+-- name: holes
+select source, aggregatetype, aggregateid, first, last
+from {holes}
+where consumer = :consumer
+    and (source, aggregatetype, aggregateid, first) > (:source, :aggregate_type, :aggregate_id, :first)
+order by source, aggregatetype, aggregateid, first
+limit :limit
+
+-- name: claimed
+select event_id
+from {inbox}
+where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
+
+-- name: purged_before
+select (julianday(max(purged_before)) - 2440587.5) * 86400.0 from {purges}
+
+-- name: marks_of
+select mark.source, mark.aggregatetype, mark.aggregateid, mark.last
+from json_each(:rows) as wanted
+cross join {watermarks} as mark
+    on mark.consumer = :consumer
+    and mark.source = wanted.value ->> '$.sources'
+    and mark.aggregatetype = wanted.value ->> '$.aggregate_types'
+    and mark.aggregateid = wanted.value ->> '$.aggregate_ids'

@@ -1,0 +1,70 @@
+-- name: lock_marks
+select source, aggregatetype, aggregateid, last
+from {watermarks}
+where consumer = :consumer
+    and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
+order by source, aggregatetype, aggregateid
+
+-- name: count_claims
+select count(*) from {inbox} where consumer = :consumer
+
+-- name: count_claims_of
+select count(*)
+from {inbox}
+where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
+
+-- name: count_parked
+select count(*)
+from {parked}
+where consumer = :consumer
+    and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
+
+-- name: count_holes
+select count(*)
+from {holes}
+where consumer = :consumer
+    and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
+
+-- name: count_gone
+select count(*)
+from {parked} as parked
+left join json_each(:rows) as kept
+    on kept.value ->> '$.topics' = parked.topic and kept.value ->> '$.partitions' = parked."partition"
+where parked.consumer = :consumer
+    and (:aggregate_type is null or parked.aggregatetype = :aggregate_type and parked.aggregateid = :aggregate_id)
+    and (kept.value is null or parked."offset" < kept.value ->> '$.starts')
+
+-- name: forget_claims
+delete from {inbox} where consumer = :consumer
+
+-- name: forget_claims_of
+delete from {inbox}
+where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
+
+-- name: forget_starts
+delete from {starts} where consumer = :consumer
+
+-- name: forget_starts_of
+delete from {starts}
+where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
+
+-- name: forget_parked
+delete from {parked}
+where consumer = :consumer
+    and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
+
+-- name: forget_holes
+delete from {holes}
+where consumer = :consumer
+    and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
+
+-- name: forget_marks
+delete from {watermarks}
+where consumer = :consumer
+    and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
+
+-- name: keep_marks
+insert into {watermarks} (consumer, source, aggregatetype, aggregateid, last)
+select
+    :consumer, value ->> '$.sources', value ->> '$.aggregate_types', value ->> '$.aggregate_ids', value ->> '$.lasts'
+from json_each(:rows)
