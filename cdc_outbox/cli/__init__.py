@@ -19,6 +19,7 @@ _COMMANDS = {
     ),
     "baseline": ("cdc_outbox.cli.baseline:baseline", "Begin in the middle of a history: accept what came before."),
     "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until it is told to stop."),
+    "contexts": ("cdc_outbox.cli.contexts_list:contexts", "List the places that commands can be told to go to."),
     "dead-letters": ("cdc_outbox.cli.dead_letters:dead_letters", "List, show, retry, skip or export parked events."),
     "deploy-connector": ("cdc_outbox.cli.connector:deploy_connector", "Make a connector be what its spec says."),
     "explain": ("cdc_outbox.cli.explain:explain", "Tell what a finding's code means."),
@@ -49,7 +50,8 @@ class _LazyGroup(click.Group):
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
-        return command
+        taking: click.Command = import_module("cdc_outbox.cli.context_option").take_contexts(command)
+        return taking
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

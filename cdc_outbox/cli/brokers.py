@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import click
 
 from cdc_outbox import kafka
+from cdc_outbox.cli.context_option import ContextValue
+from cdc_outbox.cli.contexts import Context
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.properties_text import read_properties
 
@@ -14,6 +16,8 @@ FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 
 _servers_option = click.option(
     "--bootstrap-servers",
+    cls=ContextValue,
+    entry=Context.bootstrap_servers,
     envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
     show_envvar=True,
     required=True,
@@ -21,6 +25,8 @@ _servers_option = click.option(
 )
 _settings_option = click.option(
     "--kafka-settings",
+    cls=ContextValue,
+    entry=Context.kafka_settings,
     type=click.Path(path_type=Path),
     envvar="CDC_OUTBOX_KAFKA_SETTINGS",
     show_envvar=True,

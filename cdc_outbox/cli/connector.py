@@ -10,6 +10,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.deploy import Deployment, DeployOptions, refuse_other_kind
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents, Plan
@@ -61,7 +62,7 @@ def deploy_connector(
     spec: Path,
     *,
     dsn: str,
-    connect_url: str,
+    cluster: Cluster,
     dry_run: bool,
     stable_seconds: float,
     timeout: float,
@@ -90,7 +91,7 @@ def deploy_connector(
         earlier=EarlierEvents(earlier_events) if earlier_events else None,
         undoes=undo,
     )
-    client = ConnectClient(connect_url)
+    client = ConnectClient(cluster)
     with connected(dsn, pipeline.database.kind) as (connection, driver):
         database = Database(connection, driver, pipeline)
         deployment = Deployment(pipeline, client, database, options, _report)

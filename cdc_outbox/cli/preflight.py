@@ -10,6 +10,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.findings import output_option, strict_option, tell
 from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.preflight.look import LOOKS
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding
@@ -21,7 +22,7 @@ from cdc_outbox.finding import Finding
 @connect_url_option(required=False, note="; without it nothing is said about stored offsets")
 @output_option
 @strict_option
-def preflight(specs: tuple[Path, ...], *, dsn: str, connect_url: str | None, output: str, strict: bool) -> int:
+def preflight(specs: tuple[Path, ...], *, dsn: str, cluster: Cluster | None, output: str, strict: bool) -> int:
     """Find what would keep the connectors of SPECs from publishing every event, and change nothing.
 
     Server, role, table, publication, slot and log are asked, and Connect for the offsets that it has stored. What could
@@ -40,7 +41,7 @@ def preflight(specs: tuple[Path, ...], *, dsn: str, connect_url: str | None, out
       cdc-outbox preflight connectors/orders.yaml
       cdc-outbox preflight connectors/orders.yaml connectors/billing.yaml --output sarif > findings.sarif
     """
-    client = ConnectClient(connect_url) if connect_url else None
+    client = ConnectClient(cluster) if cluster else None
     findings = [finding for path in dict.fromkeys(specs) for finding in _look(path, dsn, client)]
     return tell(findings, output=output, strict=strict)
 

@@ -54,7 +54,7 @@ class Reader:
         """Stop it, and wait until it let go of the slot."""
         self._client.stop(self._name)
         wait_until(
-            lambda: self._client.find_status(self._name).state == "STOPPED" and not self._is_slot_active(),
+            lambda: self._client.glance_at(self._name).state == "STOPPED" and not self._is_slot_active(),
             f"{self._name} to stop",
             timeout_seconds=self._timeout_seconds,
         )

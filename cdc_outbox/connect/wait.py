@@ -158,7 +158,7 @@ def describe(status: ConnectorStatus | None) -> str:
 
 def _look(client: ConnectClient, name: str) -> ConnectorStatus | None:
     try:
-        return client.find_status(name)
+        return client.glance_at(name)
     except PASSING:
         return None
 
