@@ -7,6 +7,7 @@ _SECRET = re.compile(
 )
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
 _IN_URL = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
+_USER_INFO = re.compile(r"user\.info$|api\.?key", re.IGNORECASE)
 _ASSIGNED = re.compile(r"(password|secret|token)\w*\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
 
 
@@ -22,3 +23,13 @@ def shows_secret(option: str, value: str) -> bool:
     # A JAAS line is more than its password: a reference inside it will do, and Kerberos needs none.
     is_jaas_line = "jaas" in option.lower() and "LoginModule" in value
     return not is_jaas_line or bool(_ASSIGNED.search(_REFERENCE.sub("", value)))
+
+
+def hides(option: str, value: str) -> bool:
+    """Tell whether a value had better not be shown; of what is no secret, little is hidden too much."""
+    return (
+        shows_secret(option, value)
+        or shows_password(value)
+        or bool(_USER_INFO.search(option) and not _REFERENCE.fullmatch(value))
+        or bool(_ASSIGNED.search(_REFERENCE.sub("", value)))
+    )

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import requests
+
 Answer = tuple[int, object]
 
 REBALANCING: Answer = (409, {"error_code": 409, "message": "stale configuration"})
@@ -80,3 +82,21 @@ def each(*answers: Answer | object) -> Callable[[Asked], Answer | object]:
     """Give these answers in turn, the last one for good."""
     left = list(answers)
     return lambda _asked: left.pop(0) if len(left) > 1 else left[0]
+
+
+def forward(url: str, asked: Asked) -> Answer:
+    """Ask the real Connect, and answer as it does."""
+    answer = requests.request(asked.method, url + asked.path, json=asked.body, timeout=30)
+    return answer.status_code, answer.text
+
+
+@contextmanager
+def passing_on(url: str, fault: Callable[[Asked], Answer | object | None]) -> Iterator[tuple[str, list[Asked]]]:
+    """Stand before a real Connect, and answer in its place where ``fault`` has an answer."""
+
+    def answer(asked: Asked) -> Answer | object:
+        told = fault(asked)
+        return forward(url, asked) if told is None else told
+
+    with answering(answer) as found:
+        yield found

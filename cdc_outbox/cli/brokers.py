@@ -14,15 +14,19 @@ from cdc_outbox.properties_text import read_properties
 
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 
-_servers_option = click.option(
-    "--bootstrap-servers",
-    cls=ContextValue,
-    entry=Context.bootstrap_servers,
-    envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
-    show_envvar=True,
-    required=True,
-    help="The brokers: host:port, several with commas.",
-)
+
+def _servers_option(*, required: bool) -> Callable[[FC], FC]:
+    return click.option(
+        "--bootstrap-servers",
+        cls=ContextValue,
+        entry=Context.bootstrap_servers,
+        envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
+        show_envvar=True,
+        required=required,
+        help="The brokers: host:port, several with commas.",
+    )
+
+
 _settings_option = click.option(
     "--kafka-settings",
     cls=ContextValue,
@@ -36,7 +40,12 @@ _settings_option = click.option(
 
 def broker_options(command: FC) -> FC:
     """Add the options with which a command is told of its brokers."""
-    return _servers_option(_settings_option(command))
+    return _servers_option(required=True)(_settings_option(command))
+
+
+def optional_broker_options(command: FC) -> FC:
+    """Add the same options to a command that mostly does without."""
+    return _servers_option(required=False)(_settings_option(command))
 
 
 def broker_settings(bootstrap_servers: str, file: Path | None, *, group: str) -> dict[str, Any]:

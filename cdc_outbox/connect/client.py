@@ -1,6 +1,7 @@
 """The Connect REST API: one method an endpoint, one error a kind of refusal."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -50,6 +51,15 @@ class ConnectClient:
     def close(self) -> None:
         """Close the connections."""
         self._workers.close()
+
+    def refuse_ill_worker(self) -> None:
+        """Wait for a worker that is starting, and refuse one that cannot do its work, such as without its brokers.
+
+        Raises:
+            ConnectUnavailableError: It says so itself; a worker before Kafka 3.9 says nothing.
+        """
+        with suppress(ConnectorNotFoundError):
+            self._ask("GET", "/health")
 
     def find_config(self, name: str) -> dict[str, str] | None:
         """Return a connector's configuration with its references unresolved, ``None`` if there is no such connector."""

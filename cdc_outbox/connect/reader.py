@@ -41,7 +41,12 @@ class Reader:
         config = self._client.find_config(self._name)
         if config is None:
             return None
-        return Found(config, wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds))
+        status = wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds)
+        return Found(config, status)
+
+    def find_state(self) -> str:
+        """Return the connector's state; right after a change Connect does not know it for a moment."""
+        return wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds).state
 
     def start(self, plan: Plan) -> None:
         """Make it run, as far as it does not by itself."""

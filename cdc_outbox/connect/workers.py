@@ -8,6 +8,7 @@ from typing import Any
 import requests
 from requests.auth import AuthBase
 
+from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.errors import (
     ConnectError,
@@ -185,8 +186,11 @@ def _refusal(answer: requests.Response, url: str) -> ConnectError:
     if status == 404:
         # Before a worker has joined its cluster, every path is "not found", in HTML.
         return ConnectUnavailableError(f"the worker at {url} is still starting", status=status, url=url)
+    hint: str | None = None
     if status >= 500 or status == _BUSY:
-        hint = _STALLED if "timed out" in reason.lower() else None
+        cause = cause_of(reason)
+        if cause is not None:
+            said, hint = f"{said}. {cause.sentence}", cause.remedy
         return ConnectUnavailableError(said, status=status, url=url, hint=hint)
     hint = _LOGIN if status in {401, 403} else _REDIRECT if 300 <= status < 400 else None
     return ConnectError(said, status=status, url=url, hint=hint)

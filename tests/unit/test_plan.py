@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_outbox.connect.change import Change, changes_between
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
 from cdc_outbox.connect.plan import (
-    Change,
     EarlierEvents,
     Found,
     SlotPlan,
     SlotState,
     SlotStep,
     StoredOffset,
-    changes_between,
     make_plan,
     plan_slot,
     refuse_another_log,
