@@ -168,9 +168,10 @@ class ConnectClient:
         """Ask a stopped or paused connector to run."""
         self._ask("PUT", f"/connectors/{_segment(name)}/resume")
 
-    def restart_failed(self, name: str) -> None:
-        """Restart the connector and its tasks where they failed."""
-        self._ask("POST", f"/connectors/{_segment(name)}/restart?includeTasks=true&onlyFailed=true")
+    def restart(self, name: str, *, only_failed: bool) -> None:
+        """Restart the connector and its tasks, or what failed of them."""
+        failed = str(only_failed).lower()
+        self._ask("POST", f"/connectors/{_segment(name)}/restart?includeTasks=true&onlyFailed={failed}")
 
     def reset_offsets(self, name: str) -> None:
         """Forget the offsets stored under a stopped connector's name."""

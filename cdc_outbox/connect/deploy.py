@@ -33,6 +33,7 @@ from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import (
     ConfigError,
     ConnectError,
+    ConnectorFailedError,
     ConnectorInvalidError,
     DangerousChangeError,
     DatabaseError,
@@ -167,7 +168,7 @@ class Deployment:
             plan = self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
             self._report("plan", str(plan))
             plan = self._apply(plan, facts, undo)
-            self._reader.wait_until_reading(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)
+            self._wait(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)
             if self._canary is not None:
                 self._report("canary", self._canary())
         except BaseException as error:
@@ -176,6 +177,16 @@ class Deployment:
                 undo.take_back()
             raise
         return plan
+
+    def _wait(self, *, stable_seconds: float) -> None:
+        """Wait until it reads; where Connect does not know why it does not, the database may."""
+        try:
+            self._reader.wait_until_reading(stable_seconds=stable_seconds)
+        except ConnectorFailedError as error:
+            found = () if error.trace else errors_in(check_database(self._spec, self._database.read_facts()))
+            if not found:
+                raise
+            raise ConnectorFailedError(f"{error}. {found[0].message}", hint=found[0].remedy) from error
 
     def _create(self, undo: Undo) -> None:
         """Make the connector, stopped at first: offsets of an earlier one of its name show only once it exists."""

@@ -53,7 +53,7 @@ class Reader:
         if plan.resumes:
             self._client.resume(self._name)
         if plan.failed:
-            self._client.restart_failed(self._name)
+            self._client.restart(self._name, only_failed=True)
 
     def stop(self) -> None:
         """Stop it, and wait until it let go of the slot."""

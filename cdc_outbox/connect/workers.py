@@ -192,8 +192,9 @@ def _refusal(answer: requests.Response, url: str) -> ConnectError:
         if cause is not None:
             said, hint = f"{said}. {cause.sentence}", cause.remedy
         return ConnectUnavailableError(said, status=status, url=url, hint=hint)
-    hint = _LOGIN if status in {401, 403} else _REDIRECT if 300 <= status < 400 else None
-    return ConnectError(said, status=status, url=url, hint=hint)
+    redirects = 300 <= status < 400
+    hint = _LOGIN if status in {401, 403} else _REDIRECT if redirects else None
+    return ConnectError(f"{said}, a redirect" if redirects else said, status=status, url=url, hint=hint)
 
 
 def _reason(answer: requests.Response) -> str:

@@ -126,7 +126,7 @@ def test_a_change_whose_answer_was_lost_is_made(deployed: Pipeline) -> None:
     [
         (REBALANCING, "stale configuration", True),
         (LOST_CONFIG_TOPIC, "Connect cannot write or read its own topics in Kafka", True),
-        ((302, ""), "redirects", False),
+        ((302, ""), "answered 302", False),
         ((401, ""), "answered 401", False),
     ],
     ids=["409", "config topic", "redirect", "login"],
@@ -200,14 +200,13 @@ def test_a_task_that_fails_after_it_ran_is_explained_and_what_ran_before_runs_ag
     deploying.when("undo: the previous configuration is back", lambda: execute(make))
     with pytest.raises(ConnectorFailedError) as caught:
         deploying.run(("aggregates:", "latency: economy\naggregates:"), stable_seconds=30)
-    assert f'publication "{publication}" does not exist' in caught.value.trace
     assert "The publication that the connector reads does not exist" in str(caught.value)
     assert "cdc-outbox init" in caught.value.hint
     assert (deployed.client.find_config(deployed.name) or {})["poll.interval.ms"] == "10"
 
 
-def test_a_role_that_may_no_longer_log_in_is_said_so(deployed: Pipeline) -> None:
-    """Replication is taken from the role, and the one that it had before is put back."""
+def test_a_role_that_may_no_longer_replicate_is_said_so_though_connect_says_running(deployed: Pipeline) -> None:
+    """Debezium tries again and again, and Connect shows nothing of it."""
     other = f"{deployed.name}_reader"
     create = psycopg.sql.SQL("create role {} login replication password {}").format(
         psycopg.sql.Identifier(other), psycopg.sql.Literal(CONNECTOR_PASSWORD)
@@ -223,8 +222,10 @@ def test_a_role_that_may_no_longer_log_in_is_said_so(deployed: Pipeline) -> None
 
     deploying = Deploying(deployed).when("wait: connector RUNNING, 1 task RUNNING", refuse)
     with pytest.raises(ConnectorFailedError) as caught:
-        deploying.run(("user: connector", f"user: {other}"), stable_seconds=60, timeout_seconds=60)
-    assert "role may not replicate" in str(caught.value)
+        deploying.run(("user: connector", f"user: {other}"), stable_seconds=2, timeout_seconds=12)
+    assert "to read its slot, though it runs" in str(caught.value)
+    assert "replicat" in str(caught.value).partition("though it runs")[2]
+    assert "alter role" in caught.value.hint
     assert f"undo: connector {deployed.name} runs again as it did" in deploying.steps
     assert is_up(deployed)
     with deployed.connect() as connection:
