@@ -186,7 +186,7 @@ class Deployment:
             found = () if error.trace else errors_in(check_database(self._spec, self._database.read_facts()))
             if not found:
                 raise
-            raise ConnectorFailedError(f"{error}. {found[0].message}", hint=found[0].remedy) from error
+            raise ConnectorFailedError(f"{error}: {found[0].message}", hint=found[0].remedy) from error
 
     def _create(self, undo: Undo) -> None:
         """Make the connector, stopped at first: offsets of an earlier one of its name show only once it exists."""

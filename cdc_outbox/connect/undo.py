@@ -86,5 +86,12 @@ class Undo:
             self.client.resume(self.name)
             self.report("undo", f"connector {self.name} resumed")
         if self.changed and condition_of(before.status) is Condition.UP:
+            self._wait_until_it_runs_again()
+
+    def _wait_until_it_runs_again(self) -> None:
+        try:
             self.reader.wait_until_reading(stable_seconds=_STABLE_SECONDS)
+        except ConnectorFailedError as error:
+            self.report("undo", f"it does not run with it either: {error} {error.hint}".rstrip())
+        else:
             self.report("undo", f"connector {self.name} runs again as it did")

@@ -1,6 +1,7 @@
 """A context names a place; what is secret in it stays where it is."""
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -215,3 +216,18 @@ def test_contexts_are_listed_with_references_as_they_stand() -> None:
     assert SECRET not in done.output
     found = json.loads(CliRunner().invoke(cli, ["contexts", "--json"]).output)
     assert [(each["name"], each["default"]) for each in found["contexts"]] == [("production", False), ("staging", True)]
+
+
+def test_the_file_that_the_documentation_shows_is_taken(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
+    [shown] = [
+        block for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "contexts:" in block
+    ]
+    (tmp_path / "cdc-outbox.yaml").write_text(shown)
+    for name in ("ca.pem", "deployer.pem", "deployer.key"):
+        (tmp_path / name).touch()
+    found = read_contexts({"CONNECT_PASSWORD": SECRET, "ORDERS_DSN": "x", "BILLING_DSN": "y"}, tmp_path)
+    cluster = found.find("production").cluster()
+    assert cluster is not None
+    assert cluster.login == Basic("deployer", SECRET)
+    assert found.find("production").databases() == Databases(by_pipeline={"orders": "x", "billing": "y"})
