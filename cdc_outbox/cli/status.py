@@ -19,6 +19,7 @@ from cdc_outbox.connect.facts.lag import SlotLag, find_lag
 from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError, ConnectorNotFoundError
+from cdc_outbox.secret import without_secrets
 
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "WAL KEPT")
 _POSTGRESQL = "PostgresConnector"
@@ -63,9 +64,10 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
         found: ConnectorStatus | None = client.find_status(name)
     except ConnectorNotFoundError:  # not known yet
         found = None
-    trace = trace_of(found)
+    config = client.find_config(name) or {}
+    trace = without_secrets(trace_of(found), config)
     cause = cause_of(trace)
-    lag = _lag(name, client.find_config(name) or {}, databases)
+    lag = _lag(name, config, databases)
     return {
         "name": name,
         "up": condition_of(found) is Condition.UP,

@@ -8,9 +8,7 @@ from cdc_outbox.connect.lint.config import NEWEST, Config, Version
 from cdc_outbox.connect.meaning import Meaning, Value, differences
 from cdc_outbox.document import Path
 from cdc_outbox.finding import Place
-from cdc_outbox.secret import hides
-
-MASK = "********"
+from cdc_outbox.secret import MASK, hides
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,13 @@ def _loses_header(difference: Difference) -> bool:
     return difference.key.endswith(_PLACEMENT) and bool(_parts(difference.before) - _parts(difference.after))
 
 
+def _snapshots_no_more(difference: Difference) -> bool:
+    return difference.before in _SNAPSHOTS_ONCE and difference.after == "no_data"
+
+
+_SNAPSHOTS_ONCE = {None, "initial", "configuration_based"}
+"""The snapshot modes that read rows where there is no offset, and never again; the first is the default."""
+
 _OTHER_KEYS = (
     "Keys become other bytes: events of one aggregate go to another partition from now on, where they may be read "
     "before the earlier ones."
@@ -94,6 +101,13 @@ _ENTRIES = (
         ("topic.prefix",),
         Reach.DANGEROUS,
         "Connect keeps offsets under it: the connector begins anew at its slot, and events may come twice.",
+    ),
+    _Entry(
+        ("snapshot.mode",),
+        Reach.CONNECTOR,
+        "A connector that has offsets goes on as before; without them it reads no rows, and deploy asks what shall "
+        "become of those that no slot holds.",
+        _snapshots_no_more,
     ),
     _Entry(("snapshot.mode",), Reach.DANGEROUS, "A start may publish rows again, or leave some out for good."),
     _Entry(

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.connect.change import MASK, Change, changes_between, version_of
+from cdc_outbox.connect.change import Change, changes_between, version_of
 from cdc_outbox.connect.effects import Reach
 from cdc_outbox.connect.lint import Kind
 from cdc_outbox.connect.render import render
+from cdc_outbox.secret import MASK, without_secrets
 from cdc_outbox.spec import parse_spec
 from tests.configs import CLEAN
 from tests.specs import MINIMAL
@@ -76,7 +77,7 @@ def test_what_differs_in_the_predicate_that_both_name_is_seen() -> None:
         {"key.converter": JSON, "key.converter.schemas.enable": "false"},
         {"producer.override.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"},
         {PLACEMENT: f"{RENDERED[PLACEMENT]},shard:partition"},
-        {"snapshot.mode": "initial"},
+        {"snapshot.mode": "always"},
         {f"{ROUTER}route.topic.replacement": "elsewhere.${routedByValue}"},
         {f"{ROUTER}route.by.field": "type"},
         {f"{ROUTER}table.field.event.key": "id"},
@@ -109,6 +110,12 @@ def test_other_changes_say_what_consumers_notice(changes: Mapping[str, str], rea
     [change] = changes_between(RENDERED, changed(changes))
     assert change.effect is not None
     assert (change.effect.reach, text in change.effect.text) == (reach, True)
+
+
+def test_to_stop_looking_at_rows_is_no_danger_and_to_begin_is_one() -> None:
+    first = changed({"snapshot.mode": "initial"})
+    [stops], [begins] = changes_between(first, RENDERED), changes_between(RENDERED, first)
+    assert (stops.is_dangerous, begins.is_dangerous) == (False, True)
 
 
 def test_of_a_connector_that_does_not_exist_nobody_reads() -> None:
@@ -148,6 +155,16 @@ def test_no_secret_is_shown_however_it_changes(option: str, secret: str) -> None
     for change in (Change(option, value, "${env:X}"), Change(option, None, value), Change(option, "x", value)):
         assert secret not in str(change)
         assert MASK in str(change)
+
+
+@given(secret=st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=12, max_size=20))
+def test_a_trace_that_quotes_a_secret_is_shown_without(secret: str) -> None:
+    config = {"value.converter.basic.auth.user.info": f"me:{secret}", "slot.name": "orders"}
+    config["producer.override.sasl.jaas.config"] = f'x.PlainLoginModule required password="{secret}";'
+    trace = f"ConfigException: Invalid value me:{secret} for x; password='{secret}'; slot orders; ${{env:PASSWORD}}"
+    shown = without_secrets(trace, config)
+    assert secret not in shown
+    assert "slot orders; ${env:PASSWORD}" in shown
 
 
 def test_a_version_is_that_of_debezium() -> None:
