@@ -4,7 +4,7 @@ import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -58,8 +58,9 @@ def answering(
             if 300 <= status < 400:
                 self.send_header("Location", f"http://127.0.0.1:{server.server_port}/elsewhere")
             self.send_header("Content-Length", str(len(octets)))
-            self.end_headers()
-            self.wfile.write(octets)
+            with suppress(ConnectionError):  # who asked did not wait
+                self.end_headers()
+                self.wfile.write(octets)
 
         do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _answer  # noqa: N815 - the server's names
 

@@ -7,7 +7,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.connect import client as client_module
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.deploy import Deployment, DeployOptions
@@ -169,13 +168,13 @@ def test_connect_that_is_down_changes_nothing(pipeline: Pipeline) -> None:
 def test_an_interrupt_between_the_making_and_its_answer_leaves_no_connector(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_stopped = client_module.ConnectClient.create_stopped
+    create_stopped = ConnectClient.create_stopped
 
     def interrupted(client: ConnectClient, config: dict[str, str]) -> None:
         create_stopped(client, config)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(client_module.ConnectClient, "create_stopped", interrupted)
+    monkeypatch.setattr(ConnectClient, "create_stopped", interrupted)
     deploying = Deploying(pipeline)
     with pytest.raises(KeyboardInterrupt):
         deploying.run()
