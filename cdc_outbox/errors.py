@@ -25,6 +25,7 @@
     │   ├── ConnectorNotFoundError
     │   ├── ConnectorInvalidError              .findings
     │   ├── ConnectorFailedError               .trace
+    │   ├── DangerousChangeError
     │   └── UnpublishedEventsError
     ├── InboxError
     ├── ConsumerError
@@ -250,6 +251,15 @@ class ConnectorFailedError(ConnectError):
     def __init__(self, message: str, *, trace: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.trace = trace
+
+
+class DangerousChangeError(ConnectError):
+    """The running connector would be changed so that events get lost, repeated or disordered; nothing was changed."""
+
+    hint = (
+        "If that is what you want, let the writers rest until consumers have read everything, and run again with "
+        "--replace. `cdc-outbox plan` shows every change with what it does."
+    )
 
 
 class UnpublishedEventsError(ConnectError):

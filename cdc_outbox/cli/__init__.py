@@ -19,22 +19,30 @@ _COMMANDS = {
     ),
     "baseline": ("cdc_outbox.cli.baseline:baseline", "Begin in the middle of a history: accept what came before."),
     "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until it is told to stop."),
+    "contexts": ("cdc_outbox.cli.contexts_list:contexts", "List the places that commands can be told to go to."),
     "dead-letters": ("cdc_outbox.cli.dead_letters:dead_letters", "List, show, retry, skip or export parked events."),
-    "deploy-connector": ("cdc_outbox.cli.connector:deploy_connector", "Make a connector be what its spec says."),
+    "delete": ("cdc_outbox.cli.delete:delete", "Delete a connector, and say what stays of it."),
+    "deploy-connector": ("cdc_outbox.cli.deploy:deploy_connector", "Make a connector be what its spec says."),
     "explain": ("cdc_outbox.cli.explain:explain", "Tell what a finding's code means."),
     "init": ("cdc_outbox.cli.init:init", "Create, upgrade or check the outbox's or the inbox's tables."),
     "lint": ("cdc_outbox.cli.lint:lint", "Find what is wrong with specs and connector configurations."),
     "new": ("cdc_outbox.cli.new:new", "Write a commented spec to begin with."),
     "partitions": ("cdc_outbox.cli.partitions:partitions", "Create the outbox's next partitions."),
+    "pause": ("cdc_outbox.cli.halt:pause", "Let connectors read nothing for a while."),
+    "plan": ("cdc_outbox.cli.plan:plan", "Show what a deployment would change, and what that does to consumers."),
     "preflight": ("cdc_outbox.cli.preflight:preflight", "Find what is wrong with a pipeline's database."),
     "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
     "purge-inbox": ("cdc_outbox.cli.purge_inbox:purge_inbox", "Forget the ids that an inbox need not know any more."),
-    "render": ("cdc_outbox.cli.connector:render_connector", "Print the configuration that a spec becomes."),
+    "render": ("cdc_outbox.cli.render:render_connector", "Print the configuration that a spec becomes."),
     "replay": ("cdc_outbox.cli.replay:replay", "Give a consumer messages again."),
     "reset": ("cdc_outbox.cli.reset:reset", "Make a consumer forget events, so that their effects run again."),
+    "restart": ("cdc_outbox.cli.halt:restart", "Begin again with connectors and their tasks."),
+    "resume": ("cdc_outbox.cli.halt:resume", "Let connectors run again that were paused or stopped."),
     "simulate": ("cdc_outbox.cli.simulate:simulate", "Show what a row becomes on its way to Kafka."),
     "spec-schema": ("cdc_outbox.cli.spec_schema:print_schema", "Print the JSON Schema of specs, for editors."),
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
+    "status": ("cdc_outbox.cli.status:status", "Say what connectors, their tasks and their slots do."),
+    "stop": ("cdc_outbox.cli.halt:stop", "Let connectors give up their tasks and their slot."),
     "verify": ("cdc_outbox.cli.verify:verify", "Compare the outbox, its topics and a consumer."),
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
@@ -49,7 +57,8 @@ class _LazyGroup(click.Group):
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
-        return command
+        taking: click.Command = import_module("cdc_outbox.cli.context_option").take_contexts(command)
+        return taking
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -11,6 +11,7 @@ from cdc_outbox.cli.lint import debezium_option, read_configs
 from cdc_outbox.cli.options import aggregate_option, connect_url_option
 from cdc_outbox.connect.adopt import Adopted, adopt
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.lint import Config, Version, find_configs
 from cdc_outbox.document import Document
 from cdc_outbox.errors import ConfigError, ConnectorNotFoundError
@@ -42,7 +43,7 @@ def adopt_connector(
     config: str | None,
     *,
     connector: str | None,
-    connect_url: str | None,
+    cluster: Cluster | None,
     aggregates: dict[str, SequenceMode | None],
     output: Path | None,
     findings_as: str,
@@ -63,7 +64,7 @@ def adopt_connector(
       cdc-outbox adopt register-orders.json --aggregate customer -o connectors/orders.yaml
       cdc-outbox adopt --connector orders-outbox --connect-url http://localhost:8083
     """
-    found, findings = _find(config, connector, connect_url, version)
+    found, findings = _find(config, connector, cluster, version)
     if found is not None:
         name = "standard input" if config == STDIN else Path(config or "").name
         made_from = visible(name) if config else f"the connector {visible(found.name)} in Kafka Connect"
@@ -82,13 +83,13 @@ def adopt_connector(
 
 
 def _find(
-    config: str | None, connector: str | None, connect_url: str | None, version: Version
+    config: str | None, connector: str | None, cluster: Cluster | None, version: Version
 ) -> tuple[Config | None, list[Finding]]:
     """Return the configuration that is meant, or what is wrong with where it should be."""
     if config is None:
-        if connector is None or connect_url is None:
+        if connector is None or cluster is None:
             raise click.UsageError("name a file, or a connector by --connector and --connect-url")
-        return _in_connect(connector, connect_url, version)
+        return _in_connect(connector, cluster, version)
     found, findings = read_configs(config, version)
     if findings or (len(found) == 1 and connector in {None, found[0].name}):
         return (None if findings else found[0]), findings
@@ -104,8 +105,8 @@ def _find(
     )
 
 
-def _in_connect(connector: str, connect_url: str, version: Version) -> tuple[Config | None, list[Finding]]:
-    client = ConnectClient(connect_url)
+def _in_connect(connector: str, cluster: Cluster, version: Version) -> tuple[Config | None, list[Finding]]:
+    client = ConnectClient(cluster)
     options = client.find_config(connector)
     if options is None:
         there = ", ".join(client.find_names()) or "none"

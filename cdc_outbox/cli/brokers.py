@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import click
 
 from cdc_outbox import kafka
+from cdc_outbox.cli.context_option import ContextValue
+from cdc_outbox.cli.contexts import Context
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.properties_text import read_properties
 
@@ -17,6 +19,8 @@ def broker_options(*, required: bool = True) -> Callable[[FC], FC]:
     """Return what adds the options with which a command is told of its brokers."""
     servers = click.option(
         "--bootstrap-servers",
+        cls=ContextValue,
+        entry=Context.bootstrap_servers,
         envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
         show_envvar=True,
         required=required,
@@ -24,6 +28,8 @@ def broker_options(*, required: bool = True) -> Callable[[FC], FC]:
     )
     settings = click.option(
         "--kafka-settings",
+        cls=ContextValue,
+        entry=Context.kafka_settings,
         type=click.Path(path_type=Path),
         envvar="CDC_OUTBOX_KAFKA_SETTINGS",
         show_envvar=True,

@@ -8,6 +8,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from cdc_outbox.cli.context_option import ContextValue
+from cdc_outbox.cli.contexts import Context
 from cdc_outbox.cli.database import connected, database_name, dialect_of
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import TransactionDriver
@@ -33,6 +35,8 @@ _dsn_option = click.option(
     "--dsn",
     "--inbox-dsn",
     "dsn",
+    cls=ContextValue,
+    entry=Context.inbox_dsn,
     envvar=[INBOX_DSN_VARIABLE, "CDC_OUTBOX_DSN"],
     show_envvar=True,
     required=True,

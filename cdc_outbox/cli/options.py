@@ -1,11 +1,15 @@
 """Options that several commands share."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from cdc_outbox.cli.context_option import ContextValue, PatienceOption, patience_seconds
+from cdc_outbox.cli.contexts import Context, Databases
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.spec import Spec, parse_spec
@@ -14,6 +18,8 @@ FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 
 dsn_option = click.option(
     "--dsn",
+    cls=ContextValue,
+    entry=Context.dsn,
     envvar="CDC_OUTBOX_DSN",
     show_envvar=True,
     required=True,
@@ -21,19 +27,70 @@ dsn_option = click.option(
 )
 
 
-def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
-    """Return the option ``--connect-url``.
+class _ClusterType(click.ParamType[Cluster]):
+    name = "url"
 
-    Args:
-        note: What its help says beside.
-    """
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Cluster:  # noqa: ANN401, ARG002 - click's
+        """Return the cluster of some URLs, or that of a context."""
+        cluster = value if isinstance(value, Cluster) else Cluster(urls=tuple(value.replace(",", " ").split()))
+        patience = patience_seconds(ctx)
+        return cluster if patience is None else replace(cluster, patience_seconds=patience)
+
+
+class _DatabasesType(click.ParamType[Databases]):
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Databases:  # noqa: ANN401, ARG002 - click's
+        """Return the databases of a context, or one for every pipeline."""
+        return value if isinstance(value, Databases) else Databases(default=value)
+
+
+def dsns_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
+    """Return the option ``--dsn`` of a command that several pipelines may be given: a context has one for each."""
     return click.option(
-        "--connect-url",
-        envvar="CDC_OUTBOX_CONNECT_URL",
+        "--dsn",
+        "databases",
+        cls=ContextValue,
+        entry=Context.databases,
+        type=_DatabasesType(),
+        envvar="CDC_OUTBOX_DSN",
         show_envvar=True,
         required=required,
-        help=f"Kafka Connect's REST API, for example http://localhost:8083{note}.",
+        help=f"The outbox's database, as this machine reaches it{note}.",
     )
+
+
+def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
+    """Return the options that lead to a :class:`Cluster`.
+
+    Args:
+        note: What the help of ``--connect-url`` says beside.
+    """
+
+    def add(command: FC) -> FC:
+        url = click.option(
+            "--connect-url",
+            "cluster",
+            cls=ContextValue,
+            entry=Context.cluster,
+            type=_ClusterType(),
+            envvar="CDC_OUTBOX_CONNECT_URL",
+            show_envvar=True,
+            required=required,
+            help=f"Kafka Connect's REST API, for example http://localhost:8083; several workers with commas{note}.",
+        )
+        patience = click.option(
+            "--connect-patience",
+            cls=PatienceOption,
+            metavar="SECONDS",
+            type=click.FloatRange(min=0),
+            envvar="CDC_OUTBOX_CONNECT_PATIENCE",
+            show_envvar=True,
+            help="How long a request is repeated that no worker takes, or that fails for now; 30 by default.",
+        )
+        return url(patience(command))
+
+    return add
 
 
 def aggregate_option(help_text: str) -> Callable[[FC], FC]:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.findings import output_option, strict_option, tell
-from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
+from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.preflight.look import LOOKS
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding
@@ -17,11 +19,13 @@ from cdc_outbox.finding import Finding
 
 @click.command(short_help="Find what is wrong with a pipeline's database.")
 @click.argument("specs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="SPEC...")
-@dsn_option
+@dsns_option(required=True)
 @connect_url_option(required=False, note="; without it nothing is said about stored offsets")
 @output_option
 @strict_option
-def preflight(specs: tuple[Path, ...], *, dsn: str, connect_url: str | None, output: str, strict: bool) -> int:
+def preflight(
+    specs: tuple[Path, ...], *, databases: Databases, cluster: Cluster | None, output: str, strict: bool
+) -> int:
     """Find what would keep the connectors of SPECs from publishing every event, and change nothing.
 
     Server, role, table, publication, slot and log are asked, and Connect for the offsets that it has stored. What could
@@ -40,12 +44,12 @@ def preflight(specs: tuple[Path, ...], *, dsn: str, connect_url: str | None, out
       cdc-outbox preflight connectors/orders.yaml
       cdc-outbox preflight connectors/orders.yaml connectors/billing.yaml --output sarif > findings.sarif
     """
-    client = ConnectClient(connect_url) if connect_url else None
-    findings = [finding for path in dict.fromkeys(specs) for finding in _look(path, dsn, client)]
+    client = ConnectClient(cluster) if cluster else None
+    findings = [finding for path in dict.fromkeys(specs) for finding in _look(path, databases, client)]
     return tell(findings, output=output, strict=strict)
 
 
-def _look(path: Path, dsn: str, client: ConnectClient | None) -> Iterator[Finding]:
+def _look(path: Path, databases: Databases, client: ConnectClient | None) -> Iterator[Finding]:
     """Yield what is found about one spec; at its file, so that several are told apart and annotations have a place."""
     spec = read_spec(path)
     look = LOOKS.get(spec.database.kind)
@@ -53,6 +57,6 @@ def _look(path: Path, dsn: str, client: ConnectClient | None) -> Iterator[Findin
         raise ConfigError(
             f"a preflight looks at {', '.join(LOOKS)}, not at {spec.database.kind}", field="database.kind"
         )
-    with connected(dsn, spec.database.kind, spec=path) as (connection, driver):
+    with connected(databases.of(spec.name), spec.database.kind, spec=path) as (connection, driver):
         for finding in look(spec, connection, driver, client):
             yield replace(finding, place=replace(finding.place, document=str(path)))

@@ -12,6 +12,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.offset import offset_pruning
 from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
@@ -44,7 +45,7 @@ def prune(
     spec: Path,
     *,
     dsn: str,
-    connect_url: str | None,
+    cluster: Cluster | None,
     dry_run: bool,
     keep: float | None,
     archive: str | None,
@@ -79,23 +80,23 @@ def prune(
         max_seconds=max_seconds,
         wait_seconds=wait,
     )
-    with _pruning(pipeline, dsn, connect_url, options) as pruning:
+    with _pruning(pipeline, dsn, cluster, options) as pruning:
         pruned = pruning.dry_run() if dry_run else pruning.run()
     _tell(pruned)
     click.echo(pruned.deleted)
 
 
 @contextmanager
-def _pruning(spec: Spec, dsn: str, connect_url: str | None, options: PruneOptions) -> Iterator[Pruning[Any]]:
+def _pruning(spec: Spec, dsn: str, cluster: Cluster | None, options: PruneOptions) -> Iterator[Pruning[Any]]:
     kind = spec.database.kind
     match kind.dialect:
         case Dialect.POSTGRESQL:
             with connected(dsn, kind) as (connection, driver):
                 yield slot_pruning(spec, connection, driver, options, _report)
         case Dialect.MYSQL:
-            if connect_url is None:
+            if cluster is None:
                 raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is needed.")
-            client = ConnectClient(connect_url)
+            client = ConnectClient(cluster)
             with connected(dsn, kind) as (viewing, driver), connected(dsn, kind) as (deleting, _):
                 yield offset_pruning(spec, (viewing, deleting), driver, client=client, options=options, report=_report)
         case other:

@@ -16,7 +16,7 @@ from cdc_outbox.errors import StackError
 
 try:
     from cdc_outbox.testing.folder import StackFolder
-    from cdc_outbox.testing.process import ProcessRecord, end
+    from cdc_outbox.testing.process import ProcessRecord, Server, end
     from cdc_outbox.testing.stack import Stack, StackConfig
 except ModuleNotFoundError as error:
     raise StackError(
@@ -26,6 +26,8 @@ except ModuleNotFoundError as error:
 _WATCH_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _DOWN_SECONDS = 60.0
+_RESTART_SECONDS = 90.0
+"""Longer than a part may take to end and to be ready again."""
 
 name_option = click.option(
     "--name", default="default", show_default=True, envvar="CDC_OUTBOX_STACK", show_envvar=True, help="Which stack."
@@ -126,6 +128,35 @@ def logs(part: str, *, name: str, lines: int) -> None:
 
 
 @stack.command()
+@click.argument("part", default="connect-1")
+@name_option
+def restart(part: str, *, name: str) -> None:
+    """Start a part again, on the same ports and files, whether it runs or has died: postgres, kafka, connect-1 ….
+
+    \b
+    Example:
+      cdc-outbox stack restart connect-1
+    """
+    folder = _find(name)
+    folder.ask_restart(part)
+    deadline = time.monotonic() + _RESTART_SECONDS
+    while folder.wants_restart(part):
+        if not folder.is_held or time.monotonic() >= deadline:
+            folder.answer_restart(part)
+            raise StackError(
+                f"whoever holds the stack {name} did not start {part} again",
+                hint="Only a stack of `cdc-outbox stack up` can be told so, and not one of a program's own.",
+            )
+        time.sleep(_LOOK_SECONDS)
+    state = folder.find_states().get(part, "not running")
+    if state != "running":
+        raise StackError(
+            f"{part} did not start again: {state}", hint=f"Try `cdc-outbox stack logs --name {name} {part}`."
+        )
+    click.echo(f"{part}: {state}", err=True)
+
+
+@stack.command()
 @name_option
 def down(*, name: str) -> None:
     """End a stack: its processes, its ports and its folder."""
@@ -153,7 +184,7 @@ def _exports(environment: dict[str, str]) -> str:
 
 
 def _watch(running: Stack) -> None:
-    """Wait for Ctrl-C, and say when a part ends or comes back."""
+    """Wait for Ctrl-C, say when a part ends or comes back, and start again what somebody asks for."""
     known = {part.name: part.state() for part in running.parts}
     while True:
         time.sleep(_WATCH_SECONDS)
@@ -162,6 +193,17 @@ def _watch(running: Stack) -> None:
             if state != known[part.name]:
                 click.echo(f"{part.name}: {state}", err=True)
                 known[part.name] = state
+            if running.folder.wants_restart(part.name):
+                _restart(part, running.folder)
+
+
+def _restart(part: Server, folder: StackFolder) -> None:
+    try:
+        part.restart()
+    except StackError as error:  # of one part; the others go on
+        click.echo(f"{part.name}: {error}", err=True)
+    finally:
+        folder.answer_restart(part.name)
 
 
 def _detach(config: StackConfig) -> None:

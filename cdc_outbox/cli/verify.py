@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
+from cdc_outbox.cli.context_option import ContextValue
+from cdc_outbox.cli.contexts import Context
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION, visible
@@ -33,6 +35,8 @@ _COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not prove
 @click.option("--consumer", help="Whose inbox to compare; without, the outbox and its topics only.")
 @click.option(
     "--inbox-dsn",
+    cls=ContextValue,
+    entry=Context.inbox_dsn,
     envvar=INBOX_DSN_VARIABLE,
     show_envvar=True,
     show_default="--dsn",

@@ -1,5 +1,6 @@
 """Make a connector be what its spec says: plan, apply, wait, and undo what did not come up."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cdc_outbox.connect.client import ConnectClient
@@ -27,8 +28,17 @@ from cdc_outbox.connect.preflight import (
 from cdc_outbox.connect.reader import Reader, Report
 from cdc_outbox.connect.render import render, render_republishing
 from cdc_outbox.connect.undo import Undo
+from cdc_outbox.connect.workers import CONFLICT
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.errors import ConfigError, ConnectorInvalidError, DatabaseError, UnpublishedEventsError
+from cdc_outbox.errors import (
+    ConfigError,
+    ConnectError,
+    ConnectorFailedError,
+    ConnectorInvalidError,
+    DangerousChangeError,
+    DatabaseError,
+    UnpublishedEventsError,
+)
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.spec import Spec
 
@@ -43,12 +53,15 @@ class DeployOptions:
         timeout_seconds: How long they may take to run at all. A rebalance and a slow login fit in.
         earlier: What to do with events that no slot held; without it they stop the deployment.
         undoes: Whether a deployment that did not come up is taken back.
+        replaces: Whether a running connector may be changed so that events come twice, go elsewhere or lose their
+            order.
     """
 
     stable_seconds: float = 10.0
     timeout_seconds: float = 60.0
     earlier: EarlierEvents | None = None
     undoes: bool = True
+    replaces: bool = False
 
     def __post_init__(self) -> None:
         if self.stable_seconds < 0 or self.timeout_seconds <= 0:
@@ -70,12 +83,25 @@ def refuse_other_kind(spec: Spec) -> None:
 
 
 class Deployment:
-    """One spec on its way to one Connect cluster."""
+    """One spec on its way to one Connect cluster.
+
+    Args:
+        canary: Proves, once the connector runs, that an event arrives, and says what it saw; an error of its is one of
+            the deployment's.
+    """
 
     def __init__(
-        self, spec: Spec, client: ConnectClient, database: Database, options: DeployOptions, report: Report
+        self,
+        spec: Spec,
+        client: ConnectClient,
+        database: Database,
+        options: DeployOptions,
+        report: Report,
+        *,
+        canary: Callable[[], str] | None = None,
     ) -> None:
         self._spec = spec
+        self._canary = canary
         self._client = client
         self._database = database
         self._options = options
@@ -99,6 +125,7 @@ class Deployment:
         facts = self._database.read_facts()
         self._refuse(check_database(self._spec, facts), "the database is not ready")
         self._report("preflight", "the database is ready")
+        self._client.refuse_ill_worker()
         self._refuse(self._client.validate(self._config), "Connect refuses the configuration")
         self._report("validate", "Connect accepts the configuration")
         return facts
@@ -113,6 +140,7 @@ class Deployment:
         if found is None:
             return self._checked(facts, make_plan(None, self._config, self._foresee_slot(facts)))
         self._refuse_another_log(found)
+        self._refuse_dangers(make_plan(found, self._config, None))
         return self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
 
     def run(self) -> Plan:
@@ -124,23 +152,65 @@ class Deployment:
         """
         facts, found = self.check(), self._reader.find()
         self._refuse_another_log(found)
-        undo = Undo(name=self._spec.name, client=self._client, reader=self._reader, report=self._report, before=found)
+        self._refuse_dangers(make_plan(found, self._config, None))
+        undo = Undo(
+            name=self._spec.name,
+            client=self._client,
+            reader=self._reader,
+            report=self._report,
+            wanted=self._config,
+            before=found,
+        )
         try:
             if found is None:
                 self._refuse_strangers(facts, None)
-                # Stopped at first: offsets of an earlier connector of this name show only once it exists.
-                self._client.create_stopped(self._config)
-                undo.created = True
+                self._create(undo)
             plan = self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
             self._report("plan", str(plan))
             plan = self._apply(plan, facts, undo)
-            self._reader.wait_until_reading(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)
+            self._wait(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)
+            if self._canary is not None:
+                self._report("canary", self._canary())
         except BaseException as error:
             # A refusal leaves everything as it was, whatever is wanted of what did not come up.
             if self._options.undoes or isinstance(error, ConnectorInvalidError | UnpublishedEventsError):
                 undo.take_back()
             raise
         return plan
+
+    def _wait(self, *, stable_seconds: float) -> None:
+        """Wait until it reads; where Connect does not know why it does not, the database may."""
+        try:
+            self._reader.wait_until_reading(stable_seconds=stable_seconds)
+        except ConnectorFailedError as error:
+            found = () if error.trace else errors_in(check_database(self._spec, self._database.read_facts()))
+            if not found:
+                raise
+            raise ConnectorFailedError(f"{error}: {found[0].message}", hint=found[0].remedy) from error
+
+    def _create(self, undo: Undo) -> None:
+        """Make the connector, stopped at first: offsets of an earlier one of its name show only once it exists."""
+        undo.creating = True  # before, for whoever is interrupted between the request and its answer has made one
+        try:
+            self._client.create_stopped(self._config)
+        except ConnectError as error:
+            undo.creating = error.retryable  # else it was refused, or is somebody else's
+            raise
+        undo.created = True
+
+    def _change(self, undo: Undo) -> None:
+        undo.changed = True
+        try:
+            self._client.put_config(self._config)
+        except ConnectError as error:
+            # What was refused was not done; an error of the worker's leaves open whether it is done, or will be.
+            undo.changed = error.retryable and error.status != CONFLICT
+            raise
+
+    def _refuse_dangers(self, plan: Plan) -> None:
+        if plan.dangers and not self._options.replaces:
+            told = " ".join(f"{change.option}: {change.effect.text}" for change in plan.dangers if change.effect)
+            raise DangerousChangeError(f"{self._spec.name} runs, and consumers would be harmed. {told}")
 
     def _refuse_another_log(self, found: Found | None) -> None:
         if self._options.earlier is not EarlierEvents.SKIP:
@@ -208,8 +278,7 @@ class Deployment:
             self._reader.publish_rows(render_republishing(self._spec), self._config)
             undo.owes_rows = False
         elif plan.changes and not plan.creates:
-            undo.changed = True
-            self._client.put_config(self._config)
+            self._change(undo)
         self._reader.start(plan)
         return plan
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from cdc_outbox.connect.change import Change, changes_between, version_of
 from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
 from cdc_outbox.connect.offsets import own_offset
@@ -17,7 +18,6 @@ from cdc_outbox.connect.render import REPUBLISHING
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
-from cdc_outbox.secret import shows_secret
 
 _READS_MESSAGES = "message.prefix.include.list"
 _SKIP = "Run again with --earlier-events skip, which leaves them out for good."
@@ -64,22 +64,6 @@ class SlotPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One option of the configuration, before and after; ``None`` where it is not set. Secrets are masked."""
-
-    option: str
-    before: str | None
-    after: str | None
-
-    def __str__(self) -> str:
-        if self.before is None:
-            return f"+ {self.option} = {_masked(self.option, self.after)}"
-        if self.after is None:
-            return f"- {self.option} = {_masked(self.option, self.before)}"
-        return f"~ {self.option} = {_masked(self.option, self.before)} -> {_masked(self.option, self.after)}"
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """The connector as a deployment finds it."""
 
@@ -115,6 +99,7 @@ class Plan:
         failed: It or a task of it had failed.
         up: It ran, and all its tasks did.
         changes_log: It read messages and will read rows, or the other way round.
+        republishes: A deployment was cut off while it published rows again: its snapshot mode is that one's.
     """
 
     creates: bool = False
@@ -124,6 +109,13 @@ class Plan:
     failed: bool = False
     up: bool = False
     changes_log: bool = False
+    republishes: bool = False
+
+    @property
+    def dangers(self) -> tuple[Change, ...]:
+        """The changes that are made only if somebody says so."""
+        taken_back = {"snapshot.mode"} if self.republishes else set()
+        return tuple(change for change in self.changes if change.is_dangerous and change.option not in taken_back)
 
     @property
     def needs_stop(self) -> bool:
@@ -166,22 +158,13 @@ def make_plan(found: Found | None, config: Mapping[str, str], slot: SlotPlan | N
         return Plan(creates=True, changes=changes_between(None, config), slot=slot)
     condition = condition_of(found.status)
     return Plan(
-        changes=changes_between(found.config, config),
+        changes=changes_between(found.config, config, version=version_of(found.status.version)),
         slot=slot,
+        republishes=found.is_republishing,
         halted=found.is_halted,
         failed=condition is Condition.FAILED,
         up=condition is Condition.UP,
         changes_log=_reads_another_log(found.config, config),
-    )
-
-
-def changes_between(before: Mapping[str, str] | None, after: Mapping[str, str]) -> tuple[Change, ...]:
-    """Return the differences of two configurations, by option."""
-    known = before or {}
-    return tuple(
-        Change(option, known.get(option), after.get(option))
-        for option in sorted(known.keys() | after.keys())
-        if known.get(option) != after.get(option)
     )
 
 
@@ -360,7 +343,3 @@ def _count(rows: int) -> str:
     if rows >= COUNTED_ROWS:
         return f"at least {COUNTED_ROWS:,} events"
     return "1 event" if rows == 1 else f"{rows:,} events"
-
-
-def _masked(option: str, value: str | None) -> str:
-    return "********" if value is not None and shows_secret(option, value) else str(value)

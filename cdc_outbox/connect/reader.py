@@ -41,20 +41,25 @@ class Reader:
         config = self._client.find_config(self._name)
         if config is None:
             return None
-        return Found(config, wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds))
+        status = wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds)
+        return Found(config, status)
+
+    def find_state(self) -> str:
+        """Return the connector's state; right after a change Connect does not know it for a moment."""
+        return wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds).state
 
     def start(self, plan: Plan) -> None:
         """Make it run, as far as it does not by itself."""
         if plan.resumes:
             self._client.resume(self._name)
         if plan.failed:
-            self._client.restart_failed(self._name)
+            self._client.restart(self._name, only_failed=True)
 
     def stop(self) -> None:
         """Stop it, and wait until it let go of the slot."""
         self._client.stop(self._name)
         wait_until(
-            lambda: self._client.find_status(self._name).state == "STOPPED" and not self._is_slot_active(),
+            lambda: self._client.glance_at(self._name).state == "STOPPED" and not self._is_slot_active(),
             f"{self._name} to stop",
             timeout_seconds=self._timeout_seconds,
         )

@@ -1,11 +1,20 @@
 """What a deployment did so far, and the way back."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.plan import Found
 from cdc_outbox.connect.reader import Reader, Report
-from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.connect.wait import Condition, condition_of, wait_until
+from cdc_outbox.errors import CdcOutboxError, ConnectorFailedError
+
+_STABLE_SECONDS = 2.0
+"""For how long what ran before must run again: the failure of the change shows for a moment after it is gone."""
+
+_LATE_SECONDS = 3.0
+"""How long a worker may still be busy with a request whose sender did not wait for the answer."""
 
 
 @dataclass(kw_only=True)
@@ -13,7 +22,9 @@ class Undo:
     """Take back what this deployment did, and only that. A slot stays: it holds what was written since.
 
     Args:
+        wanted: The configuration that the deployment gives.
         before: The connector as it was, ``None`` if there was none.
+        creating: This deployment asked for the connector and has no answer: it may exist, and be ours.
         created: This deployment made the connector; what somebody else made is not ours to delete.
         changed: This deployment gave it another configuration.
         owes_rows: Rows that shall be published again are not, or not all of them.
@@ -23,7 +34,9 @@ class Undo:
     client: ConnectClient
     reader: Reader
     report: Report
+    wanted: Mapping[str, str]
     before: Found | None
+    creating: bool = False
     created: bool = False
     changed: bool = False
     owes_rows: bool = False
@@ -33,13 +46,20 @@ class Undo:
         try:
             if self.owes_rows:
                 self._forget_snapshot()
-            if self.created:
+            if self.created or (self.creating and self._appears()):
                 self.client.delete(self.name)
                 self.report("undo", f"connector {self.name} deleted again")
             if self.before is not None:
                 self._restore(self.before)
         except CdcOutboxError as error:
             self.report("undo", f"could not be undone: {error}")
+            self.report("undo", f"look at {self.name}, or run the command again once that has passed")
+
+    def _appears(self) -> bool:
+        """Tell whether what was asked for comes into being after all, as it was asked for."""
+        with suppress(ConnectorFailedError):
+            wait_until(lambda: self.client.find_config(self.name) is not None, self.name, timeout_seconds=_LATE_SECONDS)
+        return self.client.find_config(self.name) == self.wanted
 
     def _forget_snapshot(self) -> None:
         # The offset of a snapshot that was cut off would let the next connector of this name begin behind it.
@@ -55,7 +75,7 @@ class Undo:
             # Running it would leave the rows out, and nobody would ever know.
             self.report("undo", f"connector {self.name} stays stopped: deploy it again")
             return
-        now, then = self.client.find_status(self.name).state, before.status.state
+        now, then = self.reader.find_state(), before.status.state
         if then == "STOPPED" and now != then:
             self.client.stop(self.name)
             self.report("undo", f"connector {self.name} stopped again")
@@ -65,3 +85,13 @@ class Undo:
         elif now == "STOPPED" and now != then:
             self.client.resume(self.name)
             self.report("undo", f"connector {self.name} resumed")
+        if self.changed and condition_of(before.status) is Condition.UP:
+            self._wait_until_it_runs_again()
+
+    def _wait_until_it_runs_again(self) -> None:
+        try:
+            self.reader.wait_until_reading(stable_seconds=_STABLE_SECONDS)
+        except ConnectorFailedError as error:
+            self.report("undo", f"it does not run with it either: {error} {error.hint}".rstrip())
+        else:
+            self.report("undo", f"connector {self.name} runs again as it did")

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
+from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.errors import (
     ConnectError,
@@ -75,13 +76,10 @@ class Watch:
             self._last_up = now
             return lasted
         if found is Condition.FAILED and lasted >= _FAILED_SECONDS:
-            raise ConnectorFailedError(f"{self._name}: {describe(status)}", trace=_trace(status))
+            raise failure(f"{self._name}: {describe(status)}", status)
         if now - self._last_up >= self._timeout_seconds:
-            raise ConnectorFailedError(
-                f"{self._name} did not come up within {self._timeout_seconds:g} s: {describe(status)}",
-                trace=_trace(status),
-                hint="Look into the Connect worker's log.",
-            )
+            waited = f"{self._name} did not come up within {self._timeout_seconds:g} s: {describe(status)}"
+            raise failure(waited, status, hint="Look into the Connect worker's log.")
         return None
 
 
@@ -156,14 +154,28 @@ def describe(status: ConnectorStatus | None) -> str:
     return f"connector {status.state}, {tasks}"
 
 
+def failure(message: str, status: ConnectorStatus | None, *, hint: str = "") -> ConnectorFailedError:
+    """Return the error for what did not come up: with its trace, and with the reason and a remedy where they are known.
+
+    Args:
+        hint: Where they are not.
+    """
+    trace = trace_of(status)
+    cause = cause_of(trace)
+    if cause is None:
+        return ConnectorFailedError(message, trace=trace, hint=hint)
+    return ConnectorFailedError(f"{message}. {cause.sentence}", trace=trace, hint=cause.remedy)
+
+
 def _look(client: ConnectClient, name: str) -> ConnectorStatus | None:
     try:
-        return client.find_status(name)
+        return client.glance_at(name)
     except PASSING:
         return None
 
 
-def _trace(status: ConnectorStatus | None) -> str:
+def trace_of(status: ConnectorStatus | None) -> str:
+    """Return the trace of what failed first, empty if nothing did."""
     if status is None:
         return ""
     traces = [status.trace, *(task.trace for task in status.tasks if task.state == "FAILED")]

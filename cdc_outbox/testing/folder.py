@@ -146,6 +146,23 @@ class StackFolder:
             raise StackError(f"the stack has no part {part!r}", hint=f"Its parts are {', '.join(known)}.")
         return self.path / part / "log"
 
+    def ask_restart(self, part: str) -> None:
+        """Ask whoever holds the stack to start a part again.
+
+        Raises:
+            StackError: There is no such part.
+        """
+        self.log(part)
+        (self.path / part / "restart").touch()
+
+    def wants_restart(self, part: str) -> bool:
+        """Tell whether somebody asked for it, and was not answered yet."""
+        return (self.path / part / "restart").exists()
+
+    def answer_restart(self, part: str) -> None:
+        """Tell whoever asked that it was done, or tried."""
+        (self.path / part / "restart").unlink(missing_ok=True)
+
     @property
     def _prefix(self) -> str:
         return f"cdc-outbox-{os.geteuid()}-"

@@ -73,9 +73,10 @@ class ProcessRecord:
     def state(self) -> str:
         """Say what it does: ``running``, ``paused`` or ``not running``."""
         process = self.find()
-        if process is None:
-            return "not running"
-        return "paused" if process.status() == psutil.STATUS_STOPPED else "running"
+        with contextlib.suppress(psutil.Error):  # it ends between two looks
+            if process is not None:
+                return "paused" if process.status() == psutil.STATUS_STOPPED else "running"
+        return "not running"
 
 
 def end(records: Sequence[ProcessRecord], *, seconds: float) -> None:

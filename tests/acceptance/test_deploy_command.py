@@ -111,7 +111,7 @@ def test_a_deployment_that_is_told_to_end_takes_back_what_it_did(
     ("changes", "code", "sentence", "hint"),
     [
         (
-            {"CDC_OUTBOX_CONNECT_URL": "http://127.0.0.1:1"},
+            {"CDC_OUTBOX_CONNECT_URL": "http://127.0.0.1:1", "CDC_OUTBOX_CONNECT_PATIENCE": "1"},
             75,
             "no Kafka Connect worker answers",
             "Connect worker runs",

@@ -200,7 +200,9 @@ def test_what_a_crash_left_is_cleared_by_the_next_stack_and_nothing_else_is(
     assert not other.path.exists()
 
 
-def test_a_part_that_dies_is_told_and_shown(home: dict[str, str], folder: StackFolder, tmp_path: Path) -> None:
+def test_a_part_that_dies_is_told_and_shown_and_can_be_started_again(
+    home: dict[str, str], folder: StackFolder, tmp_path: Path
+) -> None:
     process = start(home, "--no-kafka")
     wait_until_ready(folder)
     for one in processes_in(folder):
@@ -209,6 +211,9 @@ def test_a_part_that_dies_is_told_and_shown(home: dict[str, str], folder: StackF
     status = run_command("stack", "status", "--name", "try", env=env)
     assert (status.returncode, status.stdout.split()) == (1, ["postgres", "not", "running"])
     assert "not every part of try runs" in status.stderr
+    again = run_command("stack", "restart", "postgres", "--name", "try", env=env)
+    assert (again.returncode, again.stderr) == (0, "postgres: running\n")
+    assert run_command("stack", "status", "--name", "try", env=env).returncode == 0
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
 
@@ -244,7 +249,7 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
     assert "error: the Java on the PATH is version 8, and 17 is needed" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["status"], ["env"], ["logs"]])
+@pytest.mark.parametrize("arguments", [["status"], ["env"], ["logs"], ["restart"]])
 def test_asking_for_a_stack_that_is_not_there_is_answered(arguments: list[str], tmp_path: Path) -> None:
     done = run_command("stack", *arguments, "--name", "nobody", env={"TMPDIR": str(tmp_path)})
     assert done.returncode == 1
@@ -258,10 +263,11 @@ def test_down_without_a_stack_is_no_error(tmp_path: Path) -> None:
 
 
 def test_an_unknown_part_is_answered_with_those_there_are(outbox_stack: Stack) -> None:
-    done = run_command("stack", "logs", "nobody", "--name", outbox_stack.config.name)
-    assert done.returncode == 1
-    parts = ", ".join(sorted(part.name for part in outbox_stack.parts))
-    assert f"Its parts are {parts}." in done.stderr
+    for command in ("logs", "restart"):
+        done = run_command("stack", command, "nobody", "--name", outbox_stack.config.name)
+        assert done.returncode == 1
+        parts = ", ".join(sorted(part.name for part in outbox_stack.parts))
+        assert f"Its parts are {parts}." in done.stderr
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", "a b", "x" * 61])

@@ -202,7 +202,7 @@ def test_a_running_connector_does_not_change_from_rows_to_messages(pipeline: Pip
     assert not pipeline.deploy().changes
     pipeline.write(2)
     eventually(lambda: len(pipeline.messages()) == 2, "the events in the old mode")
-    pipeline.deploy(spec=changed, earlier=EarlierEvents.SKIP, stable_seconds=0)
+    pipeline.deploy(spec=changed, earlier=EarlierEvents.SKIP, replaces=True, stable_seconds=0)
     pipeline.spec = changed
     pipeline.write(2)
     eventually(lambda: len(pipeline.messages()) == 4, "the events in the new mode")

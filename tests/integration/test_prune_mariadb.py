@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox.connect import client as client_module
+from cdc_outbox.connect import workers
 from cdc_outbox.errors import ConnectUnavailableError, UnprovenDeliveryError
 from cdc_outbox.spec import Spec
 from cdc_outbox.testing import MariaDb, Stack
@@ -122,7 +122,8 @@ def test_an_offset_that_is_moved_by_hand_does_not_pass_the_mark(orders: Orders) 
 
 def test_nothing_goes_while_the_broker_does_not_answer(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.stack.broker.pause()
-    monkeypatch.setattr(client_module, "_TIMEOUT_SECONDS", (1, 1))
+    monkeypatch.setattr(workers, "_TIMEOUT_SECONDS", (1, 1))
+    monkeypatch.setattr(workers, "pauses", lambda _seconds: iter(()))
     try:
         orders.write(3)
         with pytest.raises(ConnectUnavailableError):

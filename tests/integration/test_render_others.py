@@ -201,7 +201,7 @@ def test_what_is_written_on_mariadb_has_its_effects_once_in_order_and_unchanged(
     [stored] = client.find_offsets(spec.name)
     for change, code in ({"file": "binlog.000000"}, "DB521"), ({"pos": 2**40}, "DB522"):
         moved = {"offsets": [{**stored, "offset": {**stored["offset"], **change}}]}
-        answer = requests.patch(f"{client.url}/connectors/{spec.name}/offsets", json=moved, timeout=30)
+        answer = requests.patch(f"{client.cluster.urls[0]}/connectors/{spec.name}/offsets", json=moved, timeout=30)
         assert answer.ok, answer.text
         assert preflight(orders) == [code]
 

@@ -8,8 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from cdc_outbox.connect import client as client_module
+from cdc_outbox.connect import workers
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.errors import ConfigError, ConnectError
 
 Answer = tuple[int, object]
@@ -46,7 +47,7 @@ def connect_that_answers(*posts: Answer, config: Answer = NOBODY) -> Iterator[tu
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        client = ConnectClient(f"http://127.0.0.1:{server.server_port}")
+        client = ConnectClient(Cluster(urls=(f"http://127.0.0.1:{server.server_port}",), patience_seconds=0.5))
         try:
             yield client, asked
         finally:
@@ -65,8 +66,7 @@ def test_an_option_that_the_connector_did_not_look_at_is_no_finding() -> None:
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(client_module, "_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(workers, "_FIRST_PAUSE_SECONDS", 0.001)
 
 
 def test_a_connector_that_somebody_else_made_meanwhile_is_not_ours() -> None:

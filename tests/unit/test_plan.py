@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_outbox.connect.change import Change, changes_between
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
 from cdc_outbox.connect.plan import (
-    Change,
     EarlierEvents,
     Found,
     SlotPlan,
     SlotState,
     SlotStep,
     StoredOffset,
-    changes_between,
     make_plan,
     plan_slot,
     refuse_another_log,
@@ -269,3 +268,14 @@ def test_rows_and_messages_are_not_exchanged_under_a_connector() -> None:
         plan = make_plan(replace(found("RUNNING", "RUNNING"), config=before), after, KEEP)
         assert (plan.needs_stop, plan.resumes) == (True, True)
     assert not make_plan(replace(found("RUNNING", "RUNNING"), config=rows), rows, KEEP).needs_stop
+
+
+def test_what_a_republishing_left_behind_is_taken_back_without_asking() -> None:
+    """Its snapshot mode is the deployment's own, and what it did not publish is asked for elsewhere."""
+    before = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "snapshot.mode": "initial_only"}
+    state = replace(found("STOPPED"), config=before)
+    plan = make_plan(state, {**before, "snapshot.mode": "no_data"}, KEEP)
+    assert [change.option for change in plan.changes] == ["snapshot.mode"]
+    assert plan.dangers == ()
+    other = make_plan(state, {**before, "snapshot.mode": "no_data", "slot.name": "another"}, KEEP)
+    assert [change.option for change in other.dangers] == ["slot.name"]

@@ -23,7 +23,7 @@ class Connect:
         self._offsets = list(offsets)
         self.asked: list[str] = []
 
-    def find_status(self, _name: str) -> ConnectorStatus:
+    def glance_at(self, _name: str) -> ConnectorStatus:
         return ConnectorStatus("STOPPED", ()) if self.asked[-1:] == ["stop"] else self._status
 
     def find_offsets(self, _name: str) -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ class Worker:
         self._clock = clock
         self._answer = answer
 
-    def find_status(self, _name: str) -> ConnectorStatus:
+    def glance_at(self, _name: str) -> ConnectorStatus:
         found = self._answer(self._clock.now)
         if found is None:
             raise ConnectUnavailableError("nobody answers")

@@ -1,0 +1,50 @@
+"""Connectors that are named on the command line: by their name, or by the spec that describes them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from cdc_outbox.cli.options import read_spec
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.document import did_you_mean
+from cdc_outbox.errors import ConnectorNotFoundError
+
+names_argument = click.argument("connectors", nargs=-1, required=True, metavar="NAME|SPEC...")
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    envvar="CDC_OUTBOX_TIMEOUT",
+    show_envvar=True,
+    help="Seconds to wait until it is so.",
+)
+
+
+def names_of(connectors: Sequence[str], client: ConnectClient) -> list[str]:
+    """Return the names, each of which exists.
+
+    Raises:
+        ConnectorNotFoundError: One does not, with those that do.
+    """
+    names = list(dict.fromkeys(map(name_of, connectors)))
+    there = client.find_names()
+    for name in names:
+        if name not in there:
+            raise not_found(name, there)
+    return names
+
+
+def name_of(connector: str) -> str:
+    """Return a connector's name; what ends as a spec does, or is a file, is one."""
+    path = Path(connector)
+    return read_spec(path).name if path.suffix in {".yaml", ".yml"} or path.is_file() else connector
+
+
+def not_found(name: str, there: Sequence[str]) -> ConnectorNotFoundError:
+    """Return the error for a connector that does not exist."""
+    listed = f"There are {', '.join(there)}." if there else "There are none."
+    return ConnectorNotFoundError(
+        f"there is no connector {name!r}", hint=f"{did_you_mean(name, list(there))} {listed}".strip()
+    )

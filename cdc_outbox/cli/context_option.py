@@ -1,0 +1,86 @@
+"""``--context``: what a command was not told, a named context tells it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from cdc_outbox.cli.contexts import Context
+from cdc_outbox.cli.contexts_file import read_contexts
+
+_NAME, _PATIENCE = "cdc_outbox.context", "cdc_outbox.patience"
+
+
+class ContextValue(click.Option):
+    """An option that a context may give.
+
+    What stands on the command line counts first, then a context that is named there, then the option's variable, then
+    a context that a variable or the file names: who says ``--context production`` gets no part of anything else.
+
+    Args:
+        entry: What of a context it is; ``None`` where the context says nothing of it.
+    """
+
+    def __init__(self, *arguments: Any, entry: Callable[[Context], Any], **options: Any) -> None:  # noqa: ANN401 - click's
+        super().__init__(*arguments, **options)
+        self.entry = entry
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        """Return what counts, and where it is from."""
+        value, source = super().consume_value(ctx, opts)
+        name, is_explicit = ctx.meta.get(_NAME, (None, False))
+        if source is ParameterSource.COMMANDLINE or (source is ParameterSource.ENVIRONMENT and not is_explicit):
+            return value, source
+        context = _context(name)
+        found = self.entry(context) if context is not None else None
+        return (value, source) if found is None else (found, ParameterSource.DEFAULT_MAP)
+
+
+class PatienceOption(click.Option):
+    """``--connect-patience``, which says something of the cluster that another option leads to."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - click's
+        super().__init__(*arguments, is_eager=True, expose_value=False, callback=self._note, **options)
+
+    @staticmethod
+    def _note(context: click.Context, _option: click.Parameter, value: float | None) -> None:
+        context.meta[_PATIENCE] = value
+
+
+def patience_seconds(context: click.Context | None) -> float | None:
+    """Return what ``--connect-patience`` says, ``None`` if nothing."""
+    return None if context is None else context.meta.get(_PATIENCE)
+
+
+def take_contexts(command: click.Command) -> click.Command:
+    """Let a command, and those inside it, take ``--context`` if a context can tell them anything."""
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            take_contexts(each)
+    elif any(isinstance(each, ContextValue) for each in command.params) and _option not in command.params:
+        command.params.append(_option)
+    return command
+
+
+def _note(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    source = context.get_parameter_source(option.name or "")
+    context.meta[_NAME] = (value, source is ParameterSource.COMMANDLINE)
+
+
+def _context(name: str | None) -> Context | None:
+    contexts = read_contexts()
+    chosen = name or contexts.default
+    return None if chosen is None else contexts.find(chosen)
+
+
+_option = click.Option(
+    ["--context"],
+    metavar="NAME",
+    envvar="CDC_OUTBOX_CONTEXT",
+    show_envvar=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_note,
+    help="Where the command goes, by its name in cdc-outbox.yaml.",
+)

@@ -1,0 +1,149 @@
+"""Contexts: the database, the Connect cluster and the brokers that belong together, under a name, in a file."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, Tls
+from cdc_outbox.document import did_you_mean
+from cdc_outbox.errors import ConfigError
+
+REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+"""What stands for a secret: a variable, or a file's text; a relative path begins where the file of contexts lies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Databases:
+    """The DSNs of one context: one for every pipeline, or one for each by its name."""
+
+    default: str | None = field(default=None, repr=False)
+    by_pipeline: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def of(self, pipeline: str) -> str:
+        """Return a pipeline's.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        found = self.by_pipeline.get(pipeline, self.default)
+        if found is None:
+            known = ", ".join(sorted(self.by_pipeline))
+            raise ConfigError(
+                f"no DSN is known of the pipeline {pipeline}",
+                field="--dsn",
+                hint=f"The context has those of {known}; give --dsn, or add it to dsns.",
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """One context, with its references unresolved until somebody asks for what they stand for."""
+
+    name: str
+    folder: Path
+    content: Mapping[str, Any] = field(repr=False)
+    variables: Mapping[str, str] = field(repr=False)
+
+    def cluster(self) -> Cluster | None:
+        """Return how Connect is reached, ``None`` if the context says nothing of it.
+
+        Raises:
+            ConfigError: A reference leads nowhere, or what it leads to cannot be used.
+        """
+        connect = self.content.get("connect")
+        if connect is None:
+            return None
+        tls = {name: self._path(path) for name, path in connect.get("tls", {}).items()}
+        options = {"patience_seconds": connect["patience_seconds"]} if "patience_seconds" in connect else {}
+        urls = tuple(self._resolve(url) for url in urls_of(connect))
+        return Cluster(urls=urls, login=self._login(connect), tls=Tls(**tls), **options)
+
+    def databases(self) -> Databases | None:
+        """Return the DSNs, ``None`` if there are none."""
+        if not self.content.keys() & {"dsn", "dsns"}:
+            return None
+        by_pipeline = {name: self._resolve(dsn) for name, dsn in self.content.get("dsns", {}).items()}
+        return Databases(default=self.dsn(), by_pipeline=by_pipeline)
+
+    def dsn(self) -> str | None:
+        """Return the DSN of every pipeline, ``None`` if there is none."""
+        found = self.content.get("dsn")
+        return None if found is None else self._resolve(found)
+
+    def inbox_dsn(self) -> str | None:
+        """Return the DSN of the consuming service's database; where none is said, that of the outbox."""
+        found = self.content.get("inbox_dsn")
+        return self.dsn() if found is None else self._resolve(found)
+
+    def bootstrap_servers(self) -> str | None:
+        """Return the brokers, ``None`` if nothing is said of them."""
+        found = self.content.get("kafka", {}).get("bootstrap_servers")
+        return None if found is None else self._resolve(found)
+
+    def kafka_settings(self) -> Path | None:
+        """Return the file of librdkafka's settings, ``None`` if there is none."""
+        found = self.content.get("kafka", {}).get("settings")
+        return None if found is None else self._path(found)
+
+    def _login(self, connect: Mapping[str, Any]) -> Basic | Bearer | None:
+        if "bearer" in connect:
+            return Bearer(self._resolve(connect["bearer"]))
+        if "basic" in connect:
+            basic = connect["basic"]
+            return Basic(self._resolve(basic["user"]), self._resolve(basic["password"]))
+        return None
+
+    def _path(self, text: str) -> Path:
+        return self.folder / Path(self._resolve(text)).expanduser()
+
+    def _resolve(self, text: str) -> str:
+        return REFERENCE.sub(self._value, text)
+
+    def _value(self, reference: re.Match[str]) -> str:
+        kind, name = reference.groups()
+        where = f"contexts.{self.name}"
+        if kind == "env":
+            if name not in self.variables:
+                raise ConfigError(f"the variable {name} is not set, which the context {self.name} wants", field=where)
+            return self.variables[name]
+        try:
+            return (self.folder / Path(name).expanduser()).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            message = f"{name}, which the context {self.name} wants, cannot be read: {reason}"
+            raise ConfigError(message, field=where) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """What a file of contexts says; none if there is no file."""
+
+    path: Path | None = None
+    default: str | None = None
+    known: Mapping[str, Context] = field(default_factory=dict)
+
+    def find(self, name: str) -> Context:
+        """Return the context of a name.
+
+        Raises:
+            ConfigError: There is none, with those that there are.
+        """
+        if name in self.known:
+            return self.known[name]
+        if self.path is None:
+            raise ConfigError(
+                f"there is no context {name!r}, for there is no file of contexts",
+                field="--context",
+                hint="Write cdc-outbox.yaml, or name the file in CDC_OUTBOX_CONTEXTS: docs/deploying.md.",
+            )
+        offer = did_you_mean(name, list(self.known))
+        there = f"There are {', '.join(sorted(self.known))}."
+        raise ConfigError(f"{self.path} has no context {name!r}", field="--context", hint=f"{offer} {there}".strip())
+
+
+def urls_of(connect: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the workers' URLs as they are written."""
+    return (connect["url"],) if "url" in connect else tuple(connect["urls"])

@@ -1,0 +1,154 @@
+"""The file of contexts: where it lies, and everything that is wrong with it."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts
+from cdc_outbox.document import Document, did_you_mean
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.secret import shows_password
+from cdc_outbox.yaml_text import read_yaml
+
+_IN_CONNINFO = re.compile(r"password\s*=\s*'?[^\s$']", re.IGNORECASE)
+_WHOLE = {
+    "": ("version", "default", "contexts"),
+    "context": ("connect", "dsn", "dsns", "inbox_dsn", "kafka"),
+    "connect": ("url", "urls", "basic", "bearer", "tls", "patience_seconds"),
+    "connect.basic": ("user", "password"),
+    "connect.tls": ("ca", "certificate", "key"),
+    "kafka": ("bootstrap_servers", "settings"),
+}
+"""What may stand where."""
+
+
+def contexts_path(variables: Mapping[str, str], folder: Path) -> Path | None:
+    """Return the file that counts: the one that a variable names, the folder's own, or the user's."""
+    if named := variables.get("CDC_OUTBOX_CONTEXTS"):
+        return Path(named)
+    home = variables.get("XDG_CONFIG_HOME") or Path(variables.get("HOME", "/nonexistent")) / ".config"
+    places = (folder / "cdc-outbox.yaml", Path(home) / "cdc-outbox" / "contexts.yaml")
+    return next((place for place in places if place.is_file()), None)
+
+
+def read_contexts(variables: Mapping[str, str] | None = None, folder: Path | None = None) -> Contexts:
+    """Read the file of contexts, if there is one.
+
+    Raises:
+        ConfigError: It cannot be read or is wrong, with every mistake.
+    """
+    variables = os.environ if variables is None else variables
+    path = contexts_path(variables, folder or Path())
+    if path is None:
+        return Contexts()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(f"{path} cannot be read: {reason}", field="CDC_OUTBOX_CONTEXTS") from error
+    document = read_yaml(text, name=str(path))
+    mistakes = [str(finding) for finding in document.findings] or list(_mistakes(document))
+    if mistakes:
+        raise ConfigError(
+            "; ".join(mistakes), field="contexts", hint="Correct the file of contexts: docs/deploying.md."
+        )
+    known = {
+        name: Context(name=name, folder=path.parent, content=content, variables=variables)
+        for name, content in document.content["contexts"].items()
+    }
+    return Contexts(path=path, default=document.content.get("default"), known=known)
+
+
+def _mistakes(document: Document) -> Iterator[str]:
+    """Yield what is wrong, never with a value: it may be a secret."""
+    content = document.content
+    if not isinstance(content, Mapping) or not isinstance(content.get("contexts"), Mapping):
+        yield f"{document.name}: contexts is missing, a mapping from names to contexts"
+        return
+    yield from _unknown(document, (), _WHOLE[""])
+    if content.get("version", 1) != 1:
+        yield f"{document.place(('version',))}: only version 1 is known"
+    if content.get("default") is not None and content["default"] not in content["contexts"]:
+        yield f"{document.place(('default',))}: there is no such context"
+    for name in content["contexts"]:
+        yield from _in_context(document, ("contexts", name))
+
+
+def _in_context(document: Document, path: tuple[str, ...]) -> Iterator[str]:
+    context = _at(document, path)
+    if not isinstance(context, Mapping):
+        yield f"{document.place(path)}: must be a mapping"
+        return
+    yield from _unknown(document, path, _WHOLE["context"])
+    for section in ("connect", "connect.basic", "connect.tls", "dsns", "kafka"):
+        inner = (*path, *section.split("."))
+        found = _at(document, inner)
+        if found is not None and not isinstance(found, Mapping):
+            yield f"{document.place(inner)}: must be a mapping"
+        elif found is not None and section in _WHOLE:
+            yield from _unknown(document, inner, _WHOLE[section])
+    for place, text in _texts(context, path):
+        if place[-1] != "patience_seconds" and not isinstance(text, str):
+            yield f"{document.place(place)}: must be text"
+        if isinstance(text, str) and _shows_password(text):
+            yield f"{document.place(place)}: a password does not stand here: write ${{env:NAME}} or ${{file:PATH}}"
+    yield from _connect_mistakes(document, (*path, "connect"))
+
+
+def _connect_mistakes(document: Document, path: tuple[str, ...]) -> Iterator[str]:
+    connect = _at(document, path)
+    if not isinstance(connect, Mapping):
+        return
+    place = document.place(path)
+    if len(connect.keys() & {"url", "urls"}) != 1:
+        yield f"{place}: has either url or urls"
+    elif "urls" in connect and (not isinstance(connect["urls"], list) or not connect["urls"]):
+        yield f"{document.place((*path, 'urls'))}: must be a list of URLs"
+    if {"basic", "bearer"} <= connect.keys():
+        yield f"{place}: has either basic or bearer"
+    basic = connect.get("basic")
+    if isinstance(basic, Mapping) and basic.keys() != {"user", "password"}:
+        yield f"{document.place((*path, 'basic'))}: has a user and a password"
+    patience = connect.get("patience_seconds", 0)
+    if isinstance(patience, bool) or not isinstance(patience, int | float) or patience < 0:
+        yield f"{document.place((*path, 'patience_seconds'))}: must be a number of seconds"
+    for secret in (("bearer",), ("basic", "password")):
+        value = _at(document, (*path, *secret))
+        if isinstance(value, str) and not REFERENCE.fullmatch(value):
+            wanted = "a secret does not stand here: write ${env:NAME} or ${file:PATH}"
+            yield f"{document.place((*path, *secret))}: {wanted}"
+
+
+def _unknown(document: Document, path: tuple[str, ...], known: tuple[str, ...]) -> Iterator[str]:
+    for key in _at(document, path):
+        if key not in known:
+            offer = did_you_mean(str(key), list(known)) or f"Known are {', '.join(known)}."
+            yield f"{document.place((*path, key))}: unknown key. {offer}"
+
+
+def _texts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:  # noqa: ANN401 - YAML
+    """Yield everything that is no mapping and no list."""
+    match value:
+        case Mapping():
+            for key, each in value.items():
+                yield from _texts(each, (*path, str(key)))
+        case list():
+            for each in value:
+                yield from _texts(each, path)
+        case _:
+            yield path, value
+
+
+def _at(document: Document, path: tuple[str, ...]) -> Any:  # noqa: ANN401 - YAML
+    found = document.content
+    for key in path:
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(key)
+    return found
+
+
+def _shows_password(dsn: str) -> bool:
+    return shows_password(dsn) or bool(_IN_CONNINFO.search(REFERENCE.sub("$", dsn)))

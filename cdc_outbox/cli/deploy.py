@@ -1,0 +1,162 @@
+"""``cdc-outbox deploy-connector``."""
+
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc_outbox.cli.brokers import broker_options, broker_settings
+from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.exits import complain
+from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, exit_code
+from cdc_outbox.cli.specs import read_specs, specs_argument
+from cdc_outbox.cli.steps import Steps
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.deploy import Deployment, DeployOptions, refuse_other_kind
+from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.operate.canary import Canary
+from cdc_outbox.spec import Spec
+
+
+@click.command(short_help="Make a connector be what its spec says.")
+@specs_argument
+@dsns_option(required=True, note=", for a role that may create replication slots")
+@connect_url_option(required=True)
+@click.option("--dry-run", is_flag=True, help="Check everything, show what would change, change nothing; exit 3 if so.")
+@click.option(
+    "--stable-seconds",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    envvar="CDC_OUTBOX_STABLE_SECONDS",
+    show_envvar=True,
+    help="How long connector and tasks must run on before the deployment counts.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    envvar="CDC_OUTBOX_TIMEOUT",
+    show_envvar=True,
+    help="Seconds that they may take to run at all.",
+)
+@click.option(
+    "--earlier-events",
+    type=click.Choice([way.value for way in EarlierEvents]),
+    help="What to do with events that were written before the slot: publish the rows again, or leave them out.",
+)
+@click.option("--undo/--no-undo", default=True, show_default=True, help="Take back what did not come up.")
+@click.option("--replace", is_flag=True, help="Also make changes that `cdc-outbox plan` calls dangerous.")
+@click.option("--canary", is_flag=True, help="Then send an event of the type cdc-outbox.canary and see it in Kafka.")
+@broker_options(required=False)
+@click.option("--json", "prints_json", is_flag=True, help="Print one document instead of lines.")
+def deploy_connector(
+    paths: tuple[Path, ...],
+    *,
+    databases: Databases,
+    cluster: Cluster,
+    dry_run: bool,
+    stable_seconds: float,
+    timeout: float,
+    earlier_events: str | None,
+    undo: bool,
+    replace: bool,
+    canary: bool,
+    bootstrap_servers: str | None,
+    kafka_settings: Path | None,
+    prints_json: bool,
+) -> int:
+    """Check SPECs, files or folders of them, make their slots and connectors, and wait until they run.
+
+    Running it again changes nothing and says so. A connector counts as deployed when it and all its tasks are RUNNING
+    and have stayed so; otherwise the task's trace is printed with what it means and what to do, the previous
+    configuration is put back, and those that are left are not tried.
+
+    \b
+    Examples:
+      cdc-outbox deploy-connector connectors/orders.yaml
+      cdc-outbox deploy-connector connectors/ --context production --dry-run
+    """
+    # A deployment that is told to end takes back what it did, as at Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    specs = read_specs(paths)
+    for spec in specs.values():
+        refuse_other_kind(spec)
+    options = DeployOptions(
+        stable_seconds=stable_seconds,
+        timeout_seconds=timeout,
+        earlier=EarlierEvents(earlier_events) if earlier_events else None,
+        undoes=undo,
+        replaces=replace,
+    )
+    if canary and bootstrap_servers is None:
+        raise click.UsageError("--canary needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
+    brokers = broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox-canary") if canary else None
+    call = _Call(databases, cluster, options, brokers, dry_run=dry_run, is_quiet=prints_json)
+    outcomes = [Outcome(name=spec.name, document=path) for path, spec in specs.items()]
+    for outcome, spec in zip(outcomes, specs.values(), strict=True):
+        if len(outcomes) > 1:
+            click.echo(f"{outcome.name} ({outcome.document})", err=True)
+        call.carry_out(outcome, spec)
+        if outcome.error is not None and not dry_run:
+            break
+    if prints_json:
+        click.echo(as_json("Deployment", outcomes))
+    elif len(outcomes) > 1:
+        for outcome in outcomes:
+            if outcome.state is State.NOT_TRIED:
+                click.echo(outcome.verdict)
+    return exit_code(outcomes)
+
+
+@dataclass
+class _Call:
+    """What all pipelines of a call have in common.
+
+    Args:
+        brokers: Where canaries are looked for; ``None`` sends none.
+    """
+
+    databases: Databases
+    cluster: Cluster
+    options: DeployOptions
+    brokers: dict[str, Any] | None
+    dry_run: bool
+    is_quiet: bool
+
+    def carry_out(self, outcome: Outcome, spec: Spec) -> None:
+        """Deploy one pipeline, or only look, and say what came of it."""
+        steps = Steps(sys.stderr)
+        outcome.steps = steps.done
+        client = ConnectClient(self.cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+        try:
+            with steps.shown(), connected(self.databases.of(spec.name), spec.database.kind) as (connection, driver):
+                database = Database(connection, driver, spec)
+                seconds = self.options.timeout_seconds
+                canary = self.brokers and Canary(spec, connection, driver, self.brokers, timeout_seconds=seconds)
+                sing = canary.sing if canary else None
+                deployment = Deployment(spec, client, database, self.options, steps.report, canary=sing)
+                plan = outcome.plan = deployment.dry_run() if self.dry_run else deployment.run()
+            differs = State.DIFFERS if self.dry_run else State.DEPLOYED
+            outcome.state = State.UNCHANGED if plan.is_empty else differs
+        except CdcOutboxError as error:
+            outcome.state, outcome.error = State.FAILED, error
+            complain(error)
+            return
+        finally:
+            client.close()
+        if self.is_quiet:
+            return
+        # A new connector is all additions: worth reading before, not after.
+        for change in plan.changes if self.dry_run or not plan.creates else ():
+            click.echo(change_line(change))
+        click.echo(outcome.verdict)

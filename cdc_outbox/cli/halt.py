@@ -1,0 +1,100 @@
+"""``cdc-outbox pause``, ``resume``, ``stop`` and ``restart``."""
+
+import sys
+from collections.abc import Callable
+
+import click
+
+from cdc_outbox.cli.connectors import names_argument, names_of, timeout_option
+from cdc_outbox.cli.options import connect_url_option
+from cdc_outbox.cli.steps import Steps
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.states import Ward
+
+_stable_option = click.option(
+    "--stable-seconds",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    envvar="CDC_OUTBOX_STABLE_SECONDS",
+    show_envvar=True,
+    help="How long connector and tasks must run on before it counts.",
+)
+
+
+@click.command(short_help="Let connectors read nothing for a while.")
+@names_argument
+@connect_url_option(required=True)
+@timeout_option
+def pause(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float) -> None:
+    """Pause connectors, and wait until their tasks rest.
+
+    Events that are written meanwhile wait in the slot, which keeps WAL on the database's disk; `resume` publishes them.
+
+    \b
+    Example:
+      cdc-outbox pause orders
+    """
+    _each(connectors, cluster, timeout, Ward.pause)
+
+
+@click.command(short_help="Let connectors give up their tasks and their slot.")
+@names_argument
+@connect_url_option(required=True)
+@timeout_option
+def stop(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float) -> None:
+    """Stop connectors, and wait until their tasks are gone.
+
+    Connect notes how far they have read. Events that are written meanwhile wait in the slot, which keeps WAL on the
+    database's disk; `resume` publishes them.
+
+    \b
+    Example:
+      cdc-outbox stop connectors/orders.yaml
+    """
+    _each(connectors, cluster, timeout, Ward.stop)
+
+
+@click.command(short_help="Let connectors run again that were paused or stopped.")
+@names_argument
+@connect_url_option(required=True)
+@timeout_option
+@_stable_option
+def resume(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, stable_seconds: float) -> None:
+    """Resume connectors, and wait until they and all their tasks run.
+
+    \b
+    Example:
+      cdc-outbox resume orders
+    """
+    _each(connectors, cluster, timeout, lambda ward: ward.resume(stable_seconds=stable_seconds))
+
+
+@click.command(short_help="Begin again with connectors and their tasks.")
+@names_argument
+@connect_url_option(required=True)
+@click.option("--failed", is_flag=True, help="Only with what failed; what runs is left alone.")
+@timeout_option
+@_stable_option
+def restart(
+    connectors: tuple[str, ...], *, cluster: Cluster, failed: bool, timeout: float, stable_seconds: float
+) -> None:
+    """Restart connectors with their tasks, and wait until all of them run.
+
+    Events that were sent since the last note of how far it has read come twice; consumers skip them.
+
+    \b
+    Example:
+      cdc-outbox restart orders --failed
+    """
+    _each(connectors, cluster, timeout, lambda ward: ward.restart(only_failed=failed, stable_seconds=stable_seconds))
+
+
+def _each(connectors: tuple[str, ...], cluster: Cluster, timeout: float, tell: Callable[[Ward], None]) -> None:
+    steps = Steps(sys.stderr)
+    client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+    with steps.shown():
+        for name in names_of(connectors, client):
+            tell(Ward(client, name, timeout_seconds=timeout, report=lambda text: steps.report("wait", text)))
+            steps.report("done", name)

@@ -1,0 +1,120 @@
+"""What became of each pipeline, as lines and as one document."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc_outbox.cli.exits import ExitCode, exit_code_of
+from cdc_outbox.cli.findings import API_VERSION, visible
+from cdc_outbox.connect.change import Change
+from cdc_outbox.connect.effects import Reach
+from cdc_outbox.connect.plan import Plan
+from cdc_outbox.errors import CdcOutboxError
+
+
+class State(StrEnum):
+    """What became of a pipeline."""
+
+    DEPLOYED = "deployed"
+    UNCHANGED = "unchanged"
+    DIFFERS = "differs"
+    FAILED = "failed"
+    NOT_TRIED = "not tried"
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """One pipeline of a call."""
+
+    name: str
+    document: Path
+    state: State = State.NOT_TRIED
+    plan: Plan | None = None
+    error: CdcOutboxError | None = None
+    steps: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What a command ends with that is about this one alone."""
+        if self.error is not None:
+            return exit_code_of(self.error)
+        return ExitCode.DIFFERENCES if self.state is State.DIFFERS else ExitCode.DONE
+
+    @property
+    def verdict(self) -> str:
+        """What became of it, in one line."""
+        match self.state:
+            case State.UNCHANGED:
+                return f"{self.name}: nothing to change"
+            case State.DIFFERS if self.plan is not None:
+                return f"{self.name}: would be {'created' if self.plan.creates else f'changed: {self.plan}'}"
+        return f"{self.name}: {self.state}"
+
+    def content(self) -> dict[str, Any]:
+        """Return it for a document."""
+        changes = [] if self.plan is None else [_change(change) for change in self.plan.changes]
+        return {
+            "name": self.name,
+            "document": str(self.document),
+            "state": self.state,
+            "creates": self.plan is not None and self.plan.creates,
+            "summary": None if self.plan is None else str(self.plan),
+            "changes": changes,
+            "steps": [{"step": step, "text": text} for step, text in self.steps],
+            "error": None if self.error is None else _error(self.error),
+        }
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> ExitCode:
+    """Return what the command ends with: the first failure's code, or whether anything differs."""
+    failed = next((outcome.exit_code for outcome in outcomes if outcome.error is not None), None)
+    return failed or max((outcome.exit_code for outcome in outcomes), default=ExitCode.DONE)
+
+
+def as_json(kind: str, outcomes: Iterable[Outcome]) -> str:
+    """Return one document."""
+    content = {"apiVersion": API_VERSION, "kind": kind, "pipelines": [outcome.content() for outcome in outcomes]}
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def change_line(change: Change) -> str:
+    """Return a change in one line, in the colour of what it does."""
+    colour = {"+": "green", "-": "red", "~": "yellow"}[str(change)[0]]
+    return click.style(visible(str(change)), fg=colour)
+
+
+def effect_line(change: Change) -> str:
+    """Return what a change does, in one line; empty where nobody reads yet."""
+    if change.effect is None:
+        return ""
+    label = click.style(change.effect.reach, fg="red" if change.effect.reach is Reach.DANGEROUS else None)
+    return f"    {label}: {change.effect.text}"
+
+
+def _change(change: Change) -> dict[str, Any]:
+    before, after = change.shown
+    effect = change.effect
+    return {
+        "option": change.option,
+        "formerly": change.formerly or None,
+        "before": before,
+        "after": after,
+        "reach": None if effect is None else effect.reach,
+        "effect": None if effect is None else effect.text,
+    }
+
+
+def _error(error: CdcOutboxError) -> dict[str, Any]:
+    return {
+        "kind": type(error).__name__,
+        "message": str(error),
+        "hint": error.hint,
+        "retryable": error.retryable,
+        "trace": getattr(error, "trace", ""),
+        "findings": [str(finding) for finding in getattr(error, "findings", ())],
+    }

@@ -1,0 +1,100 @@
+"""What differs between two configurations of one connector, by meaning, and what that does. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cdc_outbox.connect.effects import Effect, Reach, effect_of
+from cdc_outbox.connect.lint.config import NEWEST, Config, Version
+from cdc_outbox.connect.meaning import Meaning, Value, differences
+from cdc_outbox.document import Path
+from cdc_outbox.finding import Place
+from cdc_outbox.secret import MASK, hides
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One option of the configuration, before and after; ``None`` where it is not set. Secrets are masked.
+
+    Args:
+        effect: What it does to who reads the events; ``None`` where nobody reads any yet.
+        formerly: What the option is called in the configuration before, where that is another name.
+    """
+
+    option: str
+    before: str | None
+    after: str | None
+    effect: Effect | None = None
+    formerly: str = ""
+
+    @property
+    def is_dangerous(self) -> bool:
+        """Whether it is made only if somebody says so."""
+        return self.effect is not None and self.effect.reach is Reach.DANGEROUS
+
+    @property
+    def shown(self) -> tuple[str | None, str | None]:
+        """Before and after, as they may be shown."""
+        return masked(self.formerly or self.option, self.before), masked(self.option, self.after)
+
+    def __str__(self) -> str:
+        before, after = self.shown
+        formerly = f" (was {self.formerly})" if self.formerly else ""
+        if before is None:
+            return f"+ {self.option}{formerly} = {after}"
+        if after is None:
+            return f"- {self.option}{formerly} = {before}"
+        return f"~ {self.option}{formerly} = {before} -> {after}"
+
+
+def changes_between(
+    before: Mapping[str, str] | None, after: Mapping[str, str], *, version: Version = NEWEST
+) -> tuple[Change, ...]:
+    """Return the differences of two configurations by meaning; of a connector that does not exist, every option.
+
+    Args:
+        version: Debezium's, whose defaults count.
+    """
+    if before is None:
+        return tuple(Change(option, None, after[option]) for option in sorted(after))
+    first, second = _config(before, version), _config(after, version)
+    old, new = Meaning(first), Meaning(second)
+    found = []
+    for difference in differences(first, second):
+        key = difference.key
+        was = old.said[key].option if key in old.said else old.option(key)
+        becomes = new.said[key].option if key in new.said else new.option(key)
+        formerly = was if was != becomes and was in before else ""
+        texts = before.get(was), after.get(becomes)
+        if texts[0] == texts[1]:  # what differs stands elsewhere: in the predicate that both name
+            texts = _text(difference.before), _text(difference.after)
+        found.append(Change(becomes, *texts, effect_of(difference), formerly))
+    return tuple(sorted(found, key=lambda change: change.option))
+
+
+def version_of(text: str) -> Version:
+    """Return Debezium's version as Connect says it, ``3.6.0.Final``; the newest if it says nothing that is one."""
+    parts = text.split(".")[:2]
+    return tuple(map(int, parts)) if len(parts) == 2 and all(part.isdecimal() for part in parts) else NEWEST
+
+
+def masked(option: str, value: str | None) -> str | None:
+    """Return a value as it may be shown."""
+    return MASK if value is not None and hides(option, value) else value
+
+
+def _text(value: Value | None) -> str | None:
+    return value if value is None or isinstance(value, str) else ", ".join(value)
+
+
+def _config(options: Mapping[str, str], version: Version) -> Config:
+    return Config(name=options.get("name", ""), options=options, places=_Nowhere(), version=version)
+
+
+class _Nowhere:
+    """Configurations that come from no document have no lines."""
+
+    def __call__(self, option: str) -> Place:
+        return Place(document="connect", path=option)
+
+    def path(self, option: str) -> Path:
+        return (option,)

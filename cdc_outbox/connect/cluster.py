@@ -1,0 +1,117 @@
+"""A Connect cluster as it is reached: its workers, how one logs in, whom one trusts."""
+
+import re
+from base64 import b64encode
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cdc_outbox.errors import ConfigError
+
+_HEADER_SAFE = re.compile(r"[\x21-\x7e]+")
+"""What a token consists of; anything else would end the header, or begin another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Basic:
+    """A user and a password, as HTTP's basic authentication takes them."""
+
+    user: str
+    password: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.user or ":" in self.user:
+            raise ConfigError("a user's name is not empty and has no colon in it", field="Basic.user")
+
+    @property
+    def header(self) -> str:
+        """What the header Authorization says."""
+        return "Basic " + b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """A token, as a gateway before Connect takes it."""
+
+    token: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not _HEADER_SAFE.fullmatch(self.token):
+            raise ConfigError("a token is not empty and has no blanks in it", field="Bearer.token")
+
+    @property
+    def header(self) -> str:
+        """What the header Authorization says."""
+        return f"Bearer {self.token}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Whom one trusts, and who one is.
+
+    Args:
+        ca: Certificates in PEM that the workers' are signed by; ``None`` are those that this machine trusts.
+        certificate: One's own, in PEM, for workers that want one.
+        key: Of that certificate, in PEM and not encrypted; ``None`` if it stands in the same file.
+    """
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.certificate is None:
+            raise ConfigError("a key without its certificate proves nothing", field="Tls.key")
+        for name in ("ca", "certificate", "key"):
+            path: Path | None = getattr(self, name)
+            if path is not None and not path.is_file():
+                raise ConfigError(f"there is no file {str(path)!r}", field=f"Tls.{name}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The workers of one Connect cluster; any of them may answer.
+
+    Args:
+        urls: For example ``http://localhost:8083``; credentials in one are refused.
+        login: ``None`` where Connect wants none.
+        patience_seconds: How long one request is repeated that meets a rebalance, an error of the worker's or nobody
+            at all. Thirty, because a worker that was killed is replaced within that time.
+    """
+
+    urls: tuple[str, ...]
+    login: Basic | Bearer | None = None
+    tls: Tls = field(default_factory=Tls)
+    patience_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.urls:
+            raise ConfigError("a Connect cluster has at least one URL", field="connect_url")
+        if self.patience_seconds < 0:
+            raise ConfigError("patience is not negative", field="Cluster.patience_seconds")
+        for url in self.urls:
+            _refuse_url(url)
+        # One slash at the end more or less is the same worker.
+        object.__setattr__(self, "urls", tuple(dict.fromkeys(url.rstrip("/") for url in self.urls)))
+
+    def __str__(self) -> str:
+        return ", ".join(self.urls)
+
+
+def _refuse_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:  # such as half an IPv6 address
+        raise ConfigError("the Connect URL cannot be read", field="connect_url") from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        # Not quoted: what is no URL may be credentials and a host without a scheme.
+        raise ConfigError("the Connect URL is not an http:// or https:// URL", field="connect_url")
+    if parts.username or parts.password:
+        raise ConfigError(
+            "the Connect URL must not carry credentials",
+            field="connect_url",
+            hint="Put them into a context, as references: docs/deploying.md.",
+        )
+    if parts.query or parts.fragment:
+        raise ConfigError("the Connect URL must have neither a query nor a fragment", field="connect_url")

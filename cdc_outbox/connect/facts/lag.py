@@ -1,0 +1,33 @@
+"""How far a slot is behind its server's log."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_outbox.drivers import TransactionDriver, translated_for_operator
+from cdc_outbox.sql import load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLag:
+    """A slot's lag.
+
+    Args:
+        unconfirmed_bytes: Of the log, behind what its reader has confirmed; ``None`` before the first time.
+        kept_bytes: Of the log that the server keeps on its disk for the slot; ``None`` if it keeps none any more.
+    """
+
+    slot: str
+    active: bool
+    unconfirmed_bytes: int | None
+    kept_bytes: int | None
+
+
+def find_lag(connection: Any, driver: TransactionDriver, slot: str) -> SlotLag | None:  # noqa: ANN401 - any driver's connection
+    """Return a slot's lag, ``None`` if there is no such slot."""
+    statement = load(driver.dialect, "lag")["lag"].render({}, driver.style)
+    with translated_for_operator():
+        rows = driver.fetch(connection, statement, {"slot": slot})
+    if not rows:
+        return None
+    active, unconfirmed, kept = rows[0]
+    return SlotLag(slot=slot, active=active, unconfirmed_bytes=unconfirmed, kept_bytes=kept)

@@ -1,0 +1,95 @@
+"""The end of a connector: what goes in which order, and what stays."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.plan import Found
+from cdc_outbox.connect.reader import Report
+from cdc_outbox.connect.render import render
+from cdc_outbox.connect.states import Ward, delete_and_wait
+from cdc_outbox.connect.wait import wait_until, wait_until_known
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.errors import ConnectorInvalidError
+from cdc_outbox.spec import Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """What is left of a connector."""
+
+    slot: bool = True
+    offsets: bool = True
+
+
+def retire(
+    spec: Spec, client: ConnectClient, database: Database | None, *, timeout_seconds: float, report: Report
+) -> Remains:
+    """Stop and delete a connector; where a database is given, with its offsets and its slot. Again, it does the rest.
+
+    The offsets go before the slot: without the slot they would keep the next connector of this name from starting,
+    and the slot without them only means that its events come again.
+
+    Raises:
+        ConnectorInvalidError: A connector of the name reads another slot, so it is somebody else's; or somebody else
+            reads the slot.
+    """
+    config = client.find_config(spec.name)
+    if config is not None:
+        _refuse_another_slot(spec, Found(config, wait_until_known(client, spec.name, timeout_seconds=timeout_seconds)))
+        ward = Ward(client, spec.name, timeout_seconds=timeout_seconds, report=lambda text: report("stop", text))
+        ward.stop()
+        if database is not None:
+            client.reset_offsets(spec.name)
+            report("offsets", "forgotten")
+        delete_and_wait(client, spec.name, timeout_seconds=timeout_seconds)
+        report("connector", f"{spec.name} deleted")
+    elif database is not None:
+        # Connect shows the offsets of a name, and forgets them, only while a connector has it.
+        client.create_stopped(render(spec))
+        client.reset_offsets(spec.name)
+        delete_and_wait(client, spec.name, timeout_seconds=timeout_seconds)
+        report("offsets", "forgotten")
+    if database is None:
+        return Remains()
+    _drop_slot(spec, database, timeout_seconds=timeout_seconds, report=report)
+    return Remains(slot=False, offsets=False)
+
+
+def what_stays(spec: Spec, remains: Remains) -> Iterator[str]:
+    """Yield one line for each thing that is still there."""
+    postgresql = spec.database.kind is DatabaseKind.POSTGRESQL
+    if remains.offsets:
+        yield f"stays: the offsets that Connect keeps under {spec.name}"
+    if remains.slot and postgresql:
+        yield f"stays: the slot {spec.database.slot}, which keeps WAL until it is dropped"
+    if postgresql:
+        yield f"stays: the publication {spec.database.publication}"
+    yield f"stays: the table {spec.outbox.table}, and what is beside it"
+    topics = ", ".join(spec.contract.topic_of(aggregate_type) for aggregate_type in sorted(spec.contract.aggregates))
+    yield f"stays: the topics {topics}"
+
+
+def _refuse_another_slot(spec: Spec, found: Found) -> None:
+    if spec.database.kind is DatabaseKind.POSTGRESQL and found.config.get("slot.name") != spec.database.slot:
+        raise ConnectorInvalidError(
+            f"the connector {spec.name} reads the slot {found.config.get('slot.name')}, not {spec.database.slot}",
+            hint="Correct the spec, so that it is this connector's.",
+        )
+
+
+def _drop_slot(spec: Spec, database: Database, *, timeout_seconds: float, report: Report) -> None:
+    def is_free() -> bool:
+        slot = database.find_slot()
+        return slot is None or not slot.active
+
+    wait_until(
+        is_free,
+        f"the slot {spec.database.slot} to be free",
+        timeout_seconds=timeout_seconds,
+        hint="Somebody else reads it: pg_stat_replication shows who.",
+    )
+    if database.find_slot() is not None:
+        database.drop_slot()
+        report("slot", f"{spec.database.slot} dropped")

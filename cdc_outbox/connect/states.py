@@ -1,0 +1,69 @@
+"""A connector is told to pause, stop, run or begin again, and is waited for."""
+
+from collections.abc import Callable
+
+from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
+from cdc_outbox.connect.wait import wait_until, wait_until_up
+
+
+class Ward:
+    """One connector that is told what to do.
+
+    Args:
+        report: Told of each step.
+    """
+
+    def __init__(
+        self, client: ConnectClient, name: str, *, timeout_seconds: float, report: Callable[[str], None]
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._timeout_seconds = timeout_seconds
+        self._report = report
+
+    def pause(self) -> None:
+        """Let it read nothing, and keep its tasks; its slot keeps WAL meanwhile."""
+        self._client.pause(self._name)
+        self._wait("PAUSED", lambda status: all(task.state == "PAUSED" for task in status.tasks))
+
+    def stop(self) -> None:
+        """Let it give up its tasks, and with them the slot; what it has read is noted before."""
+        self._client.stop(self._name)
+        self._wait("STOPPED", lambda status: not status.tasks)
+
+    def resume(self, *, stable_seconds: float) -> None:
+        """Let it run, and wait until it does."""
+        self._client.resume(self._name)
+        self._wait_until_up(stable_seconds)
+
+    def restart(self, *, only_failed: bool, stable_seconds: float) -> None:
+        """Begin again with the connector and its tasks, or with those that failed, and wait until all run."""
+        self._client.restart(self._name, only_failed=only_failed)
+        self._wait_until_up(stable_seconds)
+
+    def _wait_until_up(self, stable_seconds: float) -> None:
+        wait_until_up(
+            self._client,
+            self._name,
+            stable_seconds=stable_seconds,
+            timeout_seconds=self._timeout_seconds,
+            report=self._report,
+        )
+
+    def _wait(self, state: str, holds: Callable[[ConnectorStatus], bool]) -> None:
+        def is_so() -> bool:
+            status = self._client.glance_at(self._name)
+            return status.state == state and holds(status)
+
+        wait_until(is_so, f"{self._name} to be {state}", timeout_seconds=self._timeout_seconds)
+        self._report(f"{self._name} is {state}")
+
+
+def delete_and_wait(client: ConnectClient, name: str, *, timeout_seconds: float) -> None:
+    """Delete a connector, and wait until Connect knows it no more.
+
+    Raises:
+        ConnectorFailedError: It is still there after that time.
+    """
+    client.delete(name)
+    wait_until(lambda: client.find_config(name) is None, f"{name} to be gone", timeout_seconds=timeout_seconds)

@@ -1,0 +1,205 @@
+"""What Connect's workers are asked by HTTP: any of them may answer, and what passes is waited for."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from requests.auth import AuthBase
+
+from cdc_outbox.connect.causes import cause_of
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.errors import (
+    ConnectError,
+    ConnectorInvalidError,
+    ConnectorNotFoundError,
+    ConnectUnavailableError,
+    RebalanceError,
+)
+
+_TIMEOUT_SECONDS = (5.0, 60.0)
+"""To connect, and to wait for an answer: a validation opens a database connection, which may take its time."""
+_FIRST_PAUSE_SECONDS = 0.25
+_LONGEST_PAUSE_SECONDS = 4.0
+CONFLICT = 409
+_BUSY = 429
+_STALLED = (
+    "A worker takes requests and leaves them unanswered while it cannot reach its brokers: look whether Kafka runs, "
+    "and into the worker's log."
+)
+_LOGIN = "Give the context a login (basic or bearer) that Connect takes: docs/deploying.md."
+_REDIRECT = "Redirects are not followed, for a login would go along: write the URL that it leads to, if it is the one."
+_CERTIFICATE = "Name in the context the certificates that the workers' are signed by (tls.ca): docs/deploying.md."
+
+
+def pauses(seconds: float) -> Iterator[float]:
+    """Yield how long to wait before each further attempt, twice as long each time, until the time is over."""
+    deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        yield min(pause, left)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+class Workers:
+    """The workers of one cluster. What answered last is asked first.
+
+    Args:
+        waits: Told once, for each request that has to wait, of what it waits for.
+    """
+
+    def __init__(self, cluster: Cluster, waits: Callable[[str], None] = lambda _what: None) -> None:
+        self.cluster = cluster
+        self._waits = waits
+        self._urls = list(cluster.urls)
+        self._session = requests.Session()
+        # Always one: without, requests would look for a login in a .netrc that nobody here spoke of.
+        self._login = _Login(cluster.login.header if cluster.login is not None else None)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:  # noqa: ANN401 - JSON
+        """Return the answer; what passes by itself is waited for, as long as the cluster's patience goes.
+
+        Raises:
+            ConnectError: Refused, or the patience is at its end.
+        """
+        wait = self.patience()
+        while True:
+            try:
+                return self.ask_once(method, path, body)
+            except ConnectError as error:
+                wait(error)
+
+    def patience(self) -> Callable[[ConnectError], None]:
+        """Return what waits before one request is repeated, and raises once nothing is to be hoped for."""
+        left, said = pauses(self.cluster.patience_seconds), set[str]()
+
+        def wait(error: ConnectError) -> None:
+            pause = next(left, None) if error.retryable else None
+            if pause is None:
+                raise error
+            if not said:
+                said.add(str(error))
+                self._waits(str(error))
+            time.sleep(pause)
+
+        return wait
+
+    def ask_once(self, method: str, path: str, body: Any = None) -> Any:  # noqa: ANN401 - JSON
+        """Return the answer of the first worker that gives one; what must not be done twice is asked of one alone.
+
+        Raises:
+            ConnectError: That of the first worker that refused, or of the last if none can be reached.
+        """
+        asked = 0
+        while True:
+            asked += 1
+            try:
+                return self._ask_worker(self._urls[0], method, path, body)
+            except ConnectUnavailableError:
+                # The next one may answer; this one is asked last from now on.
+                self._urls.append(self._urls.pop(0))
+                if asked == len(self._urls) or method == "POST":
+                    raise
+
+    def _ask_worker(self, worker: str, method: str, path: str, body: Any) -> Any:  # noqa: ANN401 - JSON
+        url, tls = worker + path, self.cluster.tls
+        try:
+            answer = self._session.request(
+                method,
+                url,
+                json=body,
+                timeout=_TIMEOUT_SECONDS,
+                allow_redirects=False,
+                auth=self._login,
+                # Named with each request: a variable of the environment goes before what a session says.
+                verify=str(tls.ca) if tls.ca is not None else True,
+                cert=_own_certificate(self.cluster),
+            )
+        except requests.RequestException as error:
+            raise _silence(error, worker, url) from error
+        except OSError as error:  # a file of certificates that cannot be used
+            raise ConnectError(
+                f"the certificates for {worker} cannot be used ({type(error).__name__})", url=url, hint=_CERTIFICATE
+            ) from error
+        if 200 <= answer.status_code < 300:
+            return _content(answer, url)
+        raise _refusal(answer, url)
+
+
+@dataclass(frozen=True)
+class _Login(AuthBase):
+    header: str | None
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self.header is not None:
+            request.headers["Authorization"] = self.header
+        return request
+
+
+def _own_certificate(cluster: Cluster) -> str | tuple[str, str] | None:
+    certificate, key = cluster.tls.certificate, cluster.tls.key
+    if certificate is None:
+        return None
+    return str(certificate) if key is None else (str(certificate), str(key))
+
+
+def _silence(error: requests.RequestException, worker: str, url: str) -> ConnectError:
+    """Return what it means that there was no answer; never in the words of the error, which may quote a header."""
+    match error:
+        case requests.exceptions.SSLError():
+            message = f"no safe connection to {worker} can be made: the certificate is refused, here or there"
+            return ConnectError(message, url=url, hint=_CERTIFICATE)
+        case requests.ReadTimeout():
+            seconds = _TIMEOUT_SECONDS[1]
+            message = f"the worker at {worker} took a request and did not answer it within {seconds:g} s"
+            return ConnectUnavailableError(message, url=url, hint=_STALLED)
+    return ConnectUnavailableError(f"no Kafka Connect worker answers at {worker} ({type(error).__name__})", url=url)
+
+
+def _content(answer: requests.Response, url: str) -> Any:  # noqa: ANN401 - JSON
+    if not answer.content:
+        return None
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise ConnectError(
+            f"what answers at {url} is not Kafka Connect",
+            status=answer.status_code,
+            url=url,
+            hint="Check that the URL is the Connect worker's own: host, port, and no proxy or login page before it.",
+        ) from error
+
+
+def _refusal(answer: requests.Response, url: str) -> ConnectError:
+    status, reason = answer.status_code, _reason(answer)
+    said = f"Connect answered {status} at {url}{f': {reason}' if reason else ''}"
+    if status == CONFLICT:
+        return RebalanceError(reason or "the Connect cluster is rebalancing", status=status, url=url)
+    if status in {400, 422}:
+        return ConnectorInvalidError(reason or said)
+    if status == 404 and reason:
+        return ConnectorNotFoundError(reason, status=status, url=url)
+    if status == 404:
+        # Before a worker has joined its cluster, every path is "not found", in HTML.
+        return ConnectUnavailableError(f"the worker at {url} is still starting", status=status, url=url)
+    hint: str | None = None
+    if status >= 500 or status == _BUSY:
+        cause = cause_of(reason)
+        if cause is not None:
+            said, hint = f"{said}. {cause.sentence}", cause.remedy
+        return ConnectUnavailableError(said, status=status, url=url, hint=hint)
+    redirects = 300 <= status < 400
+    hint = _LOGIN if status in {401, 403} else _REDIRECT if redirects else None
+    return ConnectError(f"{said}, a redirect" if redirects else said, status=status, url=url, hint=hint)
+
+
+def _reason(answer: requests.Response) -> str:
+    """Return Connect's own words, empty where the answer is not Connect's."""
+    try:
+        return " ".join(str(answer.json()["message"]).split())
+    except (ValueError, KeyError, TypeError):
+        return ""

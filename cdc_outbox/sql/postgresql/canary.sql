@@ -1,0 +1,3 @@
+-- name: delete
+delete from {outbox}
+where {id} = :id

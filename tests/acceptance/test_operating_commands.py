@@ -1,0 +1,121 @@
+"""`cdc-outbox status`, `pause`, `resume`, `stop`, `restart` and `delete` from the shell."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_outbox.connect.render import render
+from cdc_outbox.connect.wait import Condition, condition_of
+from tests.integration.test_deploy import broken, sequences, slot_exists
+from tests.rig import Pipeline, eventually, run_command
+
+
+@pytest.fixture
+def spec(pipeline: Pipeline, tmp_path: Path) -> str:
+    path = tmp_path / "spec.yaml"
+    path.write_text(Pipeline.text(pipeline.name))
+    return str(path)
+
+
+@pytest.fixture
+def env(pipeline: Pipeline) -> dict[str, str]:
+    return pipeline.stack.environment() | {"CDC_OUTBOX_DSN": pipeline.dsn}
+
+
+def row(name: str, env: dict[str, str]) -> dict[str, Any]:
+    found = json.loads(run_command("status", name, "--json", env=env).stdout)
+    [only] = found["connectors"]
+    assert isinstance(only, dict)
+    return only
+
+
+def test_a_connector_is_halted_resumed_and_restarted_and_each_is_waited_for(
+    deployed: Pipeline, spec: str, env: dict[str, str]
+) -> None:
+    name = deployed.name
+    done = run_command("status", spec, env=env)
+    assert done.returncode == 0, done.stderr
+    head, line = done.stdout.splitlines()
+    assert head.split() == ["CONNECTOR", "STATE", "TASKS", "SLOT", "NOT", "CONFIRMED", "WAL", "KEPT"]
+    assert line.split()[:5] == [name, "RUNNING", "0", "RUNNING", deployed.spec.database.slot]
+    without = {key: value for key, value in env.items() if key != "CDC_OUTBOX_DSN"}
+    assert row(name, without)["slot"] is None
+
+    for command, state in (("pause", "PAUSED"), ("resume", "RUNNING"), ("stop", "STOPPED")):
+        told = run_command(command, name, "--stable-seconds=0" if command == "resume" else "--timeout=30", env=env)
+        assert told.returncode == 0, told.stderr
+        assert deployed.client.find_status(name).state == state
+        assert run_command("status", name, env=env).returncode == (0 if state == "RUNNING" else 1)
+    deployed.write(3)
+    halted = row(name, env)
+    assert (halted["slotActive"], halted["unconfirmedBytes"] > 0) == (False, True)
+    for arguments in (["resume", spec], ["restart", name], ["restart", name, "--failed"]):
+        told = run_command(*arguments, "--stable-seconds=0", env=env)
+        assert told.returncode == 0, told.stderr
+    eventually(lambda: sequences(deployed) == [1, 2, 3], "what waited in the slot")
+
+
+def test_a_failure_is_explained_and_what_does_not_run_is_not_called_restarted(
+    pipeline: Pipeline, env: dict[str, str]
+) -> None:
+    config = render(pipeline.spec)
+    pipeline.deploy(stable_seconds=0)
+    pipeline.client.put_config(broken(config))
+    failed = Condition.FAILED
+    eventually(lambda: condition_of(pipeline.client.find_status(pipeline.name)) is failed, "the task to fail")
+    done = run_command("status", pipeline.name, env=env)
+    assert done.returncode == 1
+    assert "0 FAILED" in done.stdout
+    assert "An option has a value that is not taken" in done.stdout
+    again = run_command("restart", pipeline.name, "--failed", env=env)
+    assert again.returncode == 1
+    assert "ConfigException" in again.stderr
+
+
+def test_a_name_that_does_not_exist_lists_what_does(deployed: Pipeline, env: dict[str, str]) -> None:
+    almost = f"{deployed.name}x"
+    for command in ("status", "pause", "resume", "stop", "restart"):
+        done = run_command(command, almost, env=env)
+        assert done.returncode == 1
+        assert f"error: there is no connector {almost!r}" in done.stderr
+        assert f"Did you mean {deployed.name!r}?" in done.stderr
+
+
+def test_a_deleted_connector_goes_on_where_it_ended_and_a_purged_one_leaves_nothing(
+    deployed: Pipeline, spec: str, env: dict[str, str]
+) -> None:
+    slot, name = deployed.spec.database.slot, deployed.name
+    deployed.write(2)
+    eventually(lambda: sequences(deployed) == [1, 2], "two events")
+    done = run_command("delete", spec, env=env)
+    assert done.returncode == 0, done.stderr
+    assert f"stays: the slot {slot}, which keeps WAL until it is dropped\n" in done.stdout
+    assert f"stays: the offsets that Connect keeps under {name}\n" in done.stdout
+    assert deployed.client.find_config(name) is None
+    assert run_command("delete", spec, env=env).returncode == 1  # there is none any more
+    deployed.write(1)
+    assert run_command("deploy-connector", spec, "--stable-seconds=0", env=env).returncode == 0
+    eventually(lambda: sequences(deployed) == [1, 2, 3], "what was written meanwhile")
+
+    # An interrupted purge is finished by the next one, also without a connector.
+    assert run_command("delete", spec, env=env).returncode == 0
+    for _ in range(2):
+        done = run_command("delete", spec, "--purge", env=env)
+        assert done.returncode == 0, done.stderr
+        assert "the slot" not in done.stdout
+        assert f"stays: the publication {deployed.spec.database.publication}\n" in done.stdout
+        assert not slot_exists(deployed)
+        assert deployed.client.find_config(name) is None
+    deployed.client.create_stopped(render(deployed.spec))
+    assert deployed.client.find_offsets(name) == []
+
+
+def test_a_connector_of_another_slot_is_not_deleted(deployed: Pipeline, spec: str, env: dict[str, str]) -> None:
+    Path(spec).write_text(Path(spec).read_text().replace("database:\n", "database:\n  slot: elsewhere\n"))
+    for more in ([], ["--purge"]):
+        done = run_command("delete", spec, *more, env=env)
+        assert (done.returncode, "reads the slot" in done.stderr) == (1, True)
+    assert condition_of(deployed.client.find_status(deployed.name)) is Condition.UP
+    assert run_command("delete", spec, "--purge", env={**env, "CDC_OUTBOX_DSN": ""}).returncode == 2

@@ -1,0 +1,247 @@
+"""Deploying while Connect or the way to it fails: through a proxy that fails before the real one, or by killing it."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.deploy import Deployment, DeployOptions
+from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.plan import Plan
+from cdc_outbox.connect.wait import Condition, condition_of
+from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.errors import ConnectError, ConnectorFailedError, ConnectUnavailableError
+from tests.connect_server import BROKEN, REBALANCING, RESET, STARTING, Answer, Asked, forward, passing_on
+from tests.integration.test_deploy import sequences, slot_exists, spec_with
+from tests.rig import CONNECTOR_PASSWORD, Pipeline, eventually
+
+Fault = Callable[[Asked], Answer | object | None]
+LOST_CONFIG_TOPIC = (
+    500,
+    {"error_code": 500, "message": "Error writing connector configuration to Kafka: Failed to write connector config"},
+)
+
+
+class Deploying:
+    """Deploy a pipeline past a proxy, and do something when a step is told."""
+
+    def __init__(self, pipeline: Pipeline, fault: Fault = lambda _asked: None, *, seconds: float = 20) -> None:
+        self.pipeline = pipeline
+        self.steps: list[str] = []
+        self._fault = fault
+        self._seconds = seconds
+        self._when: dict[str, Callable[[], object]] = {}
+
+    def when(self, step: str, then: Callable[[], object]) -> "Deploying":
+        """Do something when a step that begins so is told for the first time."""
+        self._when[step] = then
+        return self
+
+    def run(self, changes: tuple[str, str] | None = None, **options: Any) -> Plan:
+        """Deploy."""
+        pipeline = self.pipeline
+        spec = pipeline.spec if changes is None else spec_with(pipeline, *changes)
+        wanted = DeployOptions(**({"stable_seconds": 1.0, "timeout_seconds": 20.0} | options))
+        with passing_on(pipeline.stack.connect_url, self._fault) as (url, _), pipeline.connect() as connection:
+            client = ConnectClient(Cluster(urls=(url,), patience_seconds=self._seconds))
+            database = Database(connection, Psycopg(), spec)
+            return Deployment(spec, client, database, wanted, self._report).run()
+
+    def _report(self, step: str, text: str) -> None:
+        told = f"{step}: {text}"
+        self.steps.append(told)
+        for start in [start for start in self._when if told.startswith(start)]:
+            self._when.pop(start)()
+
+
+def times(count: int, answer: Answer | object, *methods: str) -> Fault:
+    """Answer so the first times that something is asked in one of these ways."""
+    left = [count]
+
+    def fault(asked: Asked) -> Answer | object | None:
+        if methods and asked.method not in methods:
+            return None
+        left[0] -= 1
+        return answer if left[0] >= 0 else None
+
+    return fault
+
+
+def losing_answer(url: str, method: str, end: str) -> Fault:
+    """Let the first such request through, and lose its answer."""
+    lost: list[Asked] = []
+
+    def fault(asked: Asked) -> Answer | object | None:
+        if asked.method != method or not asked.path.endswith(end) or lost:
+            return None
+        lost.append(asked)
+        forward(url, asked)
+        return RESET
+
+    return fault
+
+
+def is_up(pipeline: Pipeline) -> bool:
+    return condition_of(pipeline.client.find_status(pipeline.name)) is Condition.UP
+
+
+@pytest.mark.parametrize("passing", [STARTING, REBALANCING, BROKEN, RESET], ids=["starting", "409", "500", "reset"])
+def test_what_passes_is_waited_out(pipeline: Pipeline, passing: Answer | object) -> None:
+    """Each kind of request meets it in turn."""
+    seen: set[str] = set()
+
+    def fault(asked: Asked) -> Answer | object | None:
+        kind = f"{asked.method} {asked.path.partition('?')[0]}"
+        if kind in seen:
+            return None
+        seen.add(kind)
+        return passing
+
+    assert Deploying(pipeline, fault).run().creates
+    assert is_up(pipeline)
+    assert len(seen) >= 5
+    pipeline.write(1)
+    eventually(lambda: sequences(pipeline) == [1], "an event")
+
+
+def test_a_connector_whose_making_got_no_answer_is_ours_and_runs(pipeline: Pipeline) -> None:
+    assert Deploying(pipeline, losing_answer(pipeline.stack.connect_url, "POST", "/connectors")).run().creates
+    assert is_up(pipeline)
+
+
+def test_a_change_whose_answer_was_lost_is_made(deployed: Pipeline) -> None:
+    fault = losing_answer(deployed.stack.connect_url, "PUT", "/config")
+    Deploying(deployed, fault).run(("aggregates:", "latency: economy\naggregates:"))
+    assert (deployed.client.find_config(deployed.name) or {})["poll.interval.ms"] == "500"
+    assert is_up(deployed)
+
+
+@pytest.mark.parametrize(
+    ("lasting", "said", "retryable"),
+    [
+        (REBALANCING, "stale configuration", True),
+        (LOST_CONFIG_TOPIC, "Connect cannot write or read its own topics in Kafka", True),
+        ((302, ""), "answered 302", False),
+        ((401, ""), "answered 401", False),
+    ],
+    ids=["409", "config topic", "redirect", "login"],
+)
+def test_what_lasts_leaves_the_running_connector_as_it_was(
+    deployed: Pipeline, lasting: Answer, said: str, *, retryable: bool
+) -> None:
+    """Every attempt to change the configuration fails, also that of putting the old one back."""
+    before, tasks = deployed.client.find_config(deployed.name), deployed.client.find_status(deployed.name)
+
+    def fault(asked: Asked) -> Answer | None:
+        return lasting if asked.path.endswith(f"{deployed.name}/config") and asked.method == "PUT" else None
+
+    deploying = Deploying(deployed, fault, seconds=0.5)
+    with pytest.raises(ConnectError) as caught:
+        deploying.run(("aggregates:", "latency: economy\naggregates:"))
+    assert said in str(caught.value)
+    assert caught.value.retryable is retryable
+    assert deployed.client.find_config(deployed.name) == before
+    assert deployed.client.find_status(deployed.name) == tasks
+
+
+def test_a_worker_without_its_brokers_is_not_blamed_itself(pipeline: Pipeline) -> None:
+    """What it answers was taken down while the broker was paused."""
+    ill = "Worker was unable to handle this request and may be unable to handle other requests."
+    fault = times(10_000, (500, {"status": "unhealthy", "message": ill}), "GET")
+    with pytest.raises(ConnectUnavailableError, match="cannot write or read its own topics in Kafka") as caught:
+        Deploying(pipeline, fault, seconds=0.5).run()
+    assert "Look whether the brokers run" in caught.value.hint
+    assert pipeline.client.find_config(pipeline.name) is None
+
+
+def test_connect_that_is_down_changes_nothing(pipeline: Pipeline) -> None:
+    with pytest.raises(ConnectUnavailableError):
+        Deploying(pipeline, times(10_000, RESET), seconds=0.5).run()
+    assert pipeline.client.find_config(pipeline.name) is None
+    assert not slot_exists(pipeline)
+
+
+def test_an_interrupt_between_the_making_and_its_answer_leaves_no_connector(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_stopped = ConnectClient.create_stopped
+
+    def interrupted(client: ConnectClient, config: dict[str, str]) -> None:
+        create_stopped(client, config)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ConnectClient, "create_stopped", interrupted)
+    deploying = Deploying(pipeline)
+    with pytest.raises(KeyboardInterrupt):
+        deploying.run()
+    assert pipeline.client.find_config(pipeline.name) is None
+    assert f"undo: connector {pipeline.name} deleted again" in deploying.steps
+
+
+def test_a_task_that_fails_after_it_ran_is_explained_and_what_ran_before_runs_again(deployed: Pipeline) -> None:
+    """Somebody drops the publication while the deployment watches, and makes it again when it is undone."""
+    publication = deployed.spec.database.publication
+
+    def execute(statement: str) -> None:
+        with deployed.connect() as connection:
+            connection.execute(statement.encode())
+
+    def drop() -> None:
+        execute(f"drop publication {publication}")
+        deployed.write(1)
+
+    deploying = Deploying(deployed).when("wait: connector RUNNING, 1 task RUNNING", drop)
+    make = f"create publication {publication} for table outbox with (publish = 'insert')"
+    deploying.when("undo: the previous configuration is back", lambda: execute(make))
+    with pytest.raises(ConnectorFailedError) as caught:
+        deploying.run(("aggregates:", "latency: economy\naggregates:"), stable_seconds=30)
+    assert "The publication that the connector reads does not exist" in str(caught.value)
+    assert "cdc-outbox init" in caught.value.hint
+    assert (deployed.client.find_config(deployed.name) or {})["poll.interval.ms"] == "10"
+
+
+def test_a_role_that_may_no_longer_replicate_is_said_so_though_connect_says_running(deployed: Pipeline) -> None:
+    """Debezium tries again and again, and Connect shows nothing of it."""
+    other = f"{deployed.name}_reader"
+    create = psycopg.sql.SQL("create role {} login replication password {}").format(
+        psycopg.sql.Identifier(other), psycopg.sql.Literal(CONNECTOR_PASSWORD)
+    )
+    with deployed.connect() as connection:
+        connection.execute(create)
+        connection.execute(f"grant select on outbox to {other}".encode())
+
+    def refuse() -> None:
+        with deployed.connect() as connection:
+            connection.execute(f"alter role {other} noreplication".encode())
+            connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", (other,))
+
+    deploying = Deploying(deployed).when("wait: connector RUNNING, 1 task RUNNING", refuse)
+    with pytest.raises(ConnectorFailedError) as caught:
+        deploying.run(("user: connector", f"user: {other}"), stable_seconds=1, timeout_seconds=8)
+    assert f"to read its slot, though it runs: the role {other!r} has no REPLICATION" in str(caught.value)
+    assert "alter role" in caught.value.hint
+    assert f"undo: connector {deployed.name} runs again as it did" in deploying.steps
+    assert is_up(deployed)
+    with deployed.connect() as connection:
+        connection.execute(f"drop owned by {other}; drop role {other}".encode())
+
+
+def test_a_worker_that_is_killed_and_comes_back_is_waited_for(deployed: Pipeline) -> None:
+    [worker, *_] = deployed.stack.workers
+    starting = threading.Thread(target=worker.restart)
+
+    def kill() -> None:
+        worker.kill()
+        starting.start()
+
+    deploying = Deploying(deployed, seconds=60).when("wait: connector RUNNING, 1 task RUNNING", kill)
+    try:
+        deploying.run(("aggregates:", "latency: economy\naggregates:"), stable_seconds=5, timeout_seconds=90)
+    finally:
+        starting.join(90)
+    assert "wait: not known to Connect yet" in deploying.steps
+    assert is_up(deployed)

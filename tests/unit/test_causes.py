@@ -1,0 +1,77 @@
+"""A task's trace is explained in a sentence with a remedy; the messages are those of the real programs."""
+
+import re
+
+import pytest
+
+from cdc_outbox.connect.causes import cause_of
+from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
+from cdc_outbox.connect.wait import failure
+
+JAVA, KAFKA, CONNECT = "java", "org.apache.kafka.common.errors.", "org.apache.kafka.connect.errors.ConnectException: "
+CONFIG, DEBEZIUM = "org.apache.kafka.common.config.ConfigException: ", "io.debezium.DebeziumException: "
+PSQL = f"{CONNECT}An exception occurred in the change event producer. This connector will be stopped.\n\tat …\n"
+PSQL += "Caused by: org.postgresql.util.PSQLException: "
+
+CASES = (
+    (f'{PSQL}FATAL: password authentication failed for user "me"', "password of the role me", "database.password"),
+    (f'{PSQL}FATAL: no pg_hba.conf entry for replication connection from host "::1"', "lets nobody in", "replication"),
+    (f'{PSQL}FATAL: pg_hba.conf rejects connection for host "::1", user "me"', "lets nobody in", "reload"),
+    (f'{PSQL}FATAL: role "me" is not permitted to log in', "me may not log in", "alter role me login"),
+    (f'{PSQL}FATAL: role "me" does not exist', "role me does not exist", "--grants"),
+    (f'{PSQL}FATAL: database "x" does not exist', "database x does not exist", "database.name"),
+    (f'{PSQL}ERROR: replication slot "s" is active for PID 17', "reads the slot s already (process 17)", "slot.name"),
+    (f'{PSQL}ERROR: replication slot "s" does not exist', "slot s does not exist", "deploy-connector"),
+    (f"{PSQL}ERROR: requested WAL segment 01 has already been removed", "removed WAL", "max_slot_wal_keep_size"),
+    (f'{PSQL}ERROR: can no longer access replication slot "s"', "removed WAL", "--earlier-events"),
+    (f'{PSQL}ERROR: can no longer get changes from replication slot "s"', "removed WAL", "--earlier-events"),
+    (f"{PSQL}ERROR: all replication slots are in use", "no replication slot left", "max_replication_slots"),
+    (f"{PSQL}FATAL: number of requested standby connections exceeds x", "no WAL sender left", "max_wal_senders"),
+    (f"{PSQL}FATAL: permission denied to start WAL sender", "may not replicate", "rds_replication"),
+    (f"{PSQL}ERROR: must be superuser or replication role to use it", "may not replicate", "alter role"),
+    (f"{PSQL}FATAL: sorry, too many clients already", "no more connections", "max_connections"),
+    (f'{PSQL}ERROR: publication "p" does not exist', "publication", "cdc-outbox init"),
+    (f"{PSQL}ERROR: permission denied for table outbox", "may not read outbox", "--grants"),
+    (f'{PSQL}ERROR: relation "public.outbox" does not exist', "table is not there", "outbox.table"),
+    (f"{PSQL}The server does not support SSL.", "offers none", "sslmode"),
+    (f"{PSQL}Connection to db:5432 refused. Check that", "cannot reach the database", "listen_addresses"),
+    (f"{PSQL}The connection attempt failed.\nCaused by: {JAVA}.net.UnknownHostException: db.x", "name db.x", "worker"),
+    (f"{PSQL}FATAL: the database system is shutting down", "was restarting", "again"),
+    (f"{DEBEZIUM}…, but this is no longer available on the server.", "older than what the slot", "--earlier-events"),
+    (f"{DEBEZIUM}The connector previously stopped while taking a snapshot, but", "cut off", "republish"),
+    (f"{CONNECT}Failed to find any class that implements Connector and which name matches x.Y", "plugin", ".path"),
+    (f"{JAVA}.lang.ClassNotFoundException: nowhere.Nobody", "class nowhere.Nobody", "plugin.path"),
+    (f"{CONNECT}Field 'ts' is not of type INT64", "event's time", "timestamp without time zone"),
+    (f"{CONNECT}Failed to write connector configuration to Kafka: ", "its own topics", "config.storage.topic"),
+    ("Error writing connector configuration to Kafka", "its own topics", "config.storage.topic"),
+    ("Request timed out. The worker is currently ensuring membership in the cluster", "its own topics", "brokers"),
+    ("Worker was unable to handle this request and may be unable to handle other", "its own topics", "brokers"),
+    (f"{KAFKA}RecordTooLargeException: The message is 2 bytes", "larger than Kafka takes", "max.request.size"),
+    (f"{KAFKA}TopicAuthorizationException: Not authorized to access topics: [x]", "does not let", "ACL"),
+    (f"{KAFKA}TimeoutException: Topic x not present in metadata after 60000 ms.", "topic", "topics.partitions"),
+    (f"{KAFKA}TimeoutException: Failed to update metadata after 6 ms.", "cannot reach Kafka", "advertised.listeners"),
+    (f"{CONFIG}Invalid value x for configuration y: z", "Invalid value x for configuration y: z", "overrides"),
+)
+
+
+@pytest.mark.parametrize(("trace", "sentence", "remedy"), CASES)
+def test_a_known_trace_has_a_reason_and_a_remedy(trace: str, sentence: str, remedy: str) -> None:
+    cause = cause_of(trace)
+    assert cause is not None
+    assert sentence in cause.sentence
+    assert remedy in cause.remedy
+    assert re.fullmatch(r"[A-Z].*[.\w]", cause.sentence, re.DOTALL)
+    assert "{" not in cause.sentence
+
+
+def test_an_unknown_trace_is_left_as_it_is() -> None:
+    status = ConnectorStatus("RUNNING", (TaskStatus(0, "FAILED", "java.lang.Boom"),))
+    error = failure("orders: FAILED", status, hint="Look.")
+    assert (str(error), error.hint, error.trace) == ("orders: FAILED", "Look.", "java.lang.Boom")
+
+
+def test_a_known_one_becomes_the_errors_sentence_and_hint() -> None:
+    trace = "Caused by: java.lang.ClassNotFoundException: nowhere.Nobody"
+    error = failure("orders: FAILED", ConnectorStatus("RUNNING", (TaskStatus(0, "FAILED", trace),)))
+    assert str(error).startswith("orders: FAILED. The worker does not have the class nowhere.Nobody")
+    assert "plugin.path" in error.hint

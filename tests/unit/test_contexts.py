@@ -1,0 +1,233 @@
+"""A context names a place; what is secret in it stays where it is."""
+
+import json
+import re
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cdc_outbox.cli import cli
+from cdc_outbox.cli.brokers import broker_options
+from cdc_outbox.cli.context_option import take_contexts
+from cdc_outbox.cli.contexts import Context, Databases
+from cdc_outbox.cli.contexts_file import contexts_path, read_contexts
+from cdc_outbox.cli.options import connect_url_option, dsn_option
+from cdc_outbox.connect.cluster import Basic, Bearer, Cluster
+from cdc_outbox.errors import CdcOutboxError, ConfigError
+
+SECRET = "hunter2-s3cret"
+FILE = """\
+version: 1
+default: staging
+contexts:
+  staging:
+    connect: {url: http://connect.staging:8083}
+    dsn: postgresql://deployer:${env:DB_PASSWORD}@db.staging/orders
+    kafka: {bootstrap_servers: "kafka.staging:9092"}
+  production:
+    connect:
+      urls: [https://connect-1:8443, https://connect-2:8443/]
+      basic: {user: deployer, password: "${file:secrets/connect}"}
+      tls: {ca: ca.pem}
+      patience_seconds: 90
+    dsns: {orders: "${env:ORDERS_DSN}", billing: "dbname=billing password='${env:ORDERS_DSN}'"}
+    kafka: {bootstrap_servers: "kafka:9092", settings: kafka.properties}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "cdc-outbox.yaml").write_text(FILE)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "connect").write_text(f"{SECRET}\n")
+    (tmp_path / "ca.pem").touch()
+    return tmp_path
+
+
+def context(name: str, folder: Path, **variables: str) -> Context:
+    return read_contexts(variables, folder).find(name)
+
+
+def test_references_are_resolved_when_somebody_asks(folder: Path) -> None:
+    production = context("production", folder, ORDERS_DSN="dbname=orders")
+    cluster = production.cluster()
+    assert cluster is not None
+    assert cluster.urls == ("https://connect-1:8443", "https://connect-2:8443")
+    assert (cluster.login, cluster.patience_seconds) == (Basic("deployer", SECRET), 90)
+    assert cluster.tls.ca == folder / "ca.pem"
+    databases = production.databases()
+    assert databases is not None
+    assert databases.of("orders") == "dbname=orders"
+    assert databases.of("billing") == "dbname=billing password='dbname=orders'"
+    assert production.kafka_settings() == folder / "kafka.properties"
+    with pytest.raises(ConfigError, match="no DSN is known of the pipeline shipping") as caught:
+        databases.of("shipping")
+    assert "billing, orders" in caught.value.hint
+
+
+def test_what_a_reference_leads_to_is_missed_only_by_who_asks_for_it(folder: Path) -> None:
+    staging = context("staging", folder)
+    assert staging.cluster() == Cluster(urls=("http://connect.staging:8083",))
+    with pytest.raises(ConfigError, match="the variable DB_PASSWORD is not set"):
+        staging.dsn()
+    (folder / "secrets" / "connect").unlink()
+    with pytest.raises(ConfigError, match="secrets/connect, which the context production wants, cannot be read"):
+        context("production", folder).cluster()
+
+
+def test_a_name_that_is_not_there_lists_what_is(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="has no context 'prodution'") as caught:
+        context("prodution", folder)
+    assert caught.value.hint == "Did you mean 'production'? There are production, staging."
+    with pytest.raises(ConfigError, match="there is no file of contexts"):
+        read_contexts({}, folder / "secrets").find("production")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("default: staging", "default: nobody", ":2 default: there is no such context"),
+        ("dsn: postgresql", "dns: postgresql", "contexts.staging.dns: unknown key. Did you mean"),
+        ('"${file:secrets/connect}"', SECRET, "contexts.production.connect.basic.password: a secret does not stand"),
+        ("${env:DB_PASSWORD}", SECRET, "contexts.staging.dsn: a password does not stand here"),
+        ("${env:ORDERS_DSN}'", f"{SECRET}'", "dsns.billing: a password does not stand here"),
+        ("basic: {user: deployer, ", "basic: {", "has a user and a password"),
+        ("basic:", f"bearer: {SECRET}\n      basic:", "has either basic or bearer"),
+        ("urls: [https://connect-1:8443, https://connect-2:8443/]", "urls: []", "must be a list of URLs"),
+        ("//connect-2", f"//me:{SECRET}@connect-2", "connect.urls: a password does not stand here"),
+        ("{url: http://connect.staging:8083}", "{}", "has either url or urls"),
+        ("{url: http://connect.staging:8083}", "[]", "contexts.staging.connect: must be a mapping"),
+        ("patience_seconds: 90", "patience_seconds: soon", "must be a number of seconds"),
+        ("version: 1", "version: 2", "only version 1 is known"),
+        ("contexts:", "context:", "contexts is missing"),
+        ("version: 1", f"{{{SECRET}", "not YAML"),
+        ("dsns: {orders: ", "dsns: {orders: 7, other: ", "must be text"),
+    ],
+)
+def test_every_mistake_is_told_with_its_place_and_without_its_value(
+    folder: Path, old: str, new: str, said: str
+) -> None:
+    assert old in FILE
+    (folder / "cdc-outbox.yaml").write_text(FILE.replace(old, new, 1))
+    with pytest.raises(ConfigError) as caught:
+        read_contexts({}, folder)
+    assert said in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_file_that_is_named_goes_before_the_folders_and_that_before_the_users(tmp_path: Path) -> None:
+    users = tmp_path / "home" / ".config" / "cdc-outbox" / "contexts.yaml"
+    users.parent.mkdir(parents=True)
+    home = {"HOME": str(tmp_path / "home")}
+    assert contexts_path(home, tmp_path) is None
+    users.touch()
+    assert contexts_path(home, tmp_path) == users
+    (tmp_path / "cdc-outbox.yaml").touch()
+    assert contexts_path(home, tmp_path) == tmp_path / "cdc-outbox.yaml"
+    assert contexts_path(home | {"CDC_OUTBOX_CONTEXTS": "x.yaml"}, tmp_path) == Path("x.yaml")
+
+
+@click.command
+@dsn_option
+@connect_url_option(required=True)
+@broker_options()
+def show(*, dsn: str, cluster: Cluster, bootstrap_servers: str, kafka_settings: Path | None) -> None:
+    """Say where one would go."""
+    _ = kafka_settings
+    click.echo(f"{dsn} {cluster} {cluster.patience_seconds:g} {bootstrap_servers}")
+
+
+def shown(*arguments: str, **variables: str) -> str:
+    done = CliRunner().invoke(take_contexts(show), arguments, env=variables, catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, CdcOutboxError | SystemExit):
+        raise done.exception
+    return (done.output or str(done.exception)).strip()
+
+
+@pytest.fixture
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    for name in ("CDC_OUTBOX_CONTEXT", "CDC_OUTBOX_CONTEXTS", "CDC_OUTBOX_DSN", "CDC_OUTBOX_CONNECT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("CDC_OUTBOX_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.setenv("DB_PASSWORD", "x")
+
+
+STAGING = "postgresql://deployer:x@db.staging/orders http://connect.staging:8083 30 kafka.staging:9092"
+
+
+@pytest.mark.usefixtures("here")
+def test_the_command_line_counts_before_a_named_context_and_that_before_variables() -> None:
+    mine = {"CDC_OUTBOX_DSN": "dbname=mine", "CDC_OUTBOX_CONNECT_URL": "http://localhost:1"}
+    assert shown() == STAGING
+    assert shown("--context", "staging", **mine) == STAGING
+    assert shown(**mine) == "dbname=mine http://localhost:1 30 kafka.staging:9092"
+    assert shown(CDC_OUTBOX_CONTEXT="staging", **mine) == shown(**mine)
+    assert shown("--context=staging", "--dsn=dbname=y") == STAGING.replace(STAGING.split(maxsplit=1)[0], "dbname=y")
+    assert shown("--connect-url=http://a:1,http://b:2", "--connect-patience=5").split()[1:4] == [
+        "http://a:1,",
+        "http://b:2",
+        "5",
+    ]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_login_does_not_go_to_a_url_that_is_not_the_contexts() -> None:
+    found: list[Cluster] = []
+
+    @click.command
+    @connect_url_option(required=True)
+    def take(*, cluster: Cluster) -> None:
+        found.append(cluster)
+
+    for arguments in ([], ["--connect-url", "https://elsewhere"]):
+        CliRunner().invoke(take_contexts(take), ["--context=production", *arguments], catch_exceptions=False)
+    assert [each.login is None for each in found] == [False, True]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_context_that_lacks_something_wanted_is_wrong_use() -> None:
+    said = shown("--context", "production")
+    assert "Missing option '--dsn'" in said
+    assert "has no context 'nobody'" in shown("--context", "nobody")
+
+
+def test_every_command_that_a_context_can_tell_something_takes_one() -> None:
+    root = click.Context(cli)
+    for name in ("preflight", "deploy-connector", "prune", "verify", "reset", "dead-letters", "adopt"):
+        command = cli.get_command(root, name)
+        assert command is not None
+        leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+        assert all(any("--context" in param.opts for param in leaf.params) for leaf in leaves), name
+
+
+def test_what_is_resolved_is_not_shown() -> None:
+    assert SECRET not in repr(Databases(default=SECRET, by_pipeline={"orders": SECRET}))
+    assert SECRET not in repr(Bearer(SECRET))
+
+
+@pytest.mark.usefixtures("here")
+def test_contexts_are_listed_with_references_as_they_stand() -> None:
+    done = CliRunner().invoke(cli, ["contexts"])
+    assert "* staging  connect: http://connect.staging:8083  brokers: kafka.staging:9092\n" in done.output
+    assert "  production  connect: https://connect-1:8443, https://connect-2:8443/  login: basic" in done.output
+    assert SECRET not in done.output
+    found = json.loads(CliRunner().invoke(cli, ["contexts", "--json"]).output)
+    assert [(each["name"], each["default"]) for each in found["contexts"]] == [("production", False), ("staging", True)]
+
+
+def test_the_file_that_the_documentation_shows_is_taken(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
+    [shown] = [
+        block for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "contexts:" in block
+    ]
+    (tmp_path / "cdc-outbox.yaml").write_text(shown)
+    for name in ("ca.pem", "deployer.pem", "deployer.key"):
+        (tmp_path / name).touch()
+    found = read_contexts({"CONNECT_PASSWORD": SECRET, "ORDERS_DSN": "x", "BILLING_DSN": "y"}, tmp_path)
+    cluster = found.find("production").cluster()
+    assert cluster is not None
+    assert cluster.login == Basic("deployer", SECRET)
+    assert found.find("production").databases() == Databases(by_pipeline={"orders": "x", "billing": "y"})

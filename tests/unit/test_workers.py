@@ -1,0 +1,192 @@
+"""A cluster is asked through any of its workers, with patience, and gives no secret away."""
+
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cdc_outbox.connect import workers
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, Tls
+from cdc_outbox.errors import ConfigError, ConnectError, ConnectUnavailableError
+from tests.connect_server import BROKEN, NOBODY, REBALANCING, RESET, STARTING, answering, each
+
+NOWHERE = "http://127.0.0.1:1"
+SECRET = "hunter2-s3cret"
+NAMES = (200, ["orders"])
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_FIRST_PAUSE_SECONDS", 0.001)
+
+
+def client(*urls: str, seconds: float = 5, told: list[str] | None = None) -> ConnectClient:
+    cluster = Cluster(urls=urls, patience_seconds=seconds)
+    return ConnectClient(cluster, waits=told.append if told is not None else lambda _what: None)
+
+
+@pytest.mark.parametrize("passing", [REBALANCING, BROKEN, STARTING, RESET, (503, ""), (429, {"message": "slowly"})])
+def test_what_passes_is_waited_for_and_told_once(passing: object) -> None:
+    told: list[str] = []
+    with answering(each(passing, passing, NAMES)) as (url, asked):
+        assert client(url, told=told).find_names() == ["orders"]
+    assert len(asked) == 3
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("lasting", [REBALANCING, BROKEN, STARTING, RESET])
+def test_what_does_not_pass_is_given_up_in_time_and_may_be_tried_again(lasting: object) -> None:
+    with answering(each(lasting)) as (url, _), pytest.raises(ConnectError) as caught:
+        client(url, seconds=0.2).find_names()
+    assert caught.value.retryable
+
+
+def test_pauses_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, taken = [0.0], []
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(workers, "_FIRST_PAUSE_SECONDS", 0.25)
+    for pause in workers.pauses(30):
+        taken.append(pause)
+        now[0] += pause
+    assert taken[:6] == [0.25, 0.5, 1, 2, 4, 4]
+    assert sum(taken) == 30
+
+
+def test_another_worker_answers_where_the_first_does_not_and_is_asked_first_from_then_on() -> None:
+    with answering(each(BROKEN)) as (ill, refused), answering(each(NAMES)) as (well, asked):
+        found = client(NOWHERE, ill, well, seconds=0)
+        assert found.find_names() == found.find_names() == ["orders"]
+    assert (len(refused), len(asked)) == (1, 2)
+
+
+def test_what_a_worker_refuses_no_other_is_asked() -> None:
+    with answering(each(NOBODY)) as (first, _), answering(each(NAMES)) as (second, asked):
+        assert client(first, second).find_config("orders") is None
+    assert asked == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(status: int) -> None:
+    with answering(each((status, ""))) as (url, asked), pytest.raises(ConnectError) as caught:
+        ConnectClient(Cluster(urls=(url,), login=Bearer(SECRET))).put_config({"name": "orders"})
+    assert [str(each) for each in asked] == ["PUT /connectors/orders/config"]
+    assert "Redirects are not followed" in caught.value.hint
+    assert not caught.value.retryable
+
+
+def test_a_connector_that_is_made_while_the_connection_breaks_is_ours() -> None:
+    config = {"name": "orders", "slot.name": "orders"}
+    with answering(lambda asked: RESET if asked.method == "POST" else (200, config)) as (url, asked):
+        client(url).create_stopped(config)
+    assert [each.method for each in asked] == ["POST", "GET"]
+
+
+def test_a_connector_that_is_deleted_while_the_connection_breaks_is_gone() -> None:
+    with answering(each(RESET, NOBODY)) as (url, _):
+        client(url).delete("orders")
+    with answering(each(NOBODY)) as (url, _), pytest.raises(ConnectError):
+        client(url).delete("orders")
+
+
+@pytest.mark.parametrize(
+    ("login", "header"),
+    [(Basic("me", "p:w€"), "Basic bWU6cDp34oKs"), (Bearer(SECRET), f"Bearer {SECRET}"), (None, None)],
+)
+def test_a_login_goes_with_every_request_and_nobody_elses(
+    login: Basic | Bearer | None, header: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A .netrc of the user's is for other programs."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with answering(each(NAMES)) as (url, asked):
+        ConnectClient(Cluster(urls=(url,), login=login)).find_names()
+    assert asked[0].headers.get("Authorization") == header
+
+
+def test_a_login_that_is_refused_says_where_one_is_given() -> None:
+    with answering(each((401, ""))) as (url, asked), pytest.raises(ConnectError) as caught:
+        ConnectClient(Cluster(urls=(url,), login=Basic("me", SECRET))).find_names()
+    assert len(asked) == 1
+    assert "login" in caught.value.hint
+    assert SECRET not in f"{caught.value} {caught.value!r} {caught.value.__cause__!r}"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Bearer(f"{SECRET}\r\nX-Evil: 1"),
+        lambda: Bearer(""),
+        lambda: Basic(f"me:{SECRET}", SECRET),
+        lambda: Cluster(urls=()),
+        lambda: Cluster(urls=(f"https://me:{SECRET}@connect",)),
+        lambda: Cluster(urls=("http://localhost:1", f"https://connect/?token={SECRET}")),
+        lambda: Cluster(urls=("http://localhost:port",)),
+        lambda: Tls(ca=Path("/nowhere")),
+        lambda: Tls(key=Path("/dev/null")),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_at_birth_and_not_quoted(wrong: object) -> None:
+    assert callable(wrong)
+    with pytest.raises(ConfigError) as caught:
+        wrong()
+    assert SECRET not in f"{caught.value} {caught.value.hint}"
+
+
+def test_secrets_are_not_shown() -> None:
+    cluster = Cluster(urls=("https://connect",), login=Bearer(SECRET))
+    assert SECRET not in f"{cluster!r} {cluster} {Basic('me', SECRET)!r}"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of the worker's and one of the client's, each its own authority."""
+    folder = tmp_path_factory.mktemp("tls")
+    for name in ("worker", "client"):
+        request = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN={name}"
+        files = f"-addext subjectAltName=IP:127.0.0.1 -keyout {name}.key -out {name}.pem"
+        subprocess.run([*request.split(), *files.split()], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def mutual(certificates: Path) -> Iterator[str]:
+    """The URL of a worker that answers those only who have the right certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / "worker.pem", certificates / "worker.key")
+    context.load_verify_locations(certificates / "client.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    with answering(each(NAMES), tls=context) as (url, _):
+        yield url
+
+
+def test_both_sides_show_their_certificates(mutual: str, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt")
+    tls = Tls(ca=certificates / "worker.pem", certificate=certificates / "client.pem", key=certificates / "client.key")
+    assert ConnectClient(Cluster(urls=(mutual,), tls=tls)).find_names() == ["orders"]
+
+
+def test_a_worker_that_nobody_vouches_for_is_not_spoken_to(mutual: str) -> None:
+    with pytest.raises(ConnectError, match="no safe connection") as caught:
+        ConnectClient(Cluster(urls=(mutual,))).find_names()
+    assert not caught.value.retryable
+    assert not isinstance(caught.value, ConnectUnavailableError)
+    assert "tls.ca" in caught.value.hint
+
+
+def test_a_worker_that_leaves_a_request_unanswered_is_told_from_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(workers, "_TIMEOUT_SECONDS", (1.0, 0.2))
+    with answering(lambda _asked: over.wait(5) and NAMES) as (url, _):
+        try:
+            with pytest.raises(ConnectUnavailableError, match="did not answer it within") as caught:
+                client(url, seconds=0).find_names()
+        finally:
+            over.set()
+    assert "brokers" in caught.value.hint
