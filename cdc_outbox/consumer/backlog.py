@@ -8,8 +8,8 @@ from cdc_outbox.consumer.batch import BatchSize
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 
-_PORTION = 20
-"""How many records are read at a stretch: a fraction of a millisecond's work."""
+_PORTION = 5
+"""How many records are read at a stretch: a fraction of what any statement takes."""
 
 
 class Backlog:

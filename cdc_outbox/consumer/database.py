@@ -21,7 +21,7 @@ from cdc_outbox.drivers import (
     find_async_transaction_driver,
     find_transaction_driver,
 )
-from cdc_outbox.drivers.overlap import immediate
+from cdc_outbox.drivers.immediate import ImmediateTransactions
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.metrics import Metrics
 from cdc_outbox.table import Dialect
@@ -65,7 +65,7 @@ class ConsumerDatabase:
         self.driver: AsyncTransactionDriver = (
             find_async_transaction_driver(connection)
             if asynchronous
-            else immediate(find_transaction_driver(connection))
+            else ImmediateTransactions(find_transaction_driver(connection))
         )
         self._limits = limits
         table = table or InboxTable.on(self.driver.dialect)

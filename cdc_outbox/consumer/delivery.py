@@ -2,7 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -27,7 +28,7 @@ from cdc_outbox.consumer.ordering import (
 )
 from cdc_outbox.consumer.park import ParkStore, Reason
 from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, is_of_driver
-from cdc_outbox.drivers.overlap import Meanwhile, nothing_else, together
+from cdc_outbox.drivers.overlap import Meanwhile, nothing_else, overlapping
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConsumerError,
@@ -134,13 +135,14 @@ class Delivery:
         Nothing is committed when it raises, but for what a handler committed by itself, and for a connection that
         broke during the commit: then the same events may be applied again, and the claims tell.
         """
-        work = _Work(self._stores, self._calls, self._order_of, items, connection, held, room)
-        work.together = partial(together, self._driver, connection, meanwhile=meanwhile)
+        overlapped = partial(overlapping, self._driver, connection, meanwhile)
+        work = _Work(self._stores, self._calls, self._order_of, items, connection, held, room, overlapped)
         try:
             await self._driver.begin(connection)
             delivered = await work.run()
             work.claims = Claims()  # from here on the commit alone decides about them, answered or not
-            await self._driver.commit(connection)
+            with overlapped():
+                await self._driver.commit(connection)
         except BaseException as error:
             await self._driver.rollback(connection)
             if not isinstance(error, Exception):
@@ -182,8 +184,9 @@ class _Work:
         connection: Any,  # noqa: ANN401
         held: Mapping[Place, int],
         room: int,
+        overlapped: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._room = room
+        self._room, self._overlapped = room, overlapped
         self._inbox, self._park, self._epochs = stores.inbox, stores.park, stores.epochs
         self._calls, self._order_of = calls, order_of
         self._connection = connection
@@ -192,34 +195,37 @@ class _Work:
         self._readable = [item for item in items if not item.is_unreadable]
         self._behind: set[str] = set()
         self.claims = Claims()
-        self.together: Callable[..., Awaitable[Any]]
 
     async def run(self) -> Delivered:
         """Do all but the commit."""
-        marks, judgements = await self._judge(await self._lock_redone())
+        with self._overlapped():
+            marks = await self._lock_redone()
+            self.claims = await self._claim()
+            await self._fence()
+            marks, judgements = await self._judge(marks)
         judged = list(zip(self._readable, judgements, strict=True))
         applied = [(item, judgement) for item, judgement in judged if _is_applied(item, judgement)]
         handled = [item for item, _ in applied]
         await self._calls.run(handled, self._connection)
         aside = await self._set_aside(judged, handled)
         moves = moves_of([judgement for _, judgement in applied], marks, aside.blocking)
-        parked, _ = await self.together(self._inbox.advance(self._connection, self.claims, moves), self._fence())
-        woken = await self._wake(parked, moves)
+        with self._overlapped():
+            parked = await self._inbox.advance(self._connection, self.claims, moves)
+            woken = await self._wake(parked, moves)
+            await self._fence()
         return Delivered(outcomes=self._outcomes(judged), parked=aside.reasons, woken=woken)
 
     async def _wake(self, parked: Sequence[Aggregate], moves: Sequence[Move]) -> int:
         """Find what was parked behind the watermarks that moved."""
+        if not parked:
+            return 0
         moved = {move.aggregate: move.after for move in moves if move.after != move.before or move.parked < 0}
         successors = {
             aggregate: self._order_of(aggregate.aggregate_type).successor(moved[aggregate])
             for aggregate in parked
             if aggregate in moved
         }
-        if not successors:
-            return 0
-        woken = await self._park.wake(self._connection, successors)
-        await self._fence()
-        return woken
+        return await self._park.wake(self._connection, successors)
 
     async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
         """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""
@@ -250,16 +256,11 @@ class _Work:
             raise PartitionLostError(f"{names} belongs to another consumer now", places=tuple(stale))
 
     async def _judge(self, locked: Mapping[Aggregate, Mark]) -> tuple[Mapping[Aggregate, Mark], list[Judgement]]:
-        """Claim, and judge without locks; judge again under lock where something is parked or is to be."""
+        """Judge without locks, and again under lock where something is parked or is to be."""
+        purged_before = await self._inbox.find_purge(self._connection)
         # A lock was taken after nothing: what it read is as new as it gets.
         others = {aggregate_of(item.event) for item in self._readable} - locked.keys()
-        self.claims, _, purged_before, found = await self.together(
-            self._claim(),
-            self._fence(),
-            self._inbox.find_purge(self._connection),
-            self._inbox.find_marks(self._connection, others),
-        )
-        marks = {**found, **locked}
+        marks = {**await self._inbox.find_marks(self._connection, others), **locked}
         memory = Memory(unseen=self.claims.new, marks=marks, purged_before=purged_before)
         judgements = self._judgements(memory)
         blocked = {aggregate for aggregate, mark in marks.items() if mark.parked}

@@ -4,9 +4,11 @@ Nothing in it ever waits for a loop: a coroutine that awaits nothing else has en
 """
 
 from collections.abc import Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
 from cdc_outbox.drivers import Driver, Parameters, Row, TransactionDriver, TransactionState
+from cdc_outbox.drivers.overlap import Meanwhile, overlapping
 
 ResultT = TypeVar("ResultT")
 DriverT = TypeVar("DriverT", bound=Driver)
@@ -51,6 +53,10 @@ class ImmediateTransactions(Immediate[TransactionDriver]):
     async def flush(self, connection: Any) -> None:  # noqa: ANN401
         """Send what the connection holds back until its commit."""
         self._driver.flush(connection)
+
+    def overlapping(self, connection: Any, meanwhile: Meanwhile) -> AbstractContextManager[None]:  # noqa: ANN401
+        """Do something else until the server answers, if the driver can do that."""
+        return overlapping(self._driver, connection, meanwhile)
 
     async def begin(self, connection: Any) -> None:  # noqa: ANN401
         """Open a transaction."""

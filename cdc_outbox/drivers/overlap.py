@@ -1,17 +1,9 @@
-"""Work for the client while the server works: several statements on their way at once.
+"""Work for the client while the server works."""
 
-What is built on drivers awaits its statements. Here it is left waiting after it sent one, until the others have sent
-theirs too; then what else there is to do is done until the server answers.
-"""
-
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
-from cdc_outbox.drivers import Parameters, Row, TransactionDriver
-from cdc_outbox.drivers.immediate import ImmediateTransactions
-
-Step = Coroutine[Any, Any, Any]
 Meanwhile = Callable[[], bool]
 """Do a little of what comes next, and tell whether there is more to do; it touches no connection."""
 
@@ -22,88 +14,13 @@ def nothing_else() -> bool:
 
 
 @runtime_checkable
-class PipelineDriver(TransactionDriver, Protocol):
-    """A driver whose statements need not wait for the answers to those before them."""
+class Overlapping(Protocol):
+    """A driver that can do something else until the server answers."""
 
-    def pipeline(self, connection: Any) -> AbstractContextManager[object]:  # noqa: ANN401
-        """Enter before the first :meth:`send`; the server stops at the first error until it is left."""
-
-    def send(self, connection: Any, sql: str, parameters: Parameters = None) -> Callable[[], list[Row]]:  # noqa: ANN401
-        """Send a statement, and return what waits for its rows; who sent first asks first."""
-
-    def push(self, connection: Any) -> None:  # noqa: ANN401
-        """Have the server answer once it has done what was sent."""
-
-    def is_answered(self, connection: Any) -> bool:  # noqa: ANN401
-        """Tell without waiting whether it has."""
+    def overlapping(self, connection: Any, meanwhile: Meanwhile) -> AbstractContextManager[None]:  # noqa: ANN401
+        """Call this again and again while a statement of the block waits for its answer."""
 
 
-class Overlapped(ImmediateTransactions):
-    """A synchronous driver in an asynchronous one's clothes that can have several statements on their way."""
-
-    def __init__(self, driver: PipelineDriver) -> None:
-        super().__init__(driver)
-        self._pipelined = driver
-        self._is_open = False
-
-    async def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
-        """Execute a statement and return its rows; between the two, others send theirs."""
-        if not self._is_open:
-            return self._driver.fetch(connection, sql, parameters)
-        receive = self._pipelined.send(connection, sql, parameters)
-        await _Sent()
-        return receive()
-
-    def together(self, connection: Any, steps: Sequence[Step], meanwhile: Meanwhile) -> list[Any]:  # noqa: ANN401
-        """Run steps of which none needs another's result, and return their results."""
-        results: dict[int, Any] = {}
-        try:
-            with self._pipelined.pipeline(connection):
-                self._is_open = True
-                for number, step in enumerate(steps):
-                    _go_on(number, step, results)
-                self._pipelined.push(connection)
-                while meanwhile() and not self._pipelined.is_answered(connection):
-                    pass
-                for number, step in enumerate(steps):
-                    while number not in results:
-                        _go_on(number, step, results)
-                # What is sent when the pipeline is left is waited for; nobody would do it together with others.
-                self._is_open = False
-        finally:
-            self._is_open = False
-            for step in steps:
-                step.close()
-        return [results[number] for number in range(len(steps))]
-
-
-def immediate(driver: TransactionDriver) -> ImmediateTransactions:
-    """Return a synchronous driver in an asynchronous one's clothes, overlapped if it can be."""
-    return Overlapped(driver) if isinstance(driver, PipelineDriver) else ImmediateTransactions(driver)
-
-
-async def together(driver: Any, connection: Any, *steps: Step, meanwhile: Meanwhile) -> list[Any]:  # noqa: ANN401
-    """Run steps of which none needs another's result, in order, and return their results.
-
-    Args:
-        meanwhile: Called again and again while the server works, where the driver can tell.
-    """
-    if isinstance(driver, Overlapped):
-        return driver.together(connection, steps, meanwhile)
-    try:
-        return [await step for step in steps]
-    finally:
-        for step in steps:
-            step.close()
-
-
-class _Sent:
-    def __await__(self) -> Generator[None, None, None]:
-        yield
-
-
-def _go_on(number: int, step: Step, results: dict[int, Any]) -> None:
-    try:
-        step.send(None)
-    except StopIteration as end:
-        results[number] = end.value
+def overlapping(driver: object, connection: Any, meanwhile: Meanwhile) -> AbstractContextManager[None]:  # noqa: ANN401
+    """Return the block in which that is done, where the driver can do it."""
+    return driver.overlapping(connection, meanwhile) if isinstance(driver, Overlapping) else nullcontext()

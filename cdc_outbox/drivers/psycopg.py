@@ -1,19 +1,22 @@
 """psycopg 3, synchronous and asynchronous."""
 
 import re
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from selectors import EVENT_READ, DefaultSelector
 from typing import Any, TypeVar, overload
 
 import psycopg
-from psycopg.abc import Buffer, DumperKey
+from psycopg.abc import Buffer, DumperKey, PQGen
 from psycopg.adapt import Dumper, PyFormat, RecursiveDumper
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.array import ListBinaryDumper
+from psycopg.waiting import Wait
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, sqlstate, translated, wrong_kind
+from cdc_outbox.drivers.overlap import Meanwhile
 from cdc_outbox.drivers.transactions import (
     AsyncSendsAtOnce,
     SendsAtOnce,
@@ -143,36 +146,24 @@ class Psycopg(_Psycopg, SendsAtOnce):
             cursor.execute(sql, parameters)
             return cursor.fetchall() if _returns_rows(cursor) else []
 
-    def pipeline(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
-        """Enter psycopg's own; see :class:`~cdc_outbox.drivers.overlap.PipelineDriver`."""
-        return connection.pipeline()
+    @contextmanager
+    def overlapping(self, connection: psycopg.Connection[Any], meanwhile: Meanwhile) -> Iterator[None]:
+        """Have psycopg wait for the server's answers only while there is nothing else to do.
 
-    def send(
-        self, connection: psycopg.Connection[Any], sql: str, parameters: Parameters = None
-    ) -> Callable[[], list[Row]]:
-        """Execute on a cursor of our own."""
-        cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-        cursor.adapters.register_dumper(list, _ListDumper)
-        with translated():
-            cursor.execute(sql, parameters)
+        Not by a pipeline: in one PostgreSQL bounds no idling, so that a process which is paused in it could keep its
+        transaction, and all who wait for that, for as long as it likes.
+        """
+        wait = connection.wait
 
-        def receive() -> list[Row]:
-            with translated():
-                return cursor.fetchall()
+        def wait_later(steps: PQGen[Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+            return wait(_later(steps, connection.fileno(), meanwhile), *arguments, **options)
 
-        return receive
-
-    def push(self, connection: psycopg.Connection[Any]) -> None:
-        """Ask the server not to keep the answers to itself until the pipeline ends."""
-        with translated():
-            connection.pgconn.send_flush_request()
-
-    def is_answered(self, connection: psycopg.Connection[Any]) -> bool:
-        """Ask libpq, which reads what has come and does not wait."""
-        with translated():
-            connection.pgconn.flush()
-            connection.pgconn.consume_input()
-            return not connection.pgconn.is_busy()
+        # Should psycopg once wait in another way, nothing is lost but time.
+        vars(connection)["wait"] = wait_later
+        try:
+            yield
+        finally:
+            del vars(connection)["wait"]
 
     def prepare(self, connection: psycopg.Connection[Any], *, idle_seconds: float) -> None:
         """Set the session, and refuse a level that psycopg would put into each BEGIN."""
@@ -272,6 +263,20 @@ def find_async(place: object) -> AsyncDriver:
     if isinstance(place, psycopg.AsyncConnection | psycopg.AsyncCursor):
         return AsyncPsycopg()
     raise wrong_kind(place, asynchronous=True)
+
+
+def _later(steps: PQGen[Any], socket: int, meanwhile: Meanwhile) -> PQGen[Any]:
+    """Do something else whenever these steps wait for what the server has not sent yet."""
+    with DefaultSelector() as selector:
+        selector.register(socket, EVENT_READ)
+        try:
+            wanted = next(steps)
+            while True:
+                while wanted is Wait.R and not selector.select(0) and meanwhile():
+                    pass
+                wanted = steps.send((yield wanted))
+        except StopIteration as end:
+            return end.value
 
 
 class _ListDumper(RecursiveDumper):

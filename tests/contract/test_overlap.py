@@ -1,7 +1,7 @@
-"""Several statements on their way at once, and what is done meanwhile."""
+"""What is done while the server works, and lists on their way to it."""
 
-import logging
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import psycopg
@@ -9,42 +9,35 @@ import pytest
 
 from cdc_outbox.drivers import TransactionState
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
-from cdc_outbox.drivers.overlap import Overlapped, Step, immediate, together
+from cdc_outbox.drivers.overlap import Meanwhile
 from cdc_outbox.drivers.psycopg import Psycopg, connect
 from cdc_outbox.drivers.sqlite3 import Sqlite3
 from cdc_outbox.testing import Stack
+from tests.rig import eventually
+
+IDLE_SECONDS = 0.5
 
 
 class Place:
-    """A connection with an open transaction, a table ``t`` in it, and what was done meanwhile."""
+    """A connection with an open transaction, and what was done meanwhile."""
 
     def __init__(self, dsn: str) -> None:
         self.connection = connect(dsn)
-        self.driver = Overlapped(Psycopg())
+        self.driver = ImmediateTransactions(Psycopg())
         self.done = 0
-        self.left = 3
+        finish(self.driver.prepare(self.connection, idle_seconds=IDLE_SECONDS))
         finish(self.driver.begin(self.connection))
-        self.connection.execute("create temporary table t (number int primary key)")
 
-    def meanwhile(self) -> bool:
-        self.done += 1
-        return self.done < self.left
+    def meanwhile(self, most: int = 10**9) -> Meanwhile:
+        def work() -> bool:
+            self.done += 1
+            return self.done < most
 
-    async def insert(self, number: int) -> Any:
-        rows = await self.driver.fetch(
-            self.connection, "insert into t values (%(number)s) returning number", {"number": number}
-        )
-        return rows[0][0]
+        return work
 
-    async def count(self) -> Any:
-        first = await self.driver.fetch(self.connection, "select count(*) from t")
-        return first + await self.driver.fetch(self.connection, "select count(*) from t")
-
-    async def nothing(self) -> str:
-        return "nothing"
-
-    def together(self, *steps: Step) -> list[Any]:
-        return finish(together(self.driver, self.connection, *steps, meanwhile=self.meanwhile))
+    def fetch(self, sql: str, meanwhile: Meanwhile | None = None, **parameters: Any) -> list[Any]:
+        with self.driver.overlapping(self.connection, meanwhile) if meanwhile else nullcontext():
+            return finish(self.driver.fetch(self.connection, sql, parameters))
 
 
 @pytest.fixture(scope="module")
@@ -59,55 +52,54 @@ def place(dsn: str) -> Iterator[Place]:
     place.connection.close()
 
 
-def test_steps_that_send_at_once_see_each_other_in_their_order(place: Place) -> None:
-    assert place.together(place.insert(1), place.count(), place.insert(2), place.nothing(), place.count()) == [
-        1,
-        [(1,), (2,)],
-        2,
-        "nothing",
-        [(2,), (2,)],
-    ]
-    assert place.driver.state(place.connection) is TransactionState.OPEN
-    assert finish(place.count()) == [(2,), (2,)]
+def test_something_else_is_done_until_the_server_answers(place: Place) -> None:
+    assert place.fetch("select 1, pg_sleep(0.2)", place.meanwhile()) == [(1, "")]
+    assert place.done > 3
+    done = place.done
+    assert place.fetch("select 2, pg_sleep(0.2)") == [(2, "")]
+    assert place.done == done
 
 
-def test_something_else_is_done_until_the_server_answers_or_nothing_is_left(place: Place) -> None:
-    place.together(place.driver.fetch(place.connection, "select pg_sleep(0.2)"))
-    assert place.done == 3
-    place.left = 10**9
-    place.together(place.driver.fetch(place.connection, "select pg_sleep(0.2)"))
-    assert 3 < place.done < 10**9
+def test_the_answer_is_waited_for_where_nothing_else_is_left(place: Place) -> None:
+    assert place.fetch("select 1, pg_sleep(0.2)", place.meanwhile(most=3)) == [(1, "")]
+    assert 3 <= place.done < 20
 
 
-def test_the_first_error_is_the_one_that_is_raised_and_the_transaction_can_be_undone(
-    place: Place, caplog: pytest.LogCaptureFixture
+def test_an_error_of_the_server_leaves_the_transaction_aborted_and_nothing_else_is_done_afterwards(
+    place: Place,
 ) -> None:
-    with caplog.at_level(logging.ERROR), pytest.raises(psycopg.errors.UniqueViolation):
-        place.together(place.insert(1), place.insert(1), place.count())
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        place.fetch("select 1 / 0", place.meanwhile())
     assert place.driver.state(place.connection) is TransactionState.ABORTED
     finish(place.driver.rollback(place.connection))
-    assert place.driver.state(place.connection) is TransactionState.ENDED
+    done = place.done
     finish(place.driver.begin(place.connection))
-    assert finish(place.driver.fetch(place.connection, "select 7")) == [(7,)]
+    assert place.fetch("select 7") == [(7,)]
+    assert place.done == done
 
 
-def test_what_is_done_meanwhile_may_fail(place: Place) -> None:
+def test_what_is_done_meanwhile_may_fail_and_the_connection_is_given_up(place: Place) -> None:
     def fail() -> bool:
         raise RuntimeError("meanwhile")
 
     with pytest.raises(RuntimeError, match="meanwhile"):
-        finish(together(place.driver, place.connection, place.insert(1), place.count(), meanwhile=fail))
-    assert place.driver.state(place.connection) is TransactionState.OPEN
-    assert finish(place.count()) == [(1,), (1,)]
+        place.fetch("select pg_sleep(0.2)", fail)
+    finish(place.driver.rollback(place.connection))
+    assert place.driver.state(place.connection) is not TransactionState.OPEN
 
 
-def test_drivers_that_wait_for_each_answer_run_steps_one_after_the_other() -> None:
-    async def step(number: int) -> int:
-        return number
+def test_a_process_that_is_paused_between_two_statements_loses_its_transaction(place: Place, dsn: str) -> None:
+    place.fetch("select 1", place.meanwhile())
+    with connect(dsn) as watcher:
+        there = "select 1 from pg_stat_activity where pid = %s"
+        who = (place.connection.info.backend_pid,)
+        eventually(lambda: not watcher.execute(there, who).fetchall(), "the server to end the session")
 
-    driver = immediate(Sqlite3())
-    assert type(driver) is ImmediateTransactions
-    assert finish(together(driver, None, step(1), step(2), meanwhile=lambda: False)) == [1, 2]
+
+def test_other_drivers_do_nothing_else() -> None:
+    driver = ImmediateTransactions(Sqlite3())
+    with driver.overlapping(None, pytest.fail):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -122,21 +114,21 @@ def test_drivers_that_wait_for_each_answer_run_steps_one_after_the_other() -> No
 )
 def test_lists_of_texts_arrive_as_they_are(place: Place, texts: list[str]) -> None:
     sql = "select unnest(cast(%(texts)s as text[]))"
-    assert finish(place.driver.fetch(place.connection, sql, {"texts": texts})) == [(text,) for text in texts]
+    assert place.fetch(sql, texts=texts) == [(text,) for text in texts]
 
 
 def test_lists_of_other_things_arrive_as_they_are(place: Place) -> None:
     sql = "select %(numbers)s::bigint[], %(flags)s::boolean[], %(some)s::text[], %(bytes)s::bytea[], %(deep)s::int[]"
-    values = {
+    values: dict[str, Any] = {
         "numbers": [1, -(2**62)],
         "flags": [True, False],
         "some": ["a", None],
         "bytes": [b"\0"],
         "deep": [[1, 2], [3, 4]],
     }
-    assert finish(place.driver.fetch(place.connection, sql, values)) == [tuple(values.values())]
+    assert place.fetch(sql, **values) == [tuple(values.values())]
 
 
 def test_a_text_with_nul_is_refused_and_not_taken_for_two(place: Place) -> None:
     with pytest.raises(psycopg.DataError, match="NUL"):
-        finish(place.driver.fetch(place.connection, "select cast(%(texts)s as text[])", {"texts": ["a\0b", "c"]}))
+        place.fetch("select cast(%(texts)s as text[])", texts=["a\0b", "c"])
