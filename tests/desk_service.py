@@ -22,7 +22,7 @@ def serving(desk: Desk, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
     """Run the service in a process, and kill it at the end unless it has ended.
 
     Args:
-        options: ``limits`` and ``kafka`` for its consumer.
+        options: ``limits``, ``kafka`` and ``pipeline`` for its consumer.
     """
     settings = {
         "name": desk.name,
@@ -50,6 +50,7 @@ def main(settings: dict[str, Any]) -> None:
         connect=lambda: psycopg.connect(settings["dsn"]),
         kafka_settings=QUICK | settings.get("kafka", {}),
         limits=Limits(**settings.get("limits", {})),
+        pipeline=settings.get("pipeline", False),
     )
     consumer.on("OrderPlaced")(apply_effect)
 

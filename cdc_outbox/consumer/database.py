@@ -1,5 +1,6 @@
 """How a consumer talks to its database, found out from a connection of it."""
 
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -22,8 +23,10 @@ from cdc_outbox.drivers import (
     find_transaction_driver,
 )
 from cdc_outbox.drivers.immediate import ImmediateTransactions
+from cdc_outbox.drivers.transactions import async_transaction
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.metrics import Metrics
+from cdc_outbox.sql import load
 from cdc_outbox.table import Dialect
 from cdc_outbox.tracing import Spans
 
@@ -67,7 +70,7 @@ class ConsumerDatabase:
             if asynchronous
             else ImmediateTransactions(find_transaction_driver(connection))
         )
-        self._limits = limits
+        self._limits, self._has_pipeline = limits, pipeline
         table = table or InboxTable.on(self.driver.dialect)
         if table.dialect is not self.driver.dialect:
             raise ConfigError(
@@ -90,6 +93,12 @@ class ConsumerDatabase:
     async def prepare(self, connection: Any) -> None:  # noqa: ANN401
         """Make its transactions READ COMMITTED, and bound how long they may be idle."""
         await self.driver.prepare(connection, idle_seconds=self._limits.handler_seconds)
+        if self._has_pipeline:
+            # In a pipeline PostgreSQL bounds no idling. Twice as long, for a claim may wait for a bound itself.
+            milliseconds = str(math.ceil(self._limits.handler_seconds * 2000))
+            sql = load(self.driver.dialect, "session")["bound_transactions"].render({}, self.driver.style)
+            async with async_transaction(connection, self.driver):
+                await self.driver.fetch(connection, sql, {"milliseconds": milliseconds})
 
 
 def _pipeline_of(connection: Any) -> Callable[[Any], AbstractAsyncContextManager[object]]:  # noqa: ANN401

@@ -30,10 +30,13 @@ def take_away(desk: Desk) -> None:
         finish(epochs.issue(connection, [Place(desk.pipeline.topic, 0)]))
 
 
-def test_a_zombie_in_the_middle_of_its_handler_neither_keeps_its_successor_waiting_nor_has_effects(desk: Desk) -> None:
+@pytest.mark.parametrize("pipeline", [False, True], ids=["", "in a pipeline"])
+def test_a_zombie_in_the_middle_of_its_handler_neither_keeps_its_successor_waiting_nor_has_effects(
+    desk: Desk, *, pipeline: bool
+) -> None:
     limits = {"handler_seconds": HANDLER_SECONDS}
     desk.send(*(placed(number, event_type="Pauses" if number == 3 else "OrderPlaced") for number in range(1, 6)))
-    with serving(desk, limits=limits) as zombie:
+    with serving(desk, limits=limits, pipeline=pipeline) as zombie:
         status = psutil.Process(zombie.pid)
         eventually(lambda: status.status() == psutil.STATUS_STOPPED, "the zombie to be paused")
         successor = desk.consumer(limits=Limits(handler_seconds=HANDLER_SECONDS))
