@@ -6,6 +6,7 @@ It is written once, as a coroutine: :class:`Waits` says what waiting means.
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.offsets import Offsets, is_still_owned, lags_of, rewind
+from cdc_outbox.consumer.offsets import Offsets, is_fetched, is_still_owned, lags_of, rewind
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
@@ -168,7 +169,8 @@ class Loop:
             places = list(self._ownership.unissued)
             self._ownership.issued(await self._session.issue(places))
             self._keeper.resume(places)
-        done = self._ownership.finishing(map(Place._make, self._offsets.take_answered()))
+        answered = map(Place._make, self._offsets.take_answered())
+        done = self._ownership.finishing(answered, partial(is_fetched, self._client))
         if done:
             await self._session.finish(done)
 

@@ -151,6 +151,16 @@ def lags_of(client: Consumer, places: Iterable[_Place]) -> dict[Place, int]:
     return lags
 
 
+def is_fetched(client: Consumer, place: _Place) -> bool:
+    """Tell whether a broker answered what there is in a partition, so that what is there is here."""
+    try:
+        _, end = client.get_watermark_offsets(TopicPartition(*place), cached=True)
+    except KafkaException as error:
+        _log.debug("whether a partition was fetched is not known", extra={"reason": error.args[0].str()})
+        return False
+    return end >= 0
+
+
 def is_still_owned(client: Consumer, place: _Place, offset: int | None) -> bool:
     """Ask the group whether a partition is ours, by a commit that a lost member may not make, and go back to there.
 

@@ -74,14 +74,16 @@ class Ownership:
         held = dict(self.held)  # which a callback may change meanwhile
         return {place: held[place] for place in set(places) if place in held}
 
-    def finishing(self, answered: Iterable[Place]) -> dict[Place, int]:
+    def finishing(self, answered: Iterable[Place], is_fetched: Callable[[Place], bool]) -> dict[Place, int]:
         """Return the epochs under which it is known from now on that work gets done, once each.
 
         Args:
             answered: Partitions whose offsets were committed; others are known by having had nothing to do.
+            is_fetched: Tells whether a broker said what there is in a partition.
         """
         idle_since = self._clock() - _IDLE_SECONDS
-        done = {*answered, *(place for place, issued_at in list(self._unfinished.items()) if issued_at < idle_since)}
+        old = [place for place, issued_at in list(self._unfinished.items()) if issued_at < idle_since]
+        done = {*answered, *filter(is_fetched, old)}
         return self.epochs_of([place for place in done if self._unfinished.pop(place, None)])
 
     @property

@@ -6,6 +6,10 @@ from cdc_outbox.consumer.ownership import _SUSPECT_EVENTS, Ownership
 A, B = Place("t", 0), Place("t", 1)
 
 
+def is_fetched(place: Place) -> bool:
+    return place == A
+
+
 def held(**tenures: int) -> Ownership:
     """Return an owner of both partitions, each after so many assignments that got nothing done."""
     ownership = Ownership()
@@ -40,9 +44,9 @@ def test_a_partition_that_comes_back_is_issued_anew() -> None:
 
 def test_the_first_work_under_an_epoch_is_told_once() -> None:
     ownership = held()
-    assert ownership.finishing([A, Place("other", 0)]) == {A: 7}
-    assert ownership.finishing([A, B]) == {B: 9}
-    assert ownership.finishing([A, B]) == {}
+    assert ownership.finishing([A, Place("other", 0)], is_fetched) == {A: 7}
+    assert ownership.finishing([A, B], is_fetched) == {B: 9}
+    assert ownership.finishing([A, B], is_fetched) == {}
 
 
 def test_after_assignments_that_got_nothing_done_the_next_events_are_suspect_until_they_are_survived() -> None:
@@ -54,3 +58,14 @@ def test_after_assignments_that_got_nothing_done_the_next_events_are_suspect_unt
     assert not ownership.is_suspect(A)
     ownership.survived(B)
     assert not ownership.is_suspect(B)
+
+
+def test_a_partition_is_done_with_that_had_nothing_to_do_once_a_broker_said_so() -> None:
+    now = 1.0
+    ownership = Ownership(clock=lambda: now)
+    ownership.assign([A, B])
+    ownership.issued({A: Tenure(7, 1), B: Tenure(9, 1)})
+    assert ownership.finishing([], is_fetched) == {}
+    now = 7.0
+    assert ownership.finishing([], is_fetched) == {A: 7}
+    assert ownership.finishing([], lambda _: True) == {B: 9}
