@@ -27,6 +27,7 @@ _COMMANDS = {
     "init": ("cdc_outbox.cli.init:init", "Create, upgrade or check the outbox's or the inbox's tables."),
     "lint": ("cdc_outbox.cli.lint:lint", "Find what is wrong with specs and connector configurations."),
     "new": ("cdc_outbox.cli.new:new", "Write a commented spec to begin with."),
+    "offsets": ("cdc_outbox.cli.offsets:offsets", "Show or change where a connector goes on."),
     "partitions": ("cdc_outbox.cli.partitions:partitions", "Create the outbox's next partitions."),
     "pause": ("cdc_outbox.cli.halt:pause", "Let connectors read nothing for a while."),
     "plan": ("cdc_outbox.cli.plan:plan", "Show what a deployment would change, and what that does to consumers."),
