@@ -44,6 +44,7 @@ _COMMANDS = {
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
     "status": ("cdc_outbox.cli.status:status", "Say what connectors, their tasks and their slots do."),
     "stop": ("cdc_outbox.cli.halt:stop", "Let connectors give up their tasks and their slot."),
+    "topics": ("cdc_outbox.cli.topics:topics", "Create the topics of pipelines."),
     "verify": ("cdc_outbox.cli.verify:verify", "Compare the outbox, its topics and a consumer."),
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
