@@ -1,7 +1,7 @@
 """The ``cdc-outbox`` command: data to stdout, everything else to stderr.
 
 Exit codes: 0 done, 1 failed, 2 wrong use or a wrong spec, 3 differences found, 75 try again later, 130 interrupted.
-What runs until it is told to stop (``consume``, ``stack up`` once it is ready) is done when it is told so.
+What runs until it is told to stop (``consume``, ``watch``, ``stack up`` once it is ready) is done when it is told so.
 """
 
 import sys
@@ -46,6 +46,7 @@ _COMMANDS = {
     "stop": ("cdc_outbox.cli.halt:stop", "Let connectors give up their tasks and their slot."),
     "topics": ("cdc_outbox.cli.topics:topics", "Create the topics of pipelines."),
     "verify": ("cdc_outbox.cli.verify:verify", "Compare the outbox, its topics and a consumer."),
+    "watch": ("cdc_outbox.cli.watch:watch", "Restart what fails, and give up loudly."),
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
 
