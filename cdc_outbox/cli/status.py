@@ -102,7 +102,9 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
         "name": name,
         "up": condition_of(found) is Condition.UP,
         "state": "UNKNOWN" if found is None else found.state,
-        "tasks": [] if found is None else [{"id": task.id, "state": task.state} for task in found.tasks],
+        "tasks": [
+            {"id": task.id, "state": task.state, "worker": task.worker} for task in (found.tasks if found else ())
+        ],
         "says": describe(found),
         "version": "" if found is None else found.version,
         "slot": None if lag is None else lag.slot,

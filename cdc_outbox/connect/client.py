@@ -18,11 +18,12 @@ _LOGIN_REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """One task's state as Connect reports it, with the stack trace of its last failure."""
+    """One task's state as Connect reports it, with the stack trace of its last failure, and who runs it: host:port."""
 
     id: int
     state: str
     trace: str = ""
+    worker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,10 @@ class ConnectClient:
 
 def _status(answer: dict[str, Any]) -> ConnectorStatus:
     connector = answer["connector"]
-    tasks = tuple(TaskStatus(task["id"], task["state"], task.get("trace", "")) for task in answer["tasks"])
+    tasks = tuple(
+        TaskStatus(task["id"], task["state"], task.get("trace", ""), task.get("worker_id", ""))
+        for task in answer["tasks"]
+    )
     return ConnectorStatus(connector["state"], tasks, connector.get("trace", ""), connector.get("version", ""))
 
 
