@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import click
 
@@ -80,6 +80,8 @@ def watch(
     named = names_of(connectors, client) if connectors else client.find_names()
     click.echo(visible(f"watching {', '.join(named) or 'nothing yet'}"))
     options = GuardOptions(max_restarts=give_up_after, first_pause_seconds=first_pause)
+    # It looks again anyway, and who is told to stop does not wait for a Connect that is silent.
+    client = ConnectClient(replace(cluster, patience_seconds=0))
     watching = Watching(client, [name_of(each) for each in connectors], options)
     while not over.is_set():
         watching.look()
@@ -127,8 +129,9 @@ class Watching:
         guard = self.guards.setdefault(name, Guard(self.options))
         match guard.see(condition_of(status), time.monotonic()):
             case Act.RESTART:
-                self._echo(f"{name}: restart {guard.restarts} of {self.options.max_restarts}")
+                self._echo(f"{name}: restart {guard.restarts + 1} of {self.options.max_restarts}")
                 self.client.restart(name, only_failed=True)
+                guard.restarted(time.monotonic())
             case Act.GIVE_UP:
                 times = f"{guard.restarts} restart{'s' * (guard.restarts != 1)}"
                 safe = self._without_secrets(name, status)

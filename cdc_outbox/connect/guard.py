@@ -56,7 +56,7 @@ class Guard:
         return self._options.pause_seconds(self.restarts)
 
     def see(self, condition: Condition, now: float) -> Act:
-        """Take note of a condition, and return what is to be done.
+        """Take note of a condition, and return what is to be done; a restart counts once it was made.
 
         Args:
             now: Seconds, growing.
@@ -68,9 +68,9 @@ class Guard:
             self.restarts = 0
         if condition is not Condition.FAILED or lasted < self.next_pause_seconds:
             return Act.NOTHING
-        if self.restarts >= self._options.max_restarts:
-            return Act.GIVE_UP
+        return Act.GIVE_UP if self.restarts >= self._options.max_restarts else Act.RESTART
+
+    def restarted(self, now: float) -> None:
+        """Count a restart; what comes of it is waited for anew, also where Connect never shows it run in between."""
         self.restarts += 1
-        # What it does after the restart is waited for anew, also where Connect never shows it run in between.
         self._since = now
-        return Act.RESTART

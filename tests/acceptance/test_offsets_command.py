@@ -1,10 +1,12 @@
 """`cdc-outbox offsets` from the shell: what it does to events is counted."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from cdc_outbox.connect.states import Ward
 from cdc_outbox.lsn import Lsn
 from tests.integration.test_deploy import sequences
 from tests.rig import Pipeline, eventually, one, run_command
@@ -77,3 +79,16 @@ def test_without_the_slot_a_reset_may_leave_events_out_and_a_place_is_not_judged
     assert deployed.client.find_status(deployed.name).state == "RUNNING"
     missing = run_command("offsets", "show", f"{deployed.name}x", env=env)
     assert (missing.returncode, "Did you mean" in missing.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PAUSED"])
+def test_a_change_that_fails_leaves_the_connector_doing_what_it_did(deployed: Pipeline, state: str) -> None:
+    ward = Ward(deployed.client, deployed.name, timeout_seconds=30, report=deployed.reports.append)
+    if state == "PAUSED":
+        ward.pause()
+    within = []
+    with suppress(KeyboardInterrupt), ward.stopped(stable_seconds=0):
+        within.append(deployed.client.find_status(deployed.name).state)
+        raise KeyboardInterrupt
+    assert within == ["STOPPED"]
+    eventually(lambda: deployed.client.find_status(deployed.name).state == state, f"it to be {state} again")

@@ -11,6 +11,7 @@ import pytest
 
 from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import Condition, condition_of
+from tests.connect_server import BROKEN, Answer, answering
 from tests.integration.test_deploy import broken
 from tests.rig import Pipeline, eventually, run_command
 
@@ -69,6 +70,18 @@ def test_what_does_not_come_up_is_given_up_loudly(pipeline: Pipeline, env: dict[
     assert "restart 2 of 2" in done.stdout
     assert f"error: {pipeline.name} is given up after 2 restarts" in done.stderr
     assert "ConfigException" in done.stderr
+
+
+def test_a_connect_that_is_gone_is_waited_for_and_who_is_told_to_stop_does_not_wait() -> None:
+    answers: Iterator[Answer] = iter([(200, [])])
+    with (
+        answering(lambda _asked: next(answers, BROKEN)) as (url, _),
+        watching(env={"CDC_OUTBOX_CONNECT_URL": url}) as watch,
+    ):
+        line_with(watch, "watching nothing yet")
+        line_with(watch, "Connect: Connect answered 500")
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(10) == 0
 
 
 def test_nothing_is_watched_that_does_not_exist(pipeline: Pipeline, env: dict[str, str]) -> None:

@@ -10,8 +10,14 @@ OPTIONS = GuardOptions(max_restarts=3, first_pause_seconds=5, max_pause_seconds=
 
 
 def acts(guard: Guard, condition: Condition, *moments: int) -> dict[int, Act]:
-    seen = {moment: guard.see(condition, float(moment)) for moment in moments}
-    return {moment: act for moment, act in seen.items() if act is not Act.NOTHING}
+    found: dict[int, Act] = {}
+    for moment in moments:
+        act = guard.see(condition, float(moment))
+        if act is Act.RESTART:
+            guard.restarted(float(moment))
+        if act is not Act.NOTHING:
+            found[moment] = act
+    return found
 
 
 def test_a_failure_is_acted_upon_with_growing_pauses_and_given_up_at_the_end() -> None:
@@ -46,6 +52,16 @@ def test_one_that_runs_for_long_begins_anew() -> None:
     acts(guard, Condition.FAILED, 0, 5)
     assert guard.restarts == 1
     acts(guard, Condition.UP, 6, 106)
+    assert guard.restarts == 0
+
+
+def test_a_restart_that_could_not_be_made_does_not_count_and_is_tried_again() -> None:
+    guard = Guard(OPTIONS)
+    assert [guard.see(Condition.FAILED, moment) for moment in (0.0, 5.0, 6.0)] == [
+        Act.NOTHING,
+        Act.RESTART,
+        Act.RESTART,
+    ]
     assert guard.restarts == 0
 
 
