@@ -74,7 +74,7 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
     "target",
     required=True,
     metavar="PLACE",
-    help="An LSN such as 0/1A2B3C4, a binlog's FILE:OFFSET, or the offset as a JSON object.",
+    help="An LSN such as 0/1A2B3C4, on MySQL FILE:OFFSET, or the offset as a JSON object.",
 )
 @dsns_option(required=False, note="; PostgreSQL's slot is asked there, and has to be")
 @connect_url_option(required=True)
@@ -99,7 +99,7 @@ def set_offset(
     \b
     Examples:
       cdc-outbox offsets set orders --to 0/1A2B3C4
-      cdc-outbox offsets set orders --to '{"lsn": 27413444}' --yes
+      cdc-outbox offsets set connectors/orders.yaml --to 0/1A2B3C4 --yes
     """
 
     def judge(standing: Standing) -> Move:

@@ -106,12 +106,13 @@ def read_offset(text: str, kind: Kind | None) -> Offset:
         # All three, or Debezium would look for the transaction that the others speak of.
         return {"lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn}
     file, _, place = text.rpartition(":")
-    position = BinlogPosition.of(file, int(place)) if kind in BINLOG and place.isdecimal() else None
+    position = BinlogPosition.of(file, int(place)) if kind is Kind.MYSQL and place.isdecimal() else None
     if position is not None:
         # No GTIDs: where an offset has them, they count and not the place.
         return {"file": position.file, "pos": position.offset}
-    wanted = "FILE:OFFSET or a JSON object" if kind in BINLOG else "a JSON object, as `cdc-outbox offsets show` does"
-    raise ConfigError(f"{text!r} is no offset of this connector", field="--to", hint=f"Give {wanted}.")
+    wanted = "FILE:OFFSET, or " if kind is Kind.MYSQL else ""
+    hint = f"Give {wanted}the whole offset as a JSON object, as `cdc-outbox offsets show` does."
+    raise ConfigError(f"{text!r} is no offset of this connector", field="--to", hint=hint)
 
 
 def judge_set(standing: Standing, wanted: Offset) -> Move:
@@ -123,6 +124,11 @@ def judge_set(standing: Standing, wanted: Offset) -> Move:
     target, stored = position_in(wanted), position_in(standing.stored)
     if standing.kind is Kind.POSTGRESQL:
         return _judge_lsn(standing, target if isinstance(target, Lsn) else None, stored)
+    if standing.kind is Kind.MARIADB and not wanted.get("gtids"):
+        raise ConnectorInvalidError(
+            "the offset of a MariaDB connector has gtids, and without them its task fails",
+            hint="`select binlog_gtid_pos('FILE', OFFSET)` on the server tells those of a place.",
+        )
     if isinstance(target, BinlogPosition) and isinstance(stored, BinlogPosition):
         if target > stored:
             return Move(f"what was committed between {stored} and {target} is never published", skips=True)

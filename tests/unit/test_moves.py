@@ -48,11 +48,19 @@ def test_an_offset_without_a_slot_is_refused() -> None:
     ("target", "skips"), [("bin.000002:4", False), ("bin.000002:90", False), ("bin.000003:4", True)]
 )
 def test_places_in_a_binlog_are_compared_in_log_order(target: str, skips: bool) -> None:  # noqa: FBT001 - a table of cases
-    here = standing(Kind.MARIADB, {"file": "bin.000002", "pos": 90, "gtids": "0-1-7"})
+    here = standing(Kind.MYSQL, {"file": "bin.000002", "pos": 90, "gtids": "0-1-7"})
     wanted = read_offset(target, here.kind)
     assert "gtids" not in wanted
     assert judge_set(here, wanted).skips is skips
     assert here.entry(wanted) == {"partition": {"server": "orders"}, "offset": wanted}
+
+
+def test_mariadb_takes_no_place_without_gtids() -> None:
+    here = standing(Kind.MARIADB, {"file": "bin.000002", "pos": 90, "gtids": "0-1-7"})
+    with pytest.raises(ConfigError):
+        read_offset("bin.000002:4", here.kind)
+    with pytest.raises(ConnectorInvalidError, match="gtids"):
+        judge_set(here, read_offset('{"file": "bin.000002", "pos": 4}', here.kind))
 
 
 def test_what_cannot_be_compared_counts_as_left_out() -> None:
