@@ -41,7 +41,7 @@ class Finding:
 
     Args:
         code: Stable across releases: two letters for the checked thing (``SP`` spec, ``DB`` database,
-            ``CC`` connector config) and three digits.
+            ``CC`` connector config, ``OP`` what runs) and three digits.
         message: One sentence saying what is the case.
         remedy: One sentence saying what to do.
     """

@@ -5,10 +5,12 @@ import math
 import re
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # not in __all__
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined] # not in __all__
+from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox import message
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError, ConfigError
@@ -178,6 +180,97 @@ def find_retentions(
         else:
             found[resource.name] = retention_seconds({name: entry.value for name, entry in config.items()})
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic, as it shall be or as it is.
+
+    Args:
+        replication_factor: -1 for the broker's default.
+        config: Of its settings those that are asked for, or all that it has.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class Topics:
+    """The topics of some brokers.
+
+    Args:
+        settings: librdkafka's, of which those about the connection are used.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
+        connection = connection_settings(settings) | {"bootstrap.servers": settings["bootstrap.servers"]}
+        self._admin = AdminClient(connection, logger=logger)
+
+    def find(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Return those that exist, by their names.
+
+        Raises:
+            BrokerError: The brokers do not answer, or do not tell.
+        """
+        try:
+            # Asked for all topics: asking for one that does not exist yet makes some brokers create it.
+            known = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics
+            there = {name: known[name].partitions for name in names if name in known}
+            resources = [ConfigResource(ResourceType.TOPIC, name) for name in there]
+            asked = self._admin.describe_configs(resources, request_timeout=_ADMIN_SECONDS) if resources else {}
+            configs = {resource.name: answer.result() for resource, answer in asked.items()}
+        except KafkaException as error:
+            raise translate(error.args[0]) from error
+        return {
+            name: Topic(
+                name=name,
+                partitions=len(partitions),
+                replication_factor=min((len(each.replicas) for each in partitions.values()), default=0),
+                config={key: entry.value for key, entry in configs[name].items() if entry.value is not None},
+            )
+            for name, partitions in there.items()
+        }
+
+    def ends(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the sum of the next offsets of a topic's partitions, for those that exist.
+
+        Raises:
+            BrokerError: The brokers do not answer, or do not tell.
+        """
+        found: dict[str, int] = {}
+        try:
+            known = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics
+            places = [TopicPartition(name, each) for name in names if name in known for each in known[name].partitions]
+            wanted = {place: OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+            asked = self._admin.list_offsets(wanted, request_timeout=_ADMIN_SECONDS) if wanted else {}
+            for place, answer in asked.items():
+                found[place.topic] = found.get(place.topic, 0) + answer.result().offset
+        except KafkaException as error:
+            raise translate(error.args[0]) from error
+        return found
+
+    def create(self, topic: Topic) -> bool:
+        """Create a topic; tell whether it was this call that did, and not somebody else meanwhile.
+
+        Raises:
+            BrokerError: The brokers refuse.
+        """
+        wanted = NewTopic(
+            topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            config=dict(topic.config),
+        )
+        [made] = self._admin.create_topics([wanted], request_timeout=_ADMIN_SECONDS).values()
+        try:
+            made.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise translate(error.args[0]) from error
+        return True
 
 
 def retention_seconds(config: Mapping[str, str]) -> float | None:

@@ -38,10 +38,16 @@ class Latency(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """How Connect creates a topic that does not exist yet; ``replication_factor`` -1 is the broker's default."""
+    """How a topic is created that does not exist yet.
+
+    Args:
+        replication_factor: -1 is the broker's default.
+        retention_ms: For how long it keeps messages, -1 for ever; ``None`` is the broker's default.
+    """
 
     partitions: int = 3
     replication_factor: int = -1
+    retention_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +178,7 @@ def _build(document: Document) -> Spec:
             # To JSON Schema 3.0 is an integer; to Kafka it is none.
             partitions=int(topics.get("partitions", 3)),
             replication_factor=int(topics.get("replication_factor", -1)),
+            retention_ms=_retention_ms(topics.get("retention")),
         ),
         history=_history(content, database.kind),
         latency=Latency(content.get("latency", "balanced")),
@@ -179,6 +186,12 @@ def _build(document: Document) -> Spec:
         overrides=_overrides(document),
         document=document,
     )
+
+
+def _retention_ms(text: str | None) -> int | None:
+    if text is None or text == "forever":
+        return None if text is None else -1
+    return int(text[:-1]) * {"h": 3_600_000, "d": 86_400_000, "w": 604_800_000}[text[-1]]
 
 
 def _history(content: Mapping[str, Any], kind: DatabaseKind) -> HistorySpec:

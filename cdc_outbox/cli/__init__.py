@@ -1,7 +1,7 @@
 """The ``cdc-outbox`` command: data to stdout, everything else to stderr.
 
 Exit codes: 0 done, 1 failed, 2 wrong use or a wrong spec, 3 differences found, 75 try again later, 130 interrupted.
-What runs until it is told to stop (``consume``, ``stack up`` once it is ready) is done when it is told so.
+What runs until it is told to stop (``consume``, ``watch``, ``stack up`` once it is ready) is done when it is told so.
 """
 
 import sys
@@ -23,10 +23,12 @@ _COMMANDS = {
     "dead-letters": ("cdc_outbox.cli.dead_letters:dead_letters", "List, show, retry, skip or export parked events."),
     "delete": ("cdc_outbox.cli.delete:delete", "Delete a connector, and say what stays of it."),
     "deploy-connector": ("cdc_outbox.cli.deploy:deploy_connector", "Make a connector be what its spec says."),
+    "doctor": ("cdc_outbox.cli.doctor:doctor", "Ask everybody what is wrong with a pipeline."),
     "explain": ("cdc_outbox.cli.explain:explain", "Tell what a finding's code means."),
     "init": ("cdc_outbox.cli.init:init", "Create, upgrade or check the outbox's or the inbox's tables."),
     "lint": ("cdc_outbox.cli.lint:lint", "Find what is wrong with specs and connector configurations."),
     "new": ("cdc_outbox.cli.new:new", "Write a commented spec to begin with."),
+    "offsets": ("cdc_outbox.cli.offsets:offsets", "Show or change where a connector goes on."),
     "partitions": ("cdc_outbox.cli.partitions:partitions", "Create the outbox's next partitions."),
     "pause": ("cdc_outbox.cli.halt:pause", "Let connectors read nothing for a while."),
     "plan": ("cdc_outbox.cli.plan:plan", "Show what a deployment would change, and what that does to consumers."),
@@ -43,7 +45,9 @@ _COMMANDS = {
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
     "status": ("cdc_outbox.cli.status:status", "Say what connectors, their tasks and their slots do."),
     "stop": ("cdc_outbox.cli.halt:stop", "Let connectors give up their tasks and their slot."),
+    "topics": ("cdc_outbox.cli.topics:topics", "Create the topics of pipelines."),
     "verify": ("cdc_outbox.cli.verify:verify", "Compare the outbox, its topics and a consumer."),
+    "watch": ("cdc_outbox.cli.watch:watch", "Restart what fails, and give up loudly."),
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
 

@@ -85,6 +85,11 @@ def tell(findings: Sequence[Finding], *, output: str, strict: bool) -> ExitCode:
     text = FORMATS[output](findings)
     if text:
         click.echo(text)
+    return sum_up(findings, strict=strict)
+
+
+def sum_up(findings: Sequence[Finding], *, strict: bool) -> ExitCode:
+    """Say on stderr how many findings there are, and return what the command exits with."""
     counts = {severity: sum(found.severity is severity for found in findings) for severity in Severity}
     parts = [f"{count} {severity}{'s' * (count != 1)}" for severity, count in counts.items() if count]
     click.echo(", ".join(parts) or "nothing found", err=True)

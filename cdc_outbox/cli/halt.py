@@ -12,7 +12,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.states import Ward
 
-_stable_option = click.option(
+stable_option = click.option(
     "--stable-seconds",
     type=click.FloatRange(min=0),
     default=2.0,
@@ -60,7 +60,7 @@ def stop(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float) -> No
 @names_argument
 @connect_url_option(required=True)
 @timeout_option
-@_stable_option
+@stable_option
 def resume(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, stable_seconds: float) -> None:
     """Resume connectors, and wait until they and all their tasks run.
 
@@ -76,7 +76,7 @@ def resume(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, sta
 @connect_url_option(required=True)
 @click.option("--failed", is_flag=True, help="Only with what failed; what runs is left alone.")
 @timeout_option
-@_stable_option
+@stable_option
 def restart(
     connectors: tuple[str, ...], *, cluster: Cluster, failed: bool, timeout: float, stable_seconds: float
 ) -> None:

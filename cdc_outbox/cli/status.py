@@ -1,11 +1,15 @@
 """``cdc-outbox status``."""
 
 import json
+import logging
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 
+from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import name_of, not_found
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
@@ -18,10 +22,14 @@ from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts.lag import SlotLag, find_lag
 from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.errors import CdcOutboxError, ConnectorNotFoundError
+from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
+from cdc_outbox.kafka import Topics
+from cdc_outbox.operate.topics import HEARTBEATS
 from cdc_outbox.secret import without_secrets
 
-_HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "WAL KEPT")
+_HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
+_RATE = "EVENTS/S"
+_LOG = logging.getLogger(__name__)
 _POSTGRESQL = "PostgresConnector"
 
 
@@ -29,14 +37,30 @@ _POSTGRESQL = "PostgresConnector"
 @click.argument("connectors", nargs=-1, metavar="[NAME|SPEC]...")
 @dsns_option(required=False, note="; without it nothing is said of slots")
 @connect_url_option(required=True)
+@broker_options(required=False)
+@click.option(
+    "--rates",
+    "rate_seconds",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Look at the ends of the topics twice, so far apart, and show how many messages came; takes the brokers.",
+)
 @click.option("--json", "prints_json", is_flag=True, help="Print one document instead of a table.")
 def status(
-    connectors: tuple[str, ...], *, databases: Databases | None, cluster: Cluster, prints_json: bool
+    connectors: tuple[str, ...],
+    *,
+    databases: Databases | None,
+    cluster: Cluster,
+    bootstrap_servers: str | None,
+    kafka_settings: Path | None,
+    rate_seconds: float | None,
+    prints_json: bool,
 ) -> ExitCode:
     """Show connectors, all of them if none is named, in one table; a failure with its reason and a remedy below it.
 
     NOT CONFIRMED is how much of the log the connector has not confirmed yet, WAL KEPT how much the slot keeps on the
-    database's disk.
+    database's disk. BEHIND is how long the connector took to confirm what it confirmed last (- while it rests), or how
+    long nobody has read its slot.
 
     Exit codes: 0 all of them run with all their tasks, 1 one does not, 75 try again later.
 
@@ -44,7 +68,10 @@ def status(
     Examples:
       cdc-outbox status
       cdc-outbox status connectors/orders.yaml --context production --json
+      cdc-outbox status orders --rates 5
     """
+    if rate_seconds is not None and bootstrap_servers is None:
+        raise click.UsageError("--rates needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
     client = ConnectClient(cluster)
     there = client.find_names()
     names = [name_of(each) for each in connectors] or there
@@ -52,6 +79,9 @@ def status(
         if name not in there:
             raise not_found(name, there)
     rows = [_row(name, client, databases) for name in names]
+    if rate_seconds is not None:
+        brokers = Topics(broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox status"), _LOG)
+        _add_rates(rows, client, brokers, rate_seconds)
     if prints_json:
         click.echo(json.dumps({"apiVersion": API_VERSION, "kind": "Status", "connectors": rows}, indent=2))
     else:
@@ -72,17 +102,48 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
         "name": name,
         "up": condition_of(found) is Condition.UP,
         "state": "UNKNOWN" if found is None else found.state,
-        "tasks": [] if found is None else [{"id": task.id, "state": task.state} for task in found.tasks],
+        "tasks": [
+            {"id": task.id, "state": task.state, "worker": task.worker} for task in (found.tasks if found else ())
+        ],
         "says": describe(found),
         "version": "" if found is None else found.version,
         "slot": None if lag is None else lag.slot,
         "slotActive": None if lag is None else lag.active,
         "unconfirmedBytes": None if lag is None else lag.unconfirmed_bytes,
+        "behindSeconds": None if lag is None else lag.seconds,
         "keptBytes": None if lag is None else lag.kept_bytes,
         "cause": "" if cause is None else cause.sentence,
         "remedy": "" if cause is None else cause.remedy,
         "trace": trace,
     }
+
+
+def _add_rates(rows: list[dict[str, Any]], client: ConnectClient, brokers: Topics, seconds: float) -> None:
+    """Add how many messages came to each connector's topics; its heartbeats are none."""
+    topics = {row["name"]: _topics(row["name"], client) for row in rows}
+    every = [topic for each in topics.values() for topic in each]
+    before, began = brokers.ends(every), time.monotonic()
+    time.sleep(seconds)
+    after = brokers.ends(every)
+    lasted = time.monotonic() - began
+    for row in rows:
+        row["topics"] = [
+            {
+                "name": topic,
+                "messages": after[topic],
+                "perSecond": round((after[topic] - before.get(topic, 0)) / lasted, 3),
+            }
+            for topic in topics[row["name"]]
+            if topic in after
+        ]
+
+
+def _topics(name: str, client: ConnectClient) -> list[str]:
+    try:
+        return [topic for topic in client.find_topics(name) if not topic.startswith(HEARTBEATS)]
+    except ConnectError as error:
+        click.echo(f"{name}: nothing is known of its topics: {error}", err=True)
+        return []
 
 
 def _lag(name: str, config: dict[str, str], databases: Databases | None) -> SlotLag | None:
@@ -99,8 +160,10 @@ def _lag(name: str, config: dict[str, str], databases: Databases | None) -> Slot
 
 
 def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    cells = [_HEAD, *(_cells(row) for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEAD))]
+    has_rates = any("topics" in row for row in rows)
+    head = (*_HEAD, _RATE) if has_rates else _HEAD
+    cells = [head, *((*_cells(row), _rate(row)) if has_rates else _cells(row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     below = [None, *rows]
     for row, of in zip(cells, below, strict=True):
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -119,8 +182,17 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         tasks,
         visible(slot),
         _bytes(row["unconfirmedBytes"]),
+        _seconds(row["behindSeconds"]),
         _bytes(row["keptBytes"]),
     )
+
+
+def _rate(row: dict[str, Any]) -> str:
+    return f"{sum(topic['perSecond'] for topic in row['topics']):,.1f}"
+
+
+def _seconds(lag: float | None) -> str:
+    return "-" if lag is None else f"{lag:.3f} s" if lag < 1 else f"{lag:,.0f} s"
 
 
 def _bytes(count: int | None) -> str:

@@ -1,6 +1,6 @@
 """The Connect REST API: one method an endpoint, one error a kind of refusal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +18,12 @@ _LOGIN_REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """One task's state as Connect reports it, with the stack trace of its last failure."""
+    """One task's state as Connect reports it, with the stack trace of its last failure, and who runs it: host:port."""
 
     id: int
     state: str
     trace: str = ""
+    worker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,15 @@ class ConnectClient:
         """Return the offsets stored under a connector's name: ``[{"partition": …, "offset": …}]``."""
         offsets: list[dict[str, Any]] = self._ask("GET", f"/connectors/{_segment(name)}/offsets")["offsets"]
         return offsets
+
+    def find_topics(self, name: str) -> list[str]:
+        """Return the topics that a connector has written to since Connect last forgot them, sorted.
+
+        Raises:
+            ConnectError: The workers take no notes of that.
+        """
+        answer: dict[str, Any] = self._ask("GET", f"/connectors/{_segment(name)}/topics")
+        return sorted(answer[name]["topics"])
 
     def validate(self, config: dict[str, str]) -> tuple[Finding, ...]:
         """Let Connect and the connector check a configuration; Debezium logs into the database for it."""
@@ -173,6 +183,10 @@ class ConnectClient:
         failed = str(only_failed).lower()
         self._ask("POST", f"/connectors/{_segment(name)}/restart?includeTasks=true&onlyFailed={failed}")
 
+    def alter_offsets(self, name: str, offsets: Sequence[Mapping[str, Any]]) -> None:
+        """Store offsets under a stopped connector's name; those of partitions that are not among them stay."""
+        self._ask("PATCH", f"/connectors/{_segment(name)}/offsets", {"offsets": list(offsets)})
+
     def reset_offsets(self, name: str) -> None:
         """Forget the offsets stored under a stopped connector's name."""
         self._ask("DELETE", f"/connectors/{_segment(name)}/offsets")
@@ -180,7 +194,10 @@ class ConnectClient:
 
 def _status(answer: dict[str, Any]) -> ConnectorStatus:
     connector = answer["connector"]
-    tasks = tuple(TaskStatus(task["id"], task["state"], task.get("trace", "")) for task in answer["tasks"])
+    tasks = tuple(
+        TaskStatus(task["id"], task["state"], task.get("trace", ""), task.get("worker_id", ""))
+        for task in answer["tasks"]
+    )
     return ConnectorStatus(connector["state"], tasks, connector.get("trace", ""), connector.get("version", ""))
 
 

@@ -1,9 +1,10 @@
 """A connector is told to pause, stop, run or begin again, and is waited for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
-from cdc_outbox.connect.wait import wait_until, wait_until_up
+from cdc_outbox.connect.wait import wait_until, wait_until_known, wait_until_up
 
 
 class Ward:
@@ -40,6 +41,29 @@ class Ward:
         """Begin again with the connector and its tasks, or with those that failed, and wait until all run."""
         self._client.restart(self._name, only_failed=only_failed)
         self._wait_until_up(stable_seconds)
+
+    @contextmanager
+    def stopped(self, *, stable_seconds: float) -> Iterator[None]:
+        """Keep it stopped for the length of the block, and let it do afterwards what it did before, in any case."""
+        status = wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds)
+        try:
+            self.stop()
+            yield
+        except BaseException:
+            self._go_back(status.state)
+            raise
+        self._go_back(status.state)
+        if status.state not in {"STOPPED", "PAUSED"}:
+            self._wait_until_up(stable_seconds)
+
+    def _go_back(self, state: str) -> None:
+        match state:
+            case "STOPPED":
+                return
+            case "PAUSED":
+                self._client.pause(self._name)
+            case _:
+                self._client.resume(self._name)
 
     def _wait_until_up(self, stable_seconds: float) -> None:
         wait_until_up(

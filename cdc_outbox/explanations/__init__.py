@@ -1,4 +1,4 @@
-"""What each finding's code means: what happens, what was observed, what to do. Told in ``SP.md``, ``DB.md``, ``CC.md``.
+"""What each finding's code means: what happens, what was observed, what to do. Told in the files beside it.
 
 Where something was observed says how it is known: [exec] it was run, [code] it stands in the source, [docs] in the
 documentation, [issue] somebody reported it, [inference] it follows.
@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from cdc_outbox.finding import Severity
 
-_PREFIXES = {"SP": "Specs", "DB": "Databases", "CC": "Connector configurations"}
+_PREFIXES = {"SP": "Specs", "DB": "Databases", "CC": "Connector configurations", "OP": "Running pipelines"}
 _HEADING = re.compile(r"^## ([A-Z]{2}[0-9]{3}) (error|warning|note): (.+)$", re.MULTILINE)
 
 
@@ -65,10 +65,10 @@ def page() -> str:
 
 
 _INTRODUCTION = """\
-What the codes mean that `cdc-outbox lint`, `preflight`, `init --check` and `deploy-connector` print; `cdc-outbox
-explain CODE` shows one of them. *Error*: a promise of the pipeline breaks, and deploy refuses. *Warning*: it works, and
-will hurt. *Note*: worth knowing. Where something was observed, [exec] means that it was run, [code] that it stands in
-the source, [docs] in the documentation, [issue] that somebody reported it, [inference] that it follows.
+What the codes mean that `cdc-outbox lint`, `preflight`, `doctor`, `init --check` and `deploy-connector` print;
+`cdc-outbox explain CODE` shows one of them. *Error*: a promise of the pipeline breaks, and deploy refuses. *Warning*:
+it works, and will hurt. *Note*: worth knowing. Where something was observed, [exec] means that it was run, [code] that
+it stands in the source, [docs] in the documentation, [issue] that somebody reported it, [inference] that it follows.
 
 What lint tells of a configuration is provoked wherever it can be: tests/proofs runs the configuration that is flagged
 against Connect, Debezium, Kafka, PostgreSQL and MariaDB, sees it fail as the page says, and sees a mended one not

@@ -1,6 +1,8 @@
 """`cdc-outbox status`, `pause`, `resume`, `stop`, `restart` and `delete` from the shell."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ def test_a_connector_is_halted_resumed_and_restarted_and_each_is_waited_for(
     done = run_command("status", spec, env=env)
     assert done.returncode == 0, done.stderr
     head, line = done.stdout.splitlines()
-    assert head.split() == ["CONNECTOR", "STATE", "TASKS", "SLOT", "NOT", "CONFIRMED", "WAL", "KEPT"]
+    assert head.split() == ["CONNECTOR", "STATE", "TASKS", "SLOT", "NOT", "CONFIRMED", "BEHIND", "WAL", "KEPT"]
     assert line.split()[:5] == [name, "RUNNING", "0", "RUNNING", deployed.spec.database.slot]
     without = {key: value for key, value in env.items() if key != "CDC_OUTBOX_DSN"}
     assert row(name, without)["slot"] is None
@@ -51,10 +53,35 @@ def test_a_connector_is_halted_resumed_and_restarted_and_each_is_waited_for(
     deployed.write(3)
     halted = row(name, env)
     assert (halted["slotActive"], halted["unconfirmedBytes"] > 0) == (False, True)
+    assert halted["behindSeconds"] > 0
     for arguments in (["resume", spec], ["restart", name], ["restart", name, "--failed"]):
         told = run_command(*arguments, "--stable-seconds=0", env=env)
         assert told.returncode == 0, told.stderr
     eventually(lambda: sequences(deployed) == [1, 2, 3], "what waited in the slot")
+
+
+def test_how_many_messages_come_to_its_topics_is_looked_at_twice(deployed: Pipeline, env: dict[str, str]) -> None:
+    deployed.write(1)
+    eventually(lambda: deployed.client.find_topics(deployed.name), "Connect to note the topic")
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.is_set():
+            deployed.write(5)
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(write)
+        try:
+            found = run_command("status", deployed.name, "--rates=2", "--json", env=env)
+        finally:
+            over.set()
+    [topic] = json.loads(found.stdout)["connectors"][0]["topics"]
+    assert topic["name"] == deployed.topic
+    assert topic["perSecond"] > 0
+    shown = run_command("status", deployed.name, "--rates=0.1", env=env)
+    assert shown.stdout.splitlines()[0].endswith("EVENTS/S")
+    without = {key: value for key, value in env.items() if key != "CDC_OUTBOX_BOOTSTRAP_SERVERS"}
+    assert run_command("status", "--rates=1", env=without).returncode == 2
 
 
 def test_a_failure_is_explained_and_what_does_not_run_is_not_called_restarted(

@@ -1,5 +1,6 @@
 """What was delivered from a MariaDB outbox goes, and nothing else; the connector is Debezium's own."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -239,6 +240,37 @@ def test_a_table_or_a_connector_that_is_not_there_is_refused(orders: Orders) -> 
     nobody = Nobody(orders.stack, orders.server, orders.dsn)
     with pytest.raises(UnprovenDeliveryError, match="the connector nobody does not exist"):
         nobody.run()
+
+
+def test_an_earlier_place_in_the_binlog_repeats_events_and_a_later_one_leaves_them_out(orders: Orders) -> None:
+    """Not of pruning: of `cdc-outbox offsets`, on the connector that is here anyway."""
+    env = orders.stack.environment()
+    orders.halt()
+    first = json.dumps(orders.client.find_offsets(NAME)[0]["offset"])
+    orders.go_on()
+    orders.write(2)
+    orders.wait_for_messages()
+    orders.halt()
+    had = orders.messages()
+    done = run_command("offsets", "set", NAME, "--to", first, env=env)
+    assert (done.returncode, "comes again" in done.stdout) == (0, True), done.stderr
+    orders.go_on()
+    eventually(lambda: orders.messages() == had + 2, "both to come again")
+    orders.written = had + 2
+
+    orders.halt()
+    orders.query("insert into outbox (id, aggregatetype, aggregateid, type) values (uuid(), 'order', 'x', 'Skipped')")
+    file, place, *_ = orders.query("show master status")[0]
+    [(gtids,)] = orders.query("select @@gtid_binlog_pos")
+    end = json.dumps({"file": file, "pos": place, "gtids": gtids})
+    refused = run_command("offsets", "set", NAME, "--to", end, env=env)
+    assert (refused.returncode, "never published" in refused.stderr) == (1, True)
+    done = run_command("offsets", "set", NAME, "--to", end, "--yes", env=env)
+    assert done.returncode == 0, done.stderr
+    orders.go_on()
+    orders.write(1)
+    orders.wait_for_messages()
+    assert orders.messages() == orders.written
 
 
 def test_a_binlog_that_was_reset_proves_nothing(orders: Orders) -> None:

@@ -14,7 +14,7 @@ TAGS = r"\[(exec|code|docs|issue|inference)\]"
 
 def raised() -> set[str]:
     modules = (ROOT / "cdc_outbox").rglob("*.py")
-    return {code for path in modules for code in re.findall(r'"((?:SP|DB|CC)[0-9]{3})"', path.read_text())}
+    return {code for path in modules for code in re.findall(r'"((?:SP|DB|CC|OP)[0-9]{3})"', path.read_text())}
 
 
 def test_every_code_is_explained_and_every_explained_code_exists() -> None:
@@ -38,7 +38,7 @@ def test_a_story_says_what_happens_and_what_to_do(code: str) -> None:
 
 
 def test_codes_stand_in_order() -> None:
-    for prefix in ("SP", "DB"):
+    for prefix in ("SP", "DB", "OP"):
         codes = [code for code in explanations() if code.startswith(prefix)]
         assert codes == sorted(codes)
 

@@ -42,13 +42,16 @@ def test_a_producer_may_wait_longer_than_its_profile_says() -> None:
 
 def test_the_spec_decides_topics_slot_and_publication() -> None:
     text = MINIMAL.replace("host:", "slot: s\n  publication: P\n  port: 5433\n  host:")
-    config = render(
-        parse_spec(f"{text}topics: {{name: 'x.{{aggregate_type}}', partitions: 7, replication_factor: 3}}\n")
-    )
+    topics = "topics: {name: 'x.{aggregate_type}', partitions: 7, replication_factor: 3, retention: 2d}"
+    config = render(parse_spec(f"{text}{topics}\n"))
     assert (config["slot.name"], config["publication.name"], config["database.port"]) == ("s", "P", "5433")
     assert config["transforms.outbox.route.topic.replacement"] == "x.${routedByValue}"
     assert config["topic.creation.default.partitions"] == "7"
     assert config["topic.creation.default.replication.factor"] == "3"
+    assert config["topic.creation.default.retention.ms"] == "172800000"
+    forever = parse_spec(f"{MINIMAL}topics: {{retention: forever}}\n")
+    assert render(forever)["topic.creation.default.retention.ms"] == "-1"
+    assert "topic.creation.default.retention.ms" not in render(parse_spec(MINIMAL))
 
 
 @pytest.mark.parametrize("table", ["outbox", "out.box", "out,box", "Größe (neu)", "a+b$", "x|y"])

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_outbox.drivers import TransactionDriver, translated_for_operator
+from cdc_outbox.lsn import Lsn
 from cdc_outbox.sql import load
 
 
@@ -14,12 +15,19 @@ class SlotLag:
     Args:
         unconfirmed_bytes: Of the log, behind what its reader has confirmed; ``None`` before the first time.
         kept_bytes: Of the log that the server keeps on its disk for the slot; ``None`` if it keeps none any more.
+        confirmed: What its reader has confirmed; all before it is given away.
+        log_end: Where the server's log ends.
+        seconds: How long its reader took to confirm what it confirmed last, or for how long nobody has read it;
+            ``None`` where the server does not tell: it rests, is older than PostgreSQL 17, or the role may not see it.
     """
 
     slot: str
     active: bool
     unconfirmed_bytes: int | None
     kept_bytes: int | None
+    confirmed: Lsn | None
+    log_end: Lsn
+    seconds: float | None = None
 
 
 def find_lag(connection: Any, driver: TransactionDriver, slot: str) -> SlotLag | None:  # noqa: ANN401 - any driver's connection
@@ -29,5 +37,13 @@ def find_lag(connection: Any, driver: TransactionDriver, slot: str) -> SlotLag |
         rows = driver.fetch(connection, statement, {"slot": slot})
     if not rows:
         return None
-    active, unconfirmed, kept = rows[0]
-    return SlotLag(slot=slot, active=active, unconfirmed_bytes=unconfirmed, kept_bytes=kept)
+    active, unconfirmed, kept, confirmed, log_end, seconds = rows[0]
+    return SlotLag(
+        slot=slot,
+        active=active,
+        unconfirmed_bytes=unconfirmed,
+        kept_bytes=kept,
+        confirmed=Lsn.parse(confirmed) if confirmed else None,
+        log_end=Lsn.parse(log_end),
+        seconds=None if seconds is None else max(0.0, seconds),
+    )

@@ -196,11 +196,13 @@ def _expansion(spec: Spec) -> dict[str, str]:
 
 
 def _topics(spec: Spec) -> dict[str, str]:
+    retention = spec.topics.retention_ms
     return {
         "topic.creation.default.partitions": str(spec.topics.partitions),
         "topic.creation.default.replication.factor": str(spec.topics.replication_factor),
         # Compaction keeps one event an aggregate and drops the rest: not a thing to inherit from a broker's default.
         "topic.creation.default.cleanup.policy": "delete",
+        **({} if retention is None else {"topic.creation.default.retention.ms": str(retention)}),
     }
 
 

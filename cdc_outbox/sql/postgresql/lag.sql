@@ -1,11 +1,19 @@
 -- name: lag
--- On a standby the log ends where it has come to.
+-- On a standby the log ends where it has come to. Since when nobody reads a slot is known from PostgreSQL 17 on.
 with log as (
     select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as lsn
 )
 select
-    active,
-    cast(greatest(pg_wal_lsn_diff(log.lsn, confirmed_flush_lsn), 0) as bigint),
-    cast(greatest(pg_wal_lsn_diff(log.lsn, restart_lsn), 0) as bigint)
-from pg_replication_slots, log
-where slot_name = :slot
+    slot.active,
+    cast(greatest(pg_wal_lsn_diff(log.lsn, slot.confirmed_flush_lsn), 0) as bigint),
+    cast(greatest(pg_wal_lsn_diff(log.lsn, slot.restart_lsn), 0) as bigint),
+    cast(slot.confirmed_flush_lsn as text),
+    cast(log.lsn as text),
+    cast(
+        case
+            when slot.active then extract(epoch from reader.flush_lag)
+            else extract(epoch from now() - cast(to_jsonb(slot) ->> 'inactive_since' as timestamptz))
+        end as double precision
+    )
+from log, pg_replication_slots slot left join pg_stat_replication reader on reader.pid = slot.active_pid
+where slot.slot_name = :slot

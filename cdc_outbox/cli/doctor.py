@@ -1,0 +1,87 @@
+"""``cdc-outbox doctor``."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from cdc_outbox.cli.brokers import broker_options, broker_settings
+from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.findings import FORMATS, strict_option, sum_up, visible
+from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.finding import Finding, errors_in
+from cdc_outbox.kafka import Topics
+from cdc_outbox.operate.doctor import Doctor, by_severity
+
+_LOG = logging.getLogger(__name__)
+_HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")
+
+
+@click.command(short_help="Ask everybody what is wrong with a pipeline.")
+@click.argument("spec", type=click.Path(path_type=Path))
+@dsns_option(required=False, note="; without it the database is not asked")
+@connect_url_option(required=True)
+@broker_options(required=False)
+@click.option(
+    "--output", type=click.Choice(["table", *FORMATS]), default="table", show_default=True, help="What to print as."
+)
+@strict_option
+def doctor(
+    spec: Path,
+    *,
+    databases: Databases | None,
+    cluster: Cluster,
+    bootstrap_servers: str | None,
+    kafka_settings: Path | None,
+    output: str,
+    strict: bool,
+) -> ExitCode:
+    """Ask spec, connector, database, slot and topics of a pipeline what is wrong with it, and change nothing.
+
+    It is what `lint`, `preflight`, `status`, `plan` and `topics create --dry-run` tell, in one table, the worst first,
+    each finding with its remedy. One that does not answer is a finding itself, and keeps nobody else from being asked.
+
+    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec, 75 no other error than that
+    somebody does not answer; with --strict also 3, warnings and no errors.
+
+    \b
+    Examples:
+      cdc-outbox doctor connectors/orders.yaml
+      cdc-outbox doctor connectors/orders.yaml --context production --output json
+    """
+    pipeline = read_spec(spec)
+    brokers = None
+    if bootstrap_servers is not None:
+        brokers = Topics(broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox doctor"), _LOG)
+    asked = Doctor(
+        spec=pipeline,
+        client=ConnectClient(cluster),
+        database=None
+        if databases is None
+        else lambda: connected(databases.of(pipeline.name), pipeline.database.kind, spec=spec),
+        brokers=brokers,
+    )
+    findings = by_severity(asked.look())
+    text = "\n".join(_table(findings)) if output == "table" else FORMATS[output](findings)
+    if text:
+        click.echo(text)
+    end = sum_up(findings, strict=strict)
+    only_silence = all(finding.code == "OP101" for finding in errors_in(tuple(findings)))
+    return ExitCode.RETRY if end is ExitCode.FAILED and asked.was_silent and only_silence else end
+
+
+def _table(findings: Sequence[Finding]) -> Iterator[str]:
+    rows = [_HEAD, *((str(each.severity), each.code, str(each.place), each.message) for each in findings)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
+    indent = " " * sum(width + 2 for width in widths)
+    below = ["", *(each.remedy for each in findings)]
+    for row, remedy in zip(rows if findings else (), below, strict=False):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        yield visible("  ".join([*cells, row[-1]]))
+        if remedy:
+            yield visible(f"{indent}{remedy}")

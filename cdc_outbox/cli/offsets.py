@@ -1,0 +1,240 @@
+"""``cdc-outbox offsets``."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import click
+
+from cdc_outbox.cli.connectors import names_of, timeout_option
+from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.findings import API_VERSION, visible
+from cdc_outbox.cli.halt import stable_option
+from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.steps import Steps
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.facts.lag import find_lag
+from cdc_outbox.connect.lint.config import Kind
+from cdc_outbox.connect.moves import Move, Standing, judge_reset, judge_set, position_in, read_offset
+from cdc_outbox.connect.states import Ward
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.errors import ConfigError, UnpublishedEventsError
+
+_HEAD = ("SERVER", "AT", "OFFSET")
+
+_connector = click.argument("connector", metavar="NAME|SPEC")
+_yes = click.option("--yes", is_flag=True, help="Also if events are never published then.")
+
+
+@click.group(short_help="Show or change where a connector goes on.")
+def offsets() -> None:
+    """Show, set or forget the offsets that Connect keeps for a connector.
+
+    A change stops the connector, waits until it has let go of its slot, and lets it do afterwards what it did before.
+    What it means for consumers is said first; where events would be left out it asks, or wants --yes.
+
+    \b
+    Examples:
+      cdc-outbox offsets show orders
+      cdc-outbox offsets set orders --to 0/1A2B3C4
+      cdc-outbox offsets reset orders --yes
+    """
+
+
+@offsets.command(short_help="Show where a connector goes on.")
+@_connector
+@dsns_option(required=False, note="; without it nothing is said of the slot")
+@connect_url_option(required=True)
+@click.option("--json", "prints_json", is_flag=True, help="Print one document instead of a table.")
+def show(connector: str, *, databases: Databases | None, cluster: Cluster, prints_json: bool) -> None:
+    """Show what Connect has stored, about once a minute and when the connector stops, and where its slot stands.
+
+    \b
+    Example:
+      cdc-outbox offsets show connectors/orders.yaml --json
+    """
+    client = ConnectClient(cluster)
+    [name] = names_of([connector], client)
+    standing = _standing(name, client, databases)
+    if prints_json:
+        click.echo(json.dumps(_document(name, standing), indent=2))
+        return
+    for line in _lines(standing):
+        click.echo(line)
+
+
+@offsets.command(name="set", short_help="Let a connector go on elsewhere.")
+@_connector
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="PLACE",
+    help="An LSN such as 0/1A2B3C4, on MySQL FILE:OFFSET, or the offset as a JSON object.",
+)
+@dsns_option(required=False, note="; PostgreSQL's slot is asked there, and has to be")
+@connect_url_option(required=True)
+@_yes
+@timeout_option
+@stable_option
+def set_offset(
+    connector: str,
+    *,
+    target: str,
+    databases: Databases | None,
+    cluster: Cluster,
+    yes: bool,
+    timeout: float,
+    stable_seconds: float,
+) -> None:
+    """Let a connector go on at a place in the log: an earlier one repeats events, a later one leaves them out.
+
+    On PostgreSQL nothing comes from before what the slot has confirmed; a place there is refused. The offset that was
+    stored before is printed, as what --to takes.
+
+    \b
+    Examples:
+      cdc-outbox offsets set orders --to 0/1A2B3C4
+      cdc-outbox offsets set connectors/orders.yaml --to 0/1A2B3C4 --yes
+    """
+
+    def judge(standing: Standing) -> Move:
+        if standing.kind is Kind.POSTGRESQL and not standing.is_asked:
+            raise ConfigError("what another offset does depends on the slot", field="--dsn", hint="Give --dsn.")
+        return judge_set(standing, read_offset(target, standing.kind))
+
+    def change(client: ConnectClient, name: str, standing: Standing) -> None:
+        client.alter_offsets(name, [standing.entry(read_offset(target, standing.kind))])
+
+    _change(connector, cluster, databases, judge, change, yes=yes, waits=(timeout, stable_seconds))
+
+
+@offsets.command(short_help="Forget where a connector was.")
+@_connector
+@dsns_option(required=False, note="; what stays of events depends on the slot there")
+@connect_url_option(required=True)
+@_yes
+@timeout_option
+@stable_option
+def reset(
+    connector: str,
+    *,
+    databases: Databases | None,
+    cluster: Cluster,
+    yes: bool,
+    timeout: float,
+    stable_seconds: float,
+) -> None:
+    """Forget all offsets of a connector, so that it begins as a new one: on PostgreSQL, where its slot stands.
+
+    \b
+    Example:
+      cdc-outbox offsets reset connectors/orders.yaml
+    """
+
+    def change(client: ConnectClient, name: str, _standing: Standing) -> None:
+        client.reset_offsets(name)
+
+    _change(connector, cluster, databases, judge_reset, change, yes=yes, waits=(timeout, stable_seconds))
+
+
+def _change(
+    connector: str,
+    cluster: Cluster,
+    databases: Databases | None,
+    judge: Callable[[Standing], Move],
+    change: Callable[[ConnectClient, str, Standing], None],
+    *,
+    yes: bool,
+    waits: tuple[float, float],
+) -> None:
+    # Told to end, it lets the connector run again first, as at Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    steps = Steps(sys.stderr)
+    client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+    [name] = names_of([connector], client)
+    # Asked before anything is touched.
+    agreed = yes or _agree(name, judge(_standing(name, client, databases)))
+    timeout, stable_seconds = waits
+    ward = Ward(client, name, timeout_seconds=timeout, report=lambda text: steps.report("wait", text))
+    with steps.shown():
+        with ward.stopped(stable_seconds=stable_seconds):
+            # Judged once more where it stopped: it has gone on meanwhile.
+            standing = _standing(name, client, databases)
+            move = judge(standing)
+            if move.skips and not agreed:
+                raise _skips(name, move)
+            change(client, name, standing)
+            steps.report("offsets", "changed")
+            click.echo(visible(f"{name}: {move.text}"))
+            click.echo(visible(f"before: {json.dumps(standing.stored)}"))
+        steps.report("done", name)
+
+
+def _agree(name: str, move: Move) -> bool:
+    """Tell whether events may be left out: asked where they would be, and somebody is there to answer."""
+    if not move.skips:
+        return False
+    if not sys.stdin.isatty():
+        raise _skips(name, move)
+    click.confirm(visible(f"{name}: {move.text}. Do it?"), abort=True, err=True)
+    return True
+
+
+def _skips(name: str, move: Move) -> UnpublishedEventsError:
+    return UnpublishedEventsError(f"{name}: {move.text}", hint="With --yes it is done all the same.")
+
+
+def _standing(name: str, client: ConnectClient, databases: Databases | None) -> Standing:
+    config = client.find_config(name) or {}
+    standing = Standing(config=config, offsets=client.find_offsets(name))
+    if databases is None or standing.kind is not Kind.POSTGRESQL:
+        return standing
+    with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
+        slot = find_lag(connection, driver, config.get("slot.name", "debezium"))
+    return Standing(config=config, offsets=standing.offsets, slot=slot, is_asked=True)
+
+
+def _document(name: str, standing: Standing) -> dict[str, Any]:
+    slot = standing.slot
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Offsets",
+        "connector": name,
+        "offsets": list(standing.offsets),
+        "slot": None
+        if slot is None
+        else {
+            "name": slot.slot,
+            "confirmed": None if slot.confirmed is None else str(slot.confirmed),
+            "logEnd": str(slot.log_end),
+        },
+    }
+
+
+def _lines(standing: Standing) -> Iterator[str]:
+    rows = [_HEAD, *(_row(entry, standing.topic_prefix) for entry in standing.offsets)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for row in rows if standing.offsets else ():
+        yield visible("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if standing.stored is None:
+        yield "no offset is stored that counts: the connector goes on as a new one"
+    if standing.slot is not None:
+        yield visible(
+            f"slot {standing.slot.slot}: confirmed {standing.slot.confirmed}, the log ends at {standing.slot.log_end}"
+        )
+    elif standing.is_asked:
+        yield "there is no slot"
+
+
+def _row(entry: Mapping[str, Any], topic_prefix: str) -> tuple[str, ...]:
+    partition, offset = entry.get("partition", {}), entry.get("offset")
+    server = str(partition.get("server", json.dumps(partition)))
+    other = "" if server == topic_prefix else " (not this prefix)"
+    position = position_in(offset)
+    at = "-" if position is None else str(position)
+    return f"{server}{other}", at + (" (in a snapshot)" if offset and "snapshot" in offset else ""), json.dumps(offset)

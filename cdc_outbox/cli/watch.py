@@ -1,0 +1,160 @@
+"""``cdc-outbox watch``."""
+
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import click
+
+from cdc_outbox.cli.connectors import name_of, names_of
+from cdc_outbox.cli.findings import visible
+from cdc_outbox.cli.options import connect_url_option
+from cdc_outbox.connect.causes import cause_of
+from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.guard import Act, Guard, GuardOptions
+from cdc_outbox.connect.wait import Condition, condition_of, describe, failure, trace_of
+from cdc_outbox.errors import ConnectError, ConnectorNotFoundError
+from cdc_outbox.secret import without_secrets
+
+_DEFAULTS = GuardOptions()
+
+
+@click.command(short_help="Restart what fails, and give up loudly.")
+@click.argument("connectors", nargs=-1, metavar="[NAME|SPEC]...")
+@connect_url_option(required=True)
+@click.option(
+    "--give-up-after",
+    type=click.IntRange(min=1),
+    default=_DEFAULTS.max_restarts,
+    show_default=True,
+    metavar="N",
+    envvar="CDC_OUTBOX_GIVE_UP_AFTER",
+    show_envvar=True,
+    help="Restarts of one connector in a row.",
+)
+@click.option(
+    "--first-pause",
+    type=click.FloatRange(min=0),
+    default=_DEFAULTS.first_pause_seconds,
+    show_default=True,
+    metavar="SECONDS",
+    envvar="CDC_OUTBOX_FIRST_PAUSE",
+    show_envvar=True,
+    help="How long a failure lasts before the first restart; before each further one twice as long, up to 300.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    envvar="CDC_OUTBOX_WATCH_INTERVAL",
+    show_envvar=True,
+    help="Between two looks.",
+)
+def watch(
+    connectors: tuple[str, ...], *, cluster: Cluster, give_up_after: int, first_pause: float, interval: float
+) -> None:
+    """Look at connectors again and again, all of them if none is named, and restart what failed of them.
+
+    One line is printed for each change, restart and failure. A connector that runs for five minutes begins anew with
+    its restarts. One that does not come up after N of them ends the watch, with its trace, the reason and a remedy:
+    run one watch for each where one must not end that of the others. A connector that is paused or stopped is left so,
+    and a Connect that does not answer is waited for.
+
+    Exit codes: 0 it was told to stop (SIGTERM, Ctrl-C), 1 a connector was given up, 75 Connect does not answer at the
+    beginning.
+
+    \b
+    Examples:
+      cdc-outbox watch
+      cdc-outbox watch orders connectors/billing.yaml --give-up-after 3
+    """
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: over.set())
+    client = ConnectClient(cluster)
+    named = names_of(connectors, client) if connectors else client.find_names()
+    click.echo(visible(f"watching {', '.join(named) or 'nothing yet'}"))
+    options = GuardOptions(max_restarts=give_up_after, first_pause_seconds=first_pause)
+    # It looks again anyway, and who is told to stop does not wait for a Connect that is silent.
+    client = ConnectClient(replace(cluster, patience_seconds=0))
+    watching = Watching(client, [name_of(each) for each in connectors], options)
+    while not over.is_set():
+        watching.look()
+        over.wait(interval)
+    click.echo("told to stop")
+
+
+@dataclass
+class Watching:
+    """The connectors that are watched.
+
+    Args:
+        names: Empty for all that there are at each look.
+    """
+
+    client: ConnectClient
+    names: Sequence[str]
+    options: GuardOptions
+    guards: dict[str, Guard] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Look at each once, and act.
+
+        Raises:
+            ConnectorFailedError: One is given up, with its trace.
+        """
+        try:
+            for name in self.names or self.client.find_names():
+                self._look_at(name)
+        except ConnectError as error:
+            if not error.retryable:
+                raise
+            self._say("", f"Connect: {error}")
+        else:
+            self.said.pop("", None)
+
+    def _look_at(self, name: str) -> None:
+        try:
+            status = self.client.glance_at(name)
+        except ConnectorNotFoundError:
+            self._say(name, f"{name}: Connect does not know it")
+            return
+        self._say(name, f"{name}: {self._describe(name, status)}")
+        guard = self.guards.setdefault(name, Guard(self.options))
+        match guard.see(condition_of(status), time.monotonic()):
+            case Act.RESTART:
+                self._echo(f"{name}: restart {guard.restarts + 1} of {self.options.max_restarts}")
+                self.client.restart(name, only_failed=True)
+                guard.restarted(time.monotonic())
+            case Act.GIVE_UP:
+                times = f"{guard.restarts} restart{'s' * (guard.restarts != 1)}"
+                safe = self._without_secrets(name, status)
+                raise failure(f"{name} is given up after {times}: {describe(status)}", safe)
+
+    def _describe(self, name: str, status: ConnectorStatus) -> str:
+        told = describe(status)
+        if condition_of(status) is not Condition.FAILED:
+            return told
+        trace = trace_of(self._without_secrets(name, status))
+        cause = cause_of(trace)
+        first = trace.splitlines()[0] if trace else ""
+        return f"{told}. {first if cause is None else cause.sentence}"
+
+    def _without_secrets(self, name: str, status: ConnectorStatus) -> ConnectorStatus:
+        trace = without_secrets(trace_of(status), self.client.find_config(name) or {})
+        return ConnectorStatus(status.state, status.tasks, trace, status.version)
+
+    def _say(self, name: str, text: str) -> None:
+        """Say it unless it is what was said last."""
+        if self.said.get(name) != text:
+            self.said[name] = text
+            self._echo(text)
+
+    def _echo(self, text: str) -> None:
+        click.echo(visible(f"{time.strftime('%H:%M:%S')} {text}"))

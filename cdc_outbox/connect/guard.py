@@ -1,0 +1,76 @@
+"""When a connector that failed is restarted, and when it is given up. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cdc_outbox.connect.wait import Condition
+from cdc_outbox.errors import ConfigError
+
+
+class Act(StrEnum):
+    """What is to be done about a connector now."""
+
+    NOTHING = "nothing"
+    RESTART = "restart"
+    GIVE_UP = "give up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardOptions:
+    """How patient a guard is.
+
+    Args:
+        max_restarts: In a row. Six of them, with their pauses, outlast what passes by itself: a database's failover, a
+            deployment of the brokers.
+        first_pause_seconds: Before the first restart; a failure shows for a moment after a restart that helped.
+        max_pause_seconds: Each pause is twice the one before, up to this.
+        calm_seconds: For how long a connector must run before its restarts are forgotten.
+    """
+
+    max_restarts: int = 6
+    first_pause_seconds: float = 5.0
+    max_pause_seconds: float = 300.0
+    calm_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        if self.max_restarts < 1 or min(self.first_pause_seconds, self.max_pause_seconds, self.calm_seconds) < 0:
+            raise ConfigError("a guard restarts at least once, and no pause is negative", field="GuardOptions")
+
+    def pause_seconds(self, restarts: int) -> float:
+        """Return how long a failure must last before the next restart, after so many in a row."""
+        return min(self.first_pause_seconds * 2.0**restarts, self.max_pause_seconds)
+
+
+class Guard:
+    """One connector over time: restarts with growing pauses, and an end to them."""
+
+    def __init__(self, options: GuardOptions) -> None:
+        self._options = options
+        self._condition = Condition.PENDING
+        self._since: float | None = None
+        self.restarts = 0
+
+    @property
+    def next_pause_seconds(self) -> float:
+        """How long a failure must last before it is acted upon."""
+        return self._options.pause_seconds(self.restarts)
+
+    def see(self, condition: Condition, now: float) -> Act:
+        """Take note of a condition, and return what is to be done; a restart counts once it was made.
+
+        Args:
+            now: Seconds, growing.
+        """
+        if condition is not self._condition or self._since is None:
+            self._condition, self._since = condition, now
+        lasted = now - self._since
+        if condition is Condition.UP and lasted >= self._options.calm_seconds:
+            self.restarts = 0
+        if condition is not Condition.FAILED or lasted < self.next_pause_seconds:
+            return Act.NOTHING
+        return Act.GIVE_UP if self.restarts >= self._options.max_restarts else Act.RESTART
+
+    def restarted(self, now: float) -> None:
+        """Count a restart; what comes of it is waited for anew, also where Connect never shows it run in between."""
+        self.restarts += 1
+        self._since = now

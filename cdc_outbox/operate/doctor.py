@@ -1,0 +1,158 @@
+"""Everything that can be asked of a pipeline, each part for itself, so that one that is silent hides no other."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc_outbox.connect.causes import cause_of
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.facts.lag import find_lag
+from cdc_outbox.connect.lint import lint
+from cdc_outbox.connect.lint.specs import rendered
+from cdc_outbox.connect.plan import Found, SlotPlan, SlotStep, make_plan
+from cdc_outbox.connect.preflight.look import LOOKS
+from cdc_outbox.connect.render import render
+from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of, wait_until_known
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.errors import CdcOutboxError, ConnectError
+from cdc_outbox.explanations import explanations
+from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.kafka import Topics
+from cdc_outbox.operate.topics import differences, topics_of
+from cdc_outbox.secret import without_secrets
+from cdc_outbox.spec import Spec
+
+Opening = Callable[[], AbstractContextManager[tuple[Any, TransactionDriver]]]
+"""Opens a connection to the outbox's database."""
+
+_KNOWN_SECONDS = 10.0
+"""For Connect to know a connector that was just made."""
+
+
+@dataclass(kw_only=True)
+class Doctor:
+    """One pipeline, and those who can be asked about it.
+
+    Args:
+        database: ``None`` where nobody said which.
+        brokers: The same.
+        was_silent: Somebody did not answer, who may do so later.
+    """
+
+    spec: Spec
+    client: ConnectClient
+    database: Opening | None
+    brokers: Topics | None
+    was_silent: bool = field(default=False, init=False)
+    _connect_answers: bool = field(default=True, init=False)
+
+    def look(self) -> Iterator[Finding]:
+        """Yield everything that is found, and change nothing; what is told by two of them is told once."""
+        told: set[tuple[str, str, str]] = set()
+        for part, ask in (
+            ("spec", self._spec),
+            ("connect", self._connect),
+            ("database", self._database),
+            ("topics", self._topics),
+        ):
+            for finding in self._asked(part, ask):
+                key = (finding.code, finding.place.path, finding.message)
+                if key not in told:
+                    told.add(key)
+                    yield finding
+
+    def _asked(self, part: str, ask: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+        try:
+            yield from ask()
+        except CdcOutboxError as error:
+            self.was_silent = self.was_silent or error.retryable
+            # Who does not answer once is not waited for again.
+            self._connect_answers = self._connect_answers and not isinstance(error, ConnectError)
+            yield _found("OP101", Place(document=part, path=self.spec.name), f"{error}.", error.hint)
+
+    def _spec(self) -> Iterator[Finding]:
+        yield from lint(rendered(self.spec))
+
+    def _connect(self) -> Iterator[Finding]:
+        name, config = self.spec.name, render(self.spec)
+        running = self.client.find_config(name)
+        if running is None:
+            message, remedy = "Connect knows no connector of this name.", "Run `cdc-outbox deploy-connector`."
+            yield _found("OP201", Place(document="connect", path=name), message, remedy)
+        else:
+            found = Found(running, wait_until_known(self.client, name, timeout_seconds=_KNOWN_SECONDS))
+            yield from self._status(found)
+            yield from self._differences(found, config)
+        yield from self.client.validate(config)
+
+    def _status(self, found: Found) -> Iterator[Finding]:
+        name, condition = self.spec.name, condition_of(found.status)
+        if condition is Condition.PENDING:
+            message, remedy = f"{describe(found.status)}.", "Run `cdc-outbox resume` if nobody halted it on purpose."
+            yield _found("OP203", Place(document="connect", path=name), message, remedy)
+        if condition is Condition.FAILED:
+            trace = without_secrets(trace_of(found.status), found.config)
+            cause = cause_of(trace)
+            reason = (trace.splitlines() or ["no trace"])[0] if cause is None else cause.sentence
+            remedy = "Look into the worker's log." if cause is None else cause.remedy
+            message = f"{describe(found.status)}. {reason}"
+            yield _found("OP202", Place(document="connect", path=name), message, remedy)
+
+    def _differences(self, found: Found, config: dict[str, str]) -> Iterator[Finding]:
+        plan = make_plan(found, config, SlotPlan(SlotStep.KEEP))
+        for change in plan.changes:
+            remedy = "`cdc-outbox deploy-connector` makes it so."
+            code = "OP204"
+            if change in plan.dangers:
+                code = "OP205"
+                remedy = "Correct the spec, or deploy with --replace once the writers rest."
+            effect = "" if change.effect is None else f" {change.effect.text}"
+            yield _found(code, Place(document="connect", path=change.option), f"{change}.{effect}", remedy)
+
+    def _database(self) -> Iterator[Finding]:
+        kind = self.spec.database.kind
+        look = LOOKS.get(kind)
+        if self.database is None or look is None:
+            message = f"nobody here looks into {kind}." if look is None else "the database was not asked."
+            remedy = "" if look is None else "Give --dsn."
+            yield _found("OP102", Place(document="database", path=self.spec.name), message, remedy)
+            return
+        with self.database() as (connection, driver):
+            yield from look(self.spec, connection, driver, self.client if self._connect_answers else None)
+            if kind is DatabaseKind.POSTGRESQL and self._connect_answers:
+                yield from self._reading(connection, driver)
+
+    def _reading(self, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401 - any driver's connection
+        slot = find_lag(connection, driver, self.spec.database.slot)
+        if slot is None or slot.active or self.client.find_config(self.spec.name) is None:
+            return
+        if condition_of(self.client.find_status(self.spec.name)) is Condition.UP:
+            message = "the connector runs, and nobody reads its slot here."
+            remedy = "Compare the DSN with database.host and database.name of the spec."
+            yield _found("OP206", Place(document="database", path=slot.slot), message, remedy)
+
+    def _topics(self) -> Iterator[Finding]:
+        if self.brokers is None:
+            message, remedy = "the brokers were not asked for the topics.", "Give --bootstrap-servers."
+            yield _found("OP102", Place(document="topics", path=self.spec.name), message, remedy)
+            return
+        wanted = topics_of(self.spec)
+        there = self.brokers.find(topic.name for topic in wanted)
+        for topic in wanted:
+            if topic.name not in there:
+                message, remedy = "does not exist yet.", "Connect makes it, or `cdc-outbox topics create`."
+                yield _found("OP301", Place(document="topics", path=topic.name), message, remedy)
+                continue
+            for each in differences(topic, there[topic.name]):
+                yield _found("OP302", Place(document="topics", path=topic.name), each.text, each.remedy)
+
+
+def _found(code: str, place: Place, message: str, remedy: str) -> Finding:
+    return Finding(code=code, severity=explanations()[code].severity, place=place, message=message, remedy=remedy)
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, the worst first; each part's stay in their order. Pure."""
+    return sorted(findings, key=lambda finding: list(Severity).index(finding.severity))

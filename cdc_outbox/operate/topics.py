@@ -1,0 +1,85 @@
+"""The topics of a pipeline: which there shall be, which there are, and how they differ."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cdc_outbox.kafka import Topic
+from cdc_outbox.spec import Spec
+
+HEARTBEATS = "__debezium-heartbeat"
+"""What the names of topics begin with that hold no events."""
+_FOREVER = "-1"
+_MORE_PARTITIONS = (
+    "More partitions send keys elsewhere, so that an aggregate's events lie in two partitions and lose their order: "
+    "drain the pipeline first, as docs/deploying.md describes."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What of a topic is not as its spec says.
+
+    Args:
+        is_refused: It is not even made so by hand without care for the events in it.
+    """
+
+    topic: str
+    text: str
+    remedy: str
+    is_refused: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.text} {self.remedy}"
+
+
+def topics_of(spec: Spec) -> list[Topic]:
+    """Return every topic that a pipeline writes to: its events', its heartbeats', and its history's where it has one.
+
+    Pure.
+    """
+    retention = {} if spec.topics.retention_ms is None else {"retention.ms": str(spec.topics.retention_ms)}
+    replicas = spec.topics.replication_factor
+    found = [
+        Topic(
+            name=name,
+            partitions=spec.topics.partitions,
+            replication_factor=replicas,
+            # Compaction keeps one event an aggregate and drops the rest: not a thing to inherit from the brokers.
+            config={"cleanup.policy": "delete", **retention},
+        )
+        for name in spec.contract.topics
+    ]
+    heartbeats = f"{HEARTBEATS}.{spec.topic_prefix}"
+    found.append(Topic(name=heartbeats, partitions=1, replication_factor=replicas, config={"cleanup.policy": "delete"}))
+    if spec.history.topic:
+        # What is gone of it keeps the connector from starting.
+        whole = {"cleanup.policy": "delete", "retention.ms": _FOREVER, "retention.bytes": _FOREVER}
+        found.append(Topic(name=spec.history.topic, partitions=1, replication_factor=replicas, config=whole))
+    return found
+
+
+def differences(wanted: Topic, found: Topic) -> Iterator[Difference]:
+    """Yield what of a topic is not as it shall be. Pure."""
+    name = wanted.name
+    if found.partitions < wanted.partitions:
+        text = f"has {_count(found.partitions)}, and the spec says {wanted.partitions}."
+        yield Difference(topic=name, text=text, remedy=_MORE_PARTITIONS, is_refused=True)
+    if found.partitions > wanted.partitions:
+        text = f"has {_count(found.partitions)}, and {wanted.partitions} are wanted."
+        yield Difference(topic=name, text=text, remedy="Kafka takes none away: correct topics.partitions.")
+    if wanted.replication_factor not in {-1, found.replication_factor}:
+        text = f"has {found.replication_factor} replicas, and the spec says {wanted.replication_factor}."
+        yield Difference(topic=name, text=text, remedy="kafka-reassign-partitions makes more of them, or fewer.")
+    yield from _settings(name, wanted.config, found.config)
+
+
+def _settings(name: str, wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[Difference]:
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            text = f"has {key}={found.get(key, '')}, and {value} is wanted."
+            remedy = f"kafka-configs --alter --topic {name} --add-config {key}={value} makes it so."
+            yield Difference(topic=name, text=text, remedy=remedy)
+
+
+def _count(partitions: int) -> str:
+    return "1 partition" if partitions == 1 else f"{partitions} partitions"

@@ -1,0 +1,95 @@
+"""`cdc-outbox doctor` from the shell: well pipelines, ill ones, and those who do not answer."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cdc_outbox.connect.render import render
+from cdc_outbox.connect.wait import Condition, condition_of
+from tests.integration.test_deploy import broken
+from tests.rig import Pipeline, eventually, run_command
+
+
+@pytest.fixture
+def spec(pipeline: Pipeline, tmp_path: Path) -> str:
+    path = tmp_path / "spec.yaml"
+    path.write_text(Pipeline.text(pipeline.name))
+    return str(path)
+
+
+@pytest.fixture
+def env(pipeline: Pipeline) -> dict[str, str]:
+    return pipeline.stack.environment() | {"CDC_OUTBOX_DSN": pipeline.dsn}
+
+
+def found(*arguments: str, env: dict[str, str]) -> tuple[int, dict[str, str]]:
+    """Return the exit code, and each finding's severity by its code and place."""
+    done = run_command("doctor", *arguments, "--output", "json", env=env)
+    findings = json.loads(done.stdout)["findings"]
+    return done.returncode, {f"{each['code']} {each['document']} {each['path']}": each["severity"] for each in findings}
+
+
+def test_a_pipeline_is_asked_about_before_it_is_deployed_while_it_runs_and_when_it_is_ill(
+    pipeline: Pipeline, spec: str, env: dict[str, str]
+) -> None:
+    name = pipeline.name
+    code, before = found(spec, env=env)
+    assert (code, before[f"OP201 connect {name}"]) == (1, "error")
+    assert before[f"OP301 topics {pipeline.topic}"] == "note"
+
+    pipeline.deploy(stable_seconds=0)
+    pipeline.stack.broker.create_topic(pipeline.topic, partitions=2)
+    code, well = found(spec, env=env)
+    assert (code, [each for each, severity in well.items() if severity == "error"]) == (0, [])
+    assert well[f"OP302 topics {pipeline.topic}"] == "warning"
+    assert run_command("doctor", spec, "--strict", env=env).returncode == 3
+
+    changed = render(pipeline.spec) | {"poll.interval.ms": "77", "publication.name": "another"}
+    pipeline.client.pause(name)
+    pipeline.client.put_config(changed)
+    eventually(lambda: pipeline.client.find_status(name).state == "PAUSED", "the pause")
+    code, ill = found(spec, env=env)
+    assert (code, ill[f"OP203 connect {name}"]) == (1, "warning")
+    assert ill["OP204 connect poll.interval.ms"] == "warning"
+    assert ill["OP205 connect publication.name"] == "error"
+
+    pipeline.client.put_config(broken(render(pipeline.spec)))
+    pipeline.client.resume(name)
+    failed = Condition.FAILED
+    eventually(lambda: condition_of(pipeline.client.find_status(name)) is failed, "the task to fail")
+    shown = run_command("doctor", spec, env=env)
+    assert shown.returncode == 1
+    head, first, remedy, *_ = shown.stdout.splitlines()
+    assert head.split() == ["SEVERITY", "CODE", "WHERE", "FINDING"]
+    assert first.startswith(f"error     OP202  connect {name} ")
+    assert remedy.startswith(" " * 20)
+
+
+def test_one_that_does_not_answer_keeps_nobody_else_from_being_asked(
+    pipeline: Pipeline, spec: str, env: dict[str, str]
+) -> None:
+    nowhere = env | {"CDC_OUTBOX_CONNECT_URL": "http://127.0.0.1:1", "CDC_OUTBOX_CONNECT_PATIENCE": "0"}
+    code, silent = found(spec, env=nowhere)
+    assert (code, silent[f"OP101 connect {pipeline.name}"]) == (75, "error")
+    assert f"OP101 database {pipeline.name}" not in silent
+    assert silent[f"OP301 topics {pipeline.topic}"] == "note"
+
+    alone = {key: value for key, value in nowhere.items() if "CONNECT" in key}
+    _, unasked = found(spec, env=alone)
+    assert {unasked[f"OP102 {part} {pipeline.name}"] for part in ("database", "topics")} == {"note"}
+
+
+def test_a_slot_that_the_running_connector_does_not_read_is_told(
+    deployed: Pipeline, spec: str, env: dict[str, str]
+) -> None:
+    other = f"{deployed.name}_other"
+    with deployed.connect() as connection:
+        connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (other,))
+        Path(spec).write_text(Path(spec).read_text().replace("database:\n", f"database:\n  slot: {other}\n"))
+        try:
+            code, unread = found(spec, env=env)
+        finally:
+            connection.execute("select pg_drop_replication_slot(%s)", (other,))
+    assert (code, unread[f"OP206 database {other}"]) == (1, "error")
+    assert unread["OP205 connect slot.name"] == "error"

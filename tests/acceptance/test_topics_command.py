@@ -1,0 +1,80 @@
+"""`cdc-outbox topics create` from the shell."""
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from cdc_outbox.kafka import Topic
+from cdc_outbox.operate.topics import differences, topics_of
+from cdc_outbox.spec import parse_spec
+from cdc_outbox.testing import Stack
+from tests.rig import Pipeline, run_command
+from tests.specs import MINIMAL
+
+
+@pytest.fixture
+def name() -> str:
+    return f"t{uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def spec(name: str, tmp_path: Path) -> Path:
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"{Pipeline.text(name)}  partitions: 2\n  retention: 2d\n")
+    return path
+
+
+def test_what_is_missing_is_created_and_what_differs_is_said_and_left(
+    outbox_stack: Stack, spec: Path, name: str
+) -> None:
+    env = outbox_stack.environment()
+    outbox_stack.broker.create_topic(f"{name}.metric", partitions=3)
+    planned = run_command("topics", "create", str(spec), "--dry-run", env=env)
+    assert planned.returncode == 3
+    assert f"{name}.order: would be created, 2 partitions\n" in planned.stdout
+    assert outbox_stack.broker.ends(f"{name}.order") == {}
+
+    done = run_command("topics", "create", str(spec), env=env)
+    assert done.returncode == 3
+    assert done.stdout.splitlines()[:2] == [
+        f"{name}.order: created, 2 partitions",
+        f"__debezium-heartbeat.{name}: created, 1 partition",
+    ]
+    assert f"{name}.metric: has 3 partitions, and 2 are wanted." in done.stdout
+    assert f"--topic {name}.metric --add-config retention.ms=172800000" in done.stdout
+    assert f"{name}.order: has" not in done.stdout
+    assert set(outbox_stack.broker.ends(f"{name}.order")) == {0, 1}
+
+    admin = AdminClient({"bootstrap.servers": outbox_stack.broker.bootstrap_servers})
+    [gone] = admin.delete_topics([f"{name}.metric"]).values()
+    gone.result()
+    assert run_command("topics", "create", str(spec), env=env).returncode == 0
+    assert run_command("topics", "create", str(spec), env=env).stdout == ""
+
+
+def test_more_partitions_are_refused_with_the_reason(outbox_stack: Stack, spec: Path, name: str) -> None:
+    env = outbox_stack.environment()
+    assert run_command("topics", "create", str(spec), env=env).returncode == 0
+    spec.write_text(spec.read_text().replace("partitions: 2", "partitions: 6"))
+    refused = run_command("topics", "create", str(spec), env=env)
+    assert refused.returncode == 1
+    assert f"{name}.order: has 2 partitions, and the spec says 6. More partitions send keys elsewhere" in refused.stdout
+    assert set(outbox_stack.broker.ends(f"{name}.order")) == {0, 1}
+
+
+def test_brokers_that_do_not_answer_are_tried_again_later(spec: Path, tmp_path: Path) -> None:
+    quick = tmp_path / "kafka.properties"
+    quick.write_text("socket.connection.setup.timeout.ms=1000\n")
+    env = {"CDC_OUTBOX_BOOTSTRAP_SERVERS": "127.0.0.1:1", "CDC_OUTBOX_KAFKA_SETTINGS": str(quick)}
+    assert run_command("topics", "create", str(spec), env=env).returncode == 75
+
+
+def test_a_history_is_kept_for_ever_in_one_partition() -> None:
+    spec = parse_spec(MINIMAL.replace("postgresql", "mariadb"))
+    [history] = [topic for topic in topics_of(spec) if topic.name == spec.history.topic]
+    assert (history.partitions, history.config["retention.ms"]) == (1, "-1")
+    compacted = Topic(name=history.name, partitions=1, config={**history.config, "cleanup.policy": "compact"})
+    [difference] = differences(history, compacted)
+    assert "cleanup.policy=compact" in difference.text
