@@ -25,14 +25,17 @@ def nothing_else() -> bool:
 class PipelineDriver(TransactionDriver, Protocol):
     """A driver whose statements need not wait for the answers to those before them."""
 
-    def pipeline(self, connection: Any) -> AbstractContextManager[object]:  # noqa: ANN401
+    def has_pipeline(self) -> bool:
+        """Tell whether the client library can do what follows."""
+
+    def pipeline(self, connection: Any) -> AbstractContextManager[Any]:  # noqa: ANN401
         """Enter before the first :meth:`send`; the server stops at the first error until it is left."""
 
     def send(self, connection: Any, sql: str, parameters: Parameters = None) -> Callable[[], list[Row]]:  # noqa: ANN401
         """Send a statement, and return what waits for its rows; who sent first asks first."""
 
-    def push(self, connection: Any) -> None:  # noqa: ANN401
-        """Have the server answer once it has done what was sent."""
+    def push(self, pipeline: Any) -> None:  # noqa: ANN401
+        """Have the server answer once it has done what was sent, and bound how long the transaction idles then."""
 
     def is_answered(self, connection: Any) -> bool:  # noqa: ANN401
         """Tell without waiting whether it has."""
@@ -58,11 +61,11 @@ class Overlapped(ImmediateTransactions):
         """Run steps of which none needs another's result, and return their results."""
         results: dict[int, Any] = {}
         try:
-            with self._pipelined.pipeline(connection):
+            with self._pipelined.pipeline(connection) as pipeline:
                 self._is_open = True
                 for number, step in enumerate(steps):
                     _go_on(number, step, results)
-                self._pipelined.push(connection)
+                self._pipelined.push(pipeline)
                 while meanwhile() and not self._pipelined.is_answered(connection):
                     pass
                 for number, step in enumerate(steps):
@@ -79,7 +82,9 @@ class Overlapped(ImmediateTransactions):
 
 def immediate(driver: TransactionDriver) -> ImmediateTransactions:
     """Return a synchronous driver in an asynchronous one's clothes, overlapped if it can be."""
-    return Overlapped(driver) if isinstance(driver, PipelineDriver) else ImmediateTransactions(driver)
+    if isinstance(driver, PipelineDriver) and driver.has_pipeline():
+        return Overlapped(driver)
+    return ImmediateTransactions(driver)
 
 
 async def together(driver: Any, connection: Any, *steps: Step, meanwhile: Meanwhile) -> list[Any]:  # noqa: ANN401

@@ -143,7 +143,11 @@ class Psycopg(_Psycopg, SendsAtOnce):
             cursor.execute(sql, parameters)
             return cursor.fetchall() if _returns_rows(cursor) else []
 
-    def pipeline(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
+    def has_pipeline(self) -> bool:
+        """Ask psycopg, which knows since which version libpq has it."""
+        return psycopg.Pipeline.is_supported()
+
+    def pipeline(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[psycopg.Pipeline]:
         """Enter psycopg's own; see :class:`~cdc_outbox.drivers.overlap.PipelineDriver`."""
         return connection.pipeline()
 
@@ -162,10 +166,11 @@ class Psycopg(_Psycopg, SendsAtOnce):
 
         return receive
 
-    def push(self, connection: psycopg.Connection[Any]) -> None:
-        """Ask the server not to keep the answers to itself until the pipeline ends."""
+    def push(self, pipeline: psycopg.Pipeline) -> None:
+        """Send what ends what was sent: after a mere flush, the server would wait for more without a bound."""
         with translated():
-            connection.pgconn.send_flush_request()
+            pipeline.pgconn.pipeline_sync()
+        pipeline.result_queue.append(None)  # as psycopg notes that this has an answer, too; its own waits for it
 
     def is_answered(self, connection: psycopg.Connection[Any]) -> bool:
         """Ask libpq, which reads what has come and does not wait."""

@@ -7,12 +7,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.drivers import TransactionState
+from cdc_outbox.drivers import TransactionState, translate
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.overlap import Overlapped, Step, immediate, together
 from cdc_outbox.drivers.psycopg import Psycopg, connect
 from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.errors import DatabaseUnavailableError
 from cdc_outbox.testing import Stack
+from tests.rig import eventually
 
 
 class Place:
@@ -89,6 +91,32 @@ def test_the_first_error_is_the_one_that_is_raised_and_the_transaction_can_be_un
     assert place.driver.state(place.connection) is TransactionState.ENDED
     finish(place.driver.begin(place.connection))
     assert finish(place.driver.fetch(place.connection, "select 7")) == [(7,)]
+
+
+def test_a_client_that_stops_in_the_middle_is_bounded_as_one_that_stops_between_two_statements(
+    place: Place, dsn: str
+) -> None:
+    place.connection.execute("set idle_in_transaction_session_timeout = 100")
+
+    def stop() -> bool:
+        eventually(lambda: place.connection.info.backend_pid not in servers(dsn), "the server to end the transaction")
+        return False
+
+    with pytest.raises((psycopg.OperationalError, DatabaseUnavailableError)) as caught:
+        finish(together(place.driver, place.connection, place.insert(1), place.count(), meanwhile=stop))
+    assert isinstance(translate(caught.value) or caught.value, DatabaseUnavailableError)
+    assert place.driver.state(place.connection) is TransactionState.LOST
+
+
+def servers(dsn: str) -> set[int]:
+    with connect(dsn) as connection:
+        return {number for (number,) in connection.execute("select pid from pg_stat_activity")}
+
+
+def test_an_old_client_library_waits_for_each_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert type(immediate(Psycopg())) is Overlapped
+    monkeypatch.setattr(psycopg.Pipeline, "is_supported", lambda: False)
+    assert type(immediate(Psycopg())) is ImmediateTransactions
 
 
 def test_what_is_done_meanwhile_may_fail(place: Place) -> None:
