@@ -154,8 +154,8 @@ class Client:
             for place in ((one.topic, one.partition) for one in places)
         ]
 
-    def get_watermark_offsets(self, _position: TopicPartition, *, cached: bool) -> tuple[int, int]:
-        return (0, -1) if cached else (0, 0)
+    def get_watermark_offsets(self, position: TopicPartition, *, cached: bool) -> tuple[int, int]:
+        return 0, len(self.group.logs[Place(position.topic, position.partition)]) if cached else 0
 
     def assignment(self) -> list[TopicPartition]:
         return _partitions(self.positions)
