@@ -259,7 +259,8 @@ class Consumer(_Consumer[threading.Event]):
         limits: How much, how many and how long.
         retry: How events are tried again whose handler failed.
         pipeline: Run a batch's handlers in psycopg's pipeline mode: what they execute is sent without waiting for the
-            answers. For handlers that only write; one that fetches waits for its rows as usual.
+            answers. For handlers that only write; one that fetches waits for its rows as usual. What hangs there is not
+            ended after ``limits.handler_seconds``: the server waits for the pipeline's end.
         latest: Aggregate types whose events each carry the whole state, so that a stale one is skipped and a missing
             one does not matter.
         by_watermark: Aggregate types whose source never goes back and is never restored: no ids are kept for them,
