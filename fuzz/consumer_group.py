@@ -154,8 +154,8 @@ class Client:
             for place in ((one.topic, one.partition) for one in places)
         ]
 
-    def get_watermark_offsets(self, _position: TopicPartition, **_options: bool) -> tuple[int, int]:
-        return (0, 0)
+    def get_watermark_offsets(self, position: TopicPartition, **_options: bool) -> tuple[int, int]:
+        return 0, len(self.group.logs[Place(position.topic, position.partition)])
 
     def assignment(self) -> list[TopicPartition]:
         return _partitions(self.positions)

@@ -1,6 +1,6 @@
 """Events that were polled and are not applied yet."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
@@ -33,6 +33,11 @@ class Backlog:
     def unread(self) -> int:
         """How many records nobody read yet."""
         return len(self._unread)
+
+    def waiting(self) -> Counter[Place]:
+        """Return how much of each partition is at hand, read or not."""
+        unread = [Place(record.topic(), record.partition()) for record in self._unread]
+        return Counter([*(item.place for item in self._items), *unread])
 
     def put(self, items: Sequence[Item]) -> None:
         """Add events at the end."""

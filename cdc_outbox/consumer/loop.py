@@ -182,7 +182,10 @@ class Loop:
         due, counts = await self._session.find_due(self._ownership.held, self._limits.batch_events)
         self._watch.looked(counts)
         held = dict(self._ownership.held)
-        self._watch.lagged(lags_of(self._client, held), assigned=len(held))
+        # What was polled has no effects yet: who is stuck with the last ones shall not seem to have nothing to do.
+        waiting = self._fresh.waiting()
+        lags = {place: lag + waiting[place] for place, lag in lags_of(self._client, held).items()}
+        self._watch.lagged(lags, assigned=len(held))
         self._redo.put([item_of(row.message, self._contract, row) for row in due])
         if self._watch.room:
             self._resume()

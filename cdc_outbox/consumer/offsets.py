@@ -139,7 +139,7 @@ def rewind(client: Consumer, message: Message) -> None:
 
 
 def lags_of(client: Consumer, places: Iterable[_Place]) -> dict[Place, int]:
-    """Return how many messages each partition has to go, as far as the client knows without asking."""
+    """Return how many messages of each partition were not polled yet, as far as the client knows without asking."""
     lags = {}
     try:
         for position in client.position([TopicPartition(*place) for place in places]):

@@ -285,16 +285,17 @@ class _ListDumper(RecursiveDumper):
     psycopg looks at each element of a list in turn, which costs as much as all else about a claim.
     """
 
-    def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002, ARG002 - psycopg's name
-        """Tell lists of nothing but texts, or of numbers, from others."""
-        return (list, *sorted(set(map(type, obj)), key=repr))
+    def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002 - psycopg's name
+        """Tell lists of nothing but texts, or of numbers, from others, and those apart as psycopg does."""
+        plain = _PLAIN.get(frozenset(map(type, obj)))
+        return (plain,) if plain else (list, ListBinaryDumper(list, self._tx).get_key(obj, format))
 
     def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # noqa: A002
         """Return the dumper of such a list."""
-        dumper = _PLAIN.get(frozenset(map(type, obj)))
-        return dumper(list, self._tx) if dumper else ListBinaryDumper(list, self._tx).upgrade(obj, format)
+        plain = _PLAIN.get(frozenset(map(type, obj)))
+        return plain(list, self._tx) if plain else ListBinaryDumper(list, self._tx).upgrade(obj, format)
 
-    def dump(self, obj: list[Any]) -> Buffer | None:
+    def dump(self, obj: list[Any]) -> "Buffer | None":  # quoted, for psycopg 3.2 has a text for it
         """Leave it to the dumper that this one became."""
         raise NotImplementedError
 
@@ -311,7 +312,9 @@ class _TextsDumper(Dumper):
         if texts.count("\0") >= len(obj):
             raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
         escaped = texts.replace("\\", r"\\").replace('"', r"\"").replace("\0", '","')
-        return f'{{"{escaped}"}}'.encode(self.connection.info.encoding if self.connection else "utf-8")
+        encoding = self.connection.info.encoding if self.connection else "utf-8"
+        # Of SQL_ASCII psycopg says ascii, and takes it for one that tells nothing about the bytes, as it does here.
+        return f'{{"{escaped}"}}'.encode("utf-8" if encoding == "ascii" else encoding)
 
 
 _PLAIN: Mapping[frozenset[type], type[Dumper]] = {

@@ -129,6 +129,24 @@ def test_lists_of_other_things_arrive_as_they_are(place: Place) -> None:
     assert place.fetch(sql, **values) == [tuple(values.values())]
 
 
+def test_each_of_several_lists_arrives_as_it_is(place: Place) -> None:
+    sql = "select %(small)s::bigint[], %(large)s::bigint[], %(texts)s::text[], %(deep)s::int[], %(others)s::text[]"
+    values: dict[str, Any] = {
+        "small": [1, None],
+        "large": [2**40, None],
+        "texts": [None, "a"],
+        "deep": [[1]],
+        "others": [["a"]],
+    }
+    assert place.fetch(sql, **values) == [tuple(values.values())]
+
+
+def test_texts_arrive_where_the_client_has_no_encoding(dsn: str) -> None:
+    sql = "select %(text)s::text = any(%(texts)s::text[])"
+    with connect(dsn, client_encoding="SQL_ASCII") as connection:
+        assert Psycopg().fetch(connection, sql, {"text": "ä€", "texts": ["ä€"]}) == [(True,)]
+
+
 def test_a_text_with_nul_is_refused_and_not_taken_for_two(place: Place) -> None:
     with pytest.raises(psycopg.DataError, match="NUL"):
         place.fetch("select cast(%(texts)s as text[])", texts=["a\0b", "c"])

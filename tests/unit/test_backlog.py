@@ -117,6 +117,7 @@ def test_what_was_not_read_is_dropped_with_its_partition_too() -> None:
     queue = Backlog(100, lambda record: item(record.number, record.partition()))
     queue.put([item(1, 1), item(2)])
     queue.put_unread([Record(3, 1), Record(4)])
+    assert queue.waiting() == {Place("t", 0): 2, Place("t", 1): 2}
     assert queue.drop(Place("t", 1)) == [1, 3]
     queue.read_some()
     queue.size.succeeded(4)

@@ -183,6 +183,18 @@ def test_how_often_an_event_was_tried_is_forgotten_with_its_partition(story: Sto
     assert not running.loop._poison._tries
 
 
+def test_what_is_at_hand_and_has_no_effects_yet_is_still_to_go(story: Story) -> None:
+    story.begin(events=2, room=10_000)
+    story.write_more(kind=GAPLESS, number=0, events=5)
+    running = story.world.consumers[0]
+    running.turn()
+    assert running.watch.progress().lag_events == 5
+    go_round(story, 5)
+    story.world.sleep(2.0)
+    running.turn()
+    assert running.watch.progress().lag_events == 0
+
+
 def test_a_zombie_has_no_effects_once_its_successor_began(story: Story) -> None:
     story.begin(events=3, room=10_000)
     story.write_more(kind=GAPLESS, number=0, events=3)

@@ -1,5 +1,7 @@
 """How a driver is found, and what the server's codes become."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -164,3 +166,8 @@ def test_what_asyncpg_lets_pass_of_a_broken_socket_is_our_error() -> None:
     place: Any = None
     with pytest.raises(DatabaseUnavailableError), asyncpg._translated(place):
         raise ConnectionResetError(104, "Connection reset by peer")
+
+
+def test_psycopg_may_be_one_that_names_types_by_texts() -> None:
+    code = "import psycopg.abc; psycopg.abc.Buffer = 'bytes'; import cdc_outbox.drivers.psycopg"  # as 3.2 does
+    subprocess.run([sys.executable, "-c", code], check=True)
