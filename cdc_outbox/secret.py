@@ -9,6 +9,8 @@ _SECRET = re.compile(
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
 _IN_URL = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
 _USER_INFO = re.compile(r"user\.info$|api\.?key", re.IGNORECASE)
+_ADDRESS = re.compile(r"connection\.(string|url)$", re.IGNORECASE)
+"""Where a login may stand inside; one that shows none is no secret."""
 _GIVEN = re.compile(r"((?:password|secret|token)\w*\s*=\s*[\"']?)(?!\$\{)[^\"'\s;,]+", re.IGNORECASE)
 _LONG = 4
 """A secret of fewer letters stands in too many words."""
@@ -19,6 +21,11 @@ _ASSIGNED = re.compile(r"(password|secret|token)\w*\s*=\s*[\"']?[^\"'\s;]", re.I
 def shows_password(url: str) -> bool:
     """Tell whether a URL, or a connection string, has a password in it that is no reference."""
     return bool(_IN_URL.search(_REFERENCE.sub("", url)))
+
+
+def is_secret(option: str) -> bool:
+    """Tell whether nobody should see what a connector's option stands for."""
+    return bool(_SECRET.search(option) or _USER_INFO.search(option) or _ADDRESS.search(option))
 
 
 def shows_secret(option: str, value: str) -> bool:

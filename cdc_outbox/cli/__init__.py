@@ -8,8 +8,11 @@ import sys
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from cdc_outbox.cli.exits import ExitCode, complain, exit_code_of
+from cdc_outbox.cli.variables import name_variables
+from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import CdcOutboxError
 
 _COMMANDS = {
@@ -18,6 +21,10 @@ _COMMANDS = {
         "Write the spec of a connector that somebody configured by hand.",
     ),
     "baseline": ("cdc_outbox.cli.baseline:baseline", "Begin in the middle of a history: accept what came before."),
+    "completion": (
+        "cdc_outbox.cli.completion:completion",
+        "Print what makes a shell complete this command.",
+    ),
     "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until it is told to stop."),
     "contexts": ("cdc_outbox.cli.contexts_list:contexts", "List the places that commands can be told to go to."),
     "dead-letters": ("cdc_outbox.cli.dead_letters:dead_letters", "List, show, retry, skip or export parked events."),
@@ -62,7 +69,26 @@ class _LazyGroup(click.Group):
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         taking: click.Command = import_module("cdc_outbox.cli.context_option").take_contexts(command)
-        return taking
+        return name_variables(taking, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            offer = did_you_mean(args[0], list(_COMMANDS))
+            there = f"There are {', '.join(self.list_commands(ctx))}."
+            raise click.UsageError(f"No such command {args[0]!r}. {offer or there}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # None of the commands is imported for it: a shell waits.
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=_COMMANDS[name][1])
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -74,8 +100,15 @@ class _LazyGroup(click.Group):
 def cli() -> None:
     """Transactional outbox on Debezium: tables, connectors, consumers, and a stack to try them on.
 
-    Every option that shows a variable in its help can be given by it instead. Exit codes: 0 done, 1 failed, 2 wrong
-    use or a wrong spec, 3 differences found, 75 try again later, 130 interrupted (0 for what runs until Ctrl-C).
+    Every option can be given by the variable that its help shows. What was asked for goes to stdout, all else to
+    stderr; colour goes to terminals alone, and to none where NO_COLOR is set. Exit codes: 0 done, 1 failed, 2 wrong use
+    or a wrong spec, 3 differences found, 75 try again later, 130 interrupted (0 for what runs until Ctrl-C).
+
+    \b
+    Examples:
+      cdc-outbox lint connectors/*.yaml
+      cdc-outbox deploy-connector connectors/orders.yaml --context staging --dry-run
+      cdc-outbox status
     """
 
 

@@ -8,6 +8,7 @@ from click.core import ParameterSource
 
 from cdc_outbox.cli.contexts import Context
 from cdc_outbox.cli.contexts_file import read_contexts
+from cdc_outbox.errors import ConfigError
 
 _NAME, _PATIENCE = "cdc_outbox.context", "cdc_outbox.patience"
 
@@ -74,6 +75,15 @@ def _context(name: str | None) -> Context | None:
     return None if chosen is None else contexts.find(chosen)
 
 
+def _names(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+    """Return what a shell may complete a context's name to; a file that cannot be read says nothing."""
+    try:
+        known = read_contexts().known
+    except ConfigError:
+        return []
+    return [name for name in sorted(known) if name.startswith(incomplete)]
+
+
 _option = click.Option(
     ["--context"],
     metavar="NAME",
@@ -82,5 +92,6 @@ _option = click.Option(
     is_eager=True,
     expose_value=False,
     callback=_note,
+    shell_complete=_names,
     help="Where the command goes, by its name in cdc-outbox.yaml.",
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, Tls
+from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, Keeper, Tls
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConfigError
 
@@ -59,7 +59,8 @@ class Context:
         tls = {name: self._path(path) for name, path in connect.get("tls", {}).items()}
         options = {"patience_seconds": connect["patience_seconds"]} if "patience_seconds" in connect else {}
         urls = tuple(self._resolve(url) for url in urls_of(connect))
-        return Cluster(urls=urls, login=self._login(connect), tls=Tls(**tls), **options)
+        keeper = Keeper(connect["managed_by"]) if "managed_by" in connect else None
+        return Cluster(urls=urls, login=self._login(connect), tls=Tls(**tls), keeper=keeper, **options)
 
     def databases(self) -> Databases | None:
         """Return the DSNs, ``None`` if there are none."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts
+from cdc_outbox.connect.cluster import Keeper
 from cdc_outbox.document import Document, did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.secret import shows_password
@@ -16,7 +17,7 @@ _IN_CONNINFO = re.compile(r"password\s*=\s*'?[^\s$']", re.IGNORECASE)
 _WHOLE = {
     "": ("version", "default", "contexts"),
     "context": ("connect", "dsn", "dsns", "inbox_dsn", "kafka"),
-    "connect": ("url", "urls", "basic", "bearer", "tls", "patience_seconds"),
+    "connect": ("url", "urls", "basic", "bearer", "tls", "patience_seconds", "managed_by"),
     "connect.basic": ("user", "password"),
     "connect.tls": ("ca", "certificate", "key"),
     "kafka": ("bootstrap_servers", "settings"),
@@ -114,6 +115,8 @@ def _connect_mistakes(document: Document, path: tuple[str, ...]) -> Iterator[str
     patience = connect.get("patience_seconds", 0)
     if isinstance(patience, bool) or not isinstance(patience, int | float) or patience < 0:
         yield f"{document.place((*path, 'patience_seconds'))}: must be a number of seconds"
+    if connect.get("managed_by", Keeper.REST) not in list(Keeper):
+        yield f"{document.place((*path, 'managed_by'))}: is {' or '.join(Keeper)}"
     for secret in (("bearer",), ("basic", "password")):
         value = _at(document, (*path, *secret))
         if isinstance(value, str) and not REFERENCE.fullmatch(value):

@@ -41,6 +41,7 @@ def delete(spec: Path, *, databases: Databases | None, cluster: Cluster, purge: 
     pipeline = read_spec(spec)
     client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
     with steps.shown():
+        client.refuse_kept()
         if purge:
             remains = _purge(pipeline, client, databases, timeout, steps)
         else:

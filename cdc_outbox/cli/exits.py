@@ -4,6 +4,7 @@ from enum import IntEnum
 
 import click
 
+from cdc_outbox.cli.colour import paint
 from cdc_outbox.errors import CdcOutboxError, ConfigError
 
 
@@ -32,6 +33,6 @@ def complain(error: CdcOutboxError) -> None:
         click.echo(trace.rstrip(), err=True)
     for finding in getattr(error, "findings", ()):
         click.echo(str(finding), err=True)
-    click.echo(f"{click.style('error:', fg='red')} {error}", err=True)
+    click.echo(f"{paint('error:', 'red')} {error}", err=True)
     if error.hint:
-        click.echo(f"{click.style('hint:', fg='cyan')} {error.hint}", err=True)
+        click.echo(f"{paint('hint:', 'cyan')} {error.hint}", err=True)

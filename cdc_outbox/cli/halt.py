@@ -88,13 +88,27 @@ def restart(
     Example:
       cdc-outbox restart orders --failed
     """
-    _each(connectors, cluster, timeout, lambda ward: ward.restart(only_failed=failed, stable_seconds=stable_seconds))
+
+    def begin_again(ward: Ward) -> None:
+        ward.restart(only_failed=failed, stable_seconds=stable_seconds)
+
+    _each(connectors, cluster, timeout, begin_again, keeps=False)
 
 
-def _each(connectors: tuple[str, ...], cluster: Cluster, timeout: float, tell: Callable[[Ward], None]) -> None:
+def _each(
+    connectors: tuple[str, ...], cluster: Cluster, timeout: float, tell: Callable[[Ward], None], *, keeps: bool = True
+) -> None:
+    """Tell each of them.
+
+    Args:
+        keeps: Whether Connect keeps what it is told, so that an operator would undo it.
+    """
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
     with steps.shown():
-        for name in names_of(connectors, client):
+        names = names_of(connectors, client)
+        if keeps:
+            client.refuse_kept()
+        for name in names:
             tell(Ward(client, name, timeout_seconds=timeout, report=lambda text: steps.report("wait", text)))
             steps.report("done", name)

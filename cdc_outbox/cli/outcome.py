@@ -7,8 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import click
-
+from cdc_outbox.cli.colour import paint
 from cdc_outbox.cli.exits import ExitCode, exit_code_of
 from cdc_outbox.cli.findings import API_VERSION, visible
 from cdc_outbox.connect.change import Change
@@ -85,14 +84,14 @@ def as_json(kind: str, outcomes: Iterable[Outcome]) -> str:
 def change_line(change: Change) -> str:
     """Return a change in one line, in the colour of what it does."""
     colour = {"+": "green", "-": "red", "~": "yellow"}[str(change)[0]]
-    return click.style(visible(str(change)), fg=colour)
+    return paint(visible(str(change)), colour)
 
 
 def effect_line(change: Change) -> str:
     """Return what a change does, in one line; empty where nobody reads yet."""
     if change.effect is None:
         return ""
-    label = click.style(change.effect.reach, fg="red" if change.effect.reach is Reach.DANGEROUS else None)
+    label = paint(change.effect.reach, "red" if change.effect.reach is Reach.DANGEROUS else None)
     return f"    {label}: {change.effect.text}"
 
 

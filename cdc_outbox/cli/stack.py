@@ -99,7 +99,12 @@ def _hold(config: StackConfig) -> None:
 @stack.command()
 @name_option
 def status(*, name: str) -> None:
-    """Say what each part of a stack does; exit 1 if not all of them run."""
+    """Say what each part of a stack does; exit 1 if not all of them run.
+
+    \b
+    Example:
+      cdc-outbox stack status
+    """
     states = _find(name).find_states()
     for part, state in sorted(states.items()):
         click.echo(f"{part:<12} {state}")
@@ -110,7 +115,12 @@ def status(*, name: str) -> None:
 @stack.command()
 @name_option
 def env(*, name: str) -> None:
-    """Print the variables by which the other commands find a stack, for eval."""
+    """Print the variables by which the other commands find a stack, for eval.
+
+    \b
+    Example:
+      eval "$(cdc-outbox stack env)"
+    """
     environment = _find(name).find_environment()
     if environment is None:
         raise StackError(f"the stack {name} is still starting", hint="Wait until `cdc-outbox stack up` says ready.")
@@ -122,7 +132,12 @@ def env(*, name: str) -> None:
 @name_option
 @click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="How many, from the end.")
 def logs(part: str, *, name: str, lines: int) -> None:
-    """Print the end of a part's log: postgres, kafka, connect-1 …."""
+    """Print the end of a part's log: postgres, kafka, connect-1 ….
+
+    \b
+    Example:
+      cdc-outbox stack logs kafka --lines 200
+    """
     text = _find(name).log(part).read_text(errors="replace")
     click.echo("\n".join(text.splitlines()[-lines:]))
 
@@ -159,7 +174,12 @@ def restart(part: str, *, name: str) -> None:
 @stack.command()
 @name_option
 def down(*, name: str) -> None:
-    """End a stack: its processes, its ports and its folder."""
+    """End a stack: its processes, its ports and its folder.
+
+    \b
+    Example:
+      cdc-outbox stack down
+    """
     folder = StackFolder(name)
     owner = folder.owner
     if folder.is_held and owner is not None:

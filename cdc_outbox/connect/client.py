@@ -1,15 +1,19 @@
 """The Connect REST API: one method an endpoint, one error a kind of refusal."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.cluster import Cluster, Keeper
 from cdc_outbox.connect.workers import CONFLICT, Workers
 from cdc_outbox.errors import ConnectError, ConnectorNotFoundError
 from cdc_outbox.finding import Finding, Place, Severity
+
+_PODS = re.compile(r"(?P<cluster>.+)-connect-\d+\.(?P=cluster)-connect\.[^.]+\.svc(:\d+)?")
+"""What Strimzi calls the workers of a KafkaConnect, and these each other."""
 
 _LOGIN_REFUSED = (
     "Give the role the password that database.password leads to; a variable is the worker's, as it was at its start."
@@ -62,6 +66,21 @@ class ConnectClient:
         with suppress(ConnectorNotFoundError):
             self._ask("GET", "/health")
 
+    def refuse_kept(self) -> None:
+        """Refuse a cluster whose connectors an operator keeps as its resources say: it would undo what is written.
+
+        What nobody said is looked for in the names of the workers that run connectors; where none runs, none is seen.
+
+        Raises:
+            ConnectError: It is kept so.
+        """
+        self._refuse_declared()
+        if self.cluster.keeper is not None:
+            return
+        for worker in self._find_workers():
+            if found := _PODS.fullmatch(worker):
+                raise _kept(f"the worker {worker} is a pod of Strimzi's KafkaConnect {found['cluster']}")
+
     def find_config(self, name: str) -> dict[str, str] | None:
         """Return a connector's configuration with its references unresolved, ``None`` if there is no such connector."""
         try:
@@ -69,6 +88,24 @@ class ConnectClient:
         except ConnectorNotFoundError:
             return None
         return config
+
+    def _refuse_declared(self) -> None:
+        if self.cluster.keeper is Keeper.STRIMZI:
+            raise _kept("the context says that Strimzi keeps the connectors of this cluster")
+
+    def _find_workers(self) -> set[str]:
+        """Return the addresses of the workers that run something, as far as one may know."""
+        try:
+            answer = self._ask("GET", "/connectors?expand=status")
+        except ConnectError as error:
+            if error.retryable:
+                raise
+            return set()
+        if not isinstance(answer, dict):
+            return set()
+        statuses = [each.get("status", {}) for each in answer.values()]
+        parts = [part for each in statuses for part in (each.get("connector", {}), *each.get("tasks", []))]
+        return {part["worker_id"] for part in parts if "worker_id" in part}
 
     def find_names(self) -> list[str]:
         """Return the names of all connectors, sorted."""
@@ -120,6 +157,7 @@ class ConnectClient:
         Raises:
             ConnectError: With status 409: somebody else made a connector of this name meanwhile.
         """
+        self._refuse_declared()
         name = config["name"]
         settings = {key: value for key, value in config.items() if key != "name"}
         body = {"name": name, "config": settings, "initial_state": "STOPPED"}
@@ -143,6 +181,7 @@ class ConnectClient:
 
     def put_config(self, config: dict[str, str]) -> None:
         """Make a connector's configuration be this one; it keeps its state, and restarts if it runs."""
+        self._refuse_declared()
         self._ask("PUT", f"/connectors/{_segment(config['name'])}/config", config)
 
     def delete(self, name: str) -> None:
@@ -151,6 +190,7 @@ class ConnectClient:
         Raises:
             ConnectorNotFoundError: There is none.
         """
+        self._refuse_declared()
         wait, may_be_gone = self._workers.patience(), False
         while True:
             try:
@@ -168,14 +208,17 @@ class ConnectClient:
 
     def stop(self, name: str) -> None:
         """Ask a connector to stop and to give up its tasks; it takes a moment."""
+        self._refuse_declared()
         self._ask("PUT", f"/connectors/{_segment(name)}/stop")
 
     def pause(self, name: str) -> None:
         """Ask a connector to pause; its tasks stay."""
+        self._refuse_declared()
         self._ask("PUT", f"/connectors/{_segment(name)}/pause")
 
     def resume(self, name: str) -> None:
         """Ask a stopped or paused connector to run."""
+        self._refuse_declared()
         self._ask("PUT", f"/connectors/{_segment(name)}/resume")
 
     def restart(self, name: str, *, only_failed: bool) -> None:
@@ -185,10 +228,12 @@ class ConnectClient:
 
     def alter_offsets(self, name: str, offsets: Sequence[Mapping[str, Any]]) -> None:
         """Store offsets under a stopped connector's name; those of partitions that are not among them stay."""
+        self._refuse_declared()
         self._ask("PATCH", f"/connectors/{_segment(name)}/offsets", {"offsets": list(offsets)})
 
     def reset_offsets(self, name: str) -> None:
         """Forget the offsets stored under a stopped connector's name."""
+        self._refuse_declared()
         self._ask("DELETE", f"/connectors/{_segment(name)}/offsets")
 
 
@@ -199,6 +244,14 @@ def _status(answer: dict[str, Any]) -> ConnectorStatus:
         for task in answer["tasks"]
     )
     return ConnectorStatus(connector["state"], tasks, connector.get("trace", ""), connector.get("version", ""))
+
+
+def _kept(reason: str) -> ConnectError:
+    return ConnectError(
+        f"{reason}: it would undo what is written by REST",
+        hint="`cdc-outbox render --target strimzi` writes its resources. A KafkaConnect without the annotation "
+        "strimzi.io/use-connector-resources is written to by REST: say managed_by: rest in the context.",
+    )
 
 
 def _made_by_another(name: str, error: ConnectError) -> ConnectError:

@@ -3,6 +3,7 @@
 import re
 from base64 import b64encode
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -68,6 +69,13 @@ class Tls:
                 raise ConfigError(f"there is no file {str(path)!r}", field=f"Tls.{name}")
 
 
+class Keeper(StrEnum):
+    """Who says what the connectors of a cluster are: whoever asks its REST API, or an operator by its resources."""
+
+    REST = "rest"
+    STRIMZI = "strimzi"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """The workers of one Connect cluster; any of them may answer.
@@ -77,12 +85,14 @@ class Cluster:
         login: ``None`` where Connect wants none.
         patience_seconds: How long one request is repeated that meets a rebalance, an error of the worker's or nobody
             at all. Thirty, because a worker that was killed is replaced within that time.
+        keeper: ``None`` takes it for Strimzi where workers are named as Strimzi names them.
     """
 
     urls: tuple[str, ...]
     login: Basic | Bearer | None = None
     tls: Tls = field(default_factory=Tls)
     patience_seconds: float = 30.0
+    keeper: Keeper | None = None
 
     def __post_init__(self) -> None:
         if not self.urls:

@@ -126,6 +126,7 @@ class Deployment:
         self._refuse(check_database(self._spec, facts), "the database is not ready")
         self._report("preflight", "the database is ready")
         self._client.refuse_ill_worker()
+        self._client.refuse_kept()
         self._refuse(self._client.validate(self._config), "Connect refuses the configuration")
         self._report("validate", "Connect accepts the configuration")
         return facts

@@ -1,0 +1,252 @@
+"""How every command behaves, whatever it is for: help, variables, streams, colour, completion, offers."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cdc_outbox.cli import cli, main
+from cdc_outbox.cli.exits import ExitCode
+from tests.specs import ORDERS
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROOT = click.Context(cli, info_name="cdc-outbox")
+
+
+def every_command() -> Iterator[tuple[str, ...]]:
+    def inside(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        yield path
+        if isinstance(command, click.Group):
+            for name in command.list_commands(ROOT):
+                inner = command.get_command(ROOT, name)
+                assert inner is not None
+                yield from inside(inner, (*path, name))
+
+    yield from inside(cli, ())
+
+
+COMMANDS = sorted(every_command())
+each_command = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+
+
+def command_of(path: tuple[str, ...]) -> click.Command:
+    command: click.Command | None = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(ROOT, name)
+    assert command is not None
+    return command
+
+
+def options_of(path: tuple[str, ...]) -> list[click.Option]:
+    return [option for option in command_of(path).params if isinstance(option, click.Option)]
+
+
+class Ran:
+    """What came of one call in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> None:
+        before, sys.argv = sys.argv, ["cdc-outbox", *arguments]
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            sys.argv = before
+        self.code = ended.value.code
+        self.stdout, self.stderr = capsys.readouterr()
+
+
+@each_command
+def test_help_has_an_example_that_names_the_command(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    ran = Ran(capsys, *path, "--help")
+    assert (ran.code, ran.stderr) == (0, "")
+    examples = re.search(r"Examples?:\n((?: +\S.*\n)+)", ran.stdout)
+    assert examples is not None
+    assert " ".join(["cdc-outbox", *path]) in examples[1]
+
+
+def variables_of(option: click.Option) -> list[str]:
+    return [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
+
+
+@each_command
+def test_every_option_is_a_variable_that_its_help_shows(path: tuple[str, ...]) -> None:
+    shown = " ".join(CliRunner().invoke(cli, [*path, "--help"]).stdout.split())
+    for option in options_of(path):
+        if option.name == "version":
+            continue
+        variables = variables_of(option)
+        assert variables, option.opts
+        assert all(variable.startswith("CDC_OUTBOX_") for variable in variables)
+        assert f"env var: {', '.join(variables)}" in shown
+
+
+def test_no_two_options_of_different_names_share_a_variable() -> None:
+    named: dict[str, set[str]] = {}
+    for path in COMMANDS:
+        for option in options_of(path):
+            named.setdefault(str(option.envvar), set()).add(option.opts[0])
+    assert {variable: options for variable, options in named.items() if len(options) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [
+        (["render", str(ORDERS), "--target", "strimzi", "--set", "connect=c"], {
+            "CDC_OUTBOX_RENDER_TARGET": "strimzi", "CDC_OUTBOX_RENDER_SET": "connect=c"}),
+        (["lint", str(ORDERS), "--output", "json"], {"CDC_OUTBOX_LINT_OUTPUT": "json"}),
+        (["contexts", "--json"], {"CDC_OUTBOX_CONTEXTS_JSON": "1"}),
+        (["spec-schema", "--page"], {"CDC_OUTBOX_SPEC_SCHEMA_PAGE": "true"}),
+    ],
+)  # fmt: skip
+def test_a_variable_does_what_its_option_does(arguments: list[str], variables: dict[str, str]) -> None:
+    bare = arguments[: next(place for place, word in enumerate(arguments) if word.startswith("--"))]
+    told = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert told.exception is None
+    assert CliRunner().invoke(cli, bare, standalone_mode=False, env=variables).stdout == told.stdout
+    assert CliRunner().invoke(cli, bare, standalone_mode=False).stdout != told.stdout
+
+
+@each_command
+def test_wrong_use_is_said_on_stderr_alone(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    ran = Ran(capsys, *path, "--no-such-option")
+    assert (ran.code, ran.stdout) == (ExitCode.USAGE, "")
+    assert "No such option" in ran.stderr
+
+
+@each_command
+def test_an_option_that_is_mistyped_is_offered(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    for option in options_of(path):
+        longest = max(option.opts, key=len)
+        if len(longest) > len("--dsn"):
+            assert f"'{longest}'" in Ran(capsys, *path, f"{longest}x").stderr
+
+
+@pytest.mark.parametrize("name", [path[0] for path in COMMANDS if len(path) == 1])
+def test_a_command_that_is_mistyped_is_offered(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = Ran(capsys, f"{name}x")
+    assert (ran.code, ran.stdout) == (ExitCode.USAGE, "")
+    assert f"Did you mean '{name}'?" in ran.stderr
+
+
+def test_a_command_like_none_lists_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    stderr = Ran(capsys, "xyzzy").stderr
+    assert all(path[0] in stderr for path in COMMANDS if len(path) == 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["render", str(ORDERS)],
+        ["lint", str(ORDERS), "--output", "json"],
+        ["contexts", "--json"],
+        ["spec-schema"],
+    ],
+)
+def test_data_is_alone_on_stdout(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    ran = Ran(capsys, *arguments)
+    assert ran.code == 0
+    assert json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["render", "/nonexistent.yaml"], ExitCode.USAGE),
+        (["render", str(ORDERS), "--target", "strimzi"], ExitCode.USAGE),
+        (["lint", "/nonexistent.yaml"], ExitCode.USAGE),
+        (["explain", "XX999"], ExitCode.USAGE),
+        (["status", "--connect-url", "http://127.0.0.1:1", "--connect-patience", "0"], ExitCode.RETRY),
+        (["delete", str(ORDERS), "--connect-url", "http://127.0.0.1:1", "--connect-patience", "0"], ExitCode.RETRY),
+        (["pause", "orders", "--connect-url", "http://127.0.0.1:1", "--connect-patience", "0"], ExitCode.RETRY),
+        (["status", "--context", "nowhere"], ExitCode.USAGE),
+        (["preflight", str(ORDERS), "--dsn", "postgresql://127.0.0.1:1/x"], ExitCode.RETRY),
+    ],
+)
+def test_a_failure_says_nothing_on_stdout(
+    arguments: list[str], code: ExitCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = Ran(capsys, *arguments)
+    assert (ran.code, ran.stdout) == (code, "")
+    assert "\x1b" not in ran.stderr
+
+
+def test_exit_codes_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    page, shown = (DOCS / "commands.md").read_text(), " ".join(Ran(capsys, "--help").stdout.split())
+    for code in ExitCode:
+        assert re.search(rf"^\| {code} \|", page, re.MULTILINE)
+        assert re.search(rf"\b{code} ", shown)
+
+
+def in_a_terminal(*arguments: str, **variables: str) -> bytes:
+    """Return what a terminal gets to see of one call."""
+    ours, theirs = os.openpty()
+    clean = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TERM": "xterm", **variables}
+    command = [sys.executable, "-m", "cdc_outbox", *arguments]
+    with subprocess.Popen(command, env=clean, stdin=theirs, stdout=theirs, stderr=theirs):
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                octets = os.read(ours, 4096)
+            except OSError:  # whoever wrote there has gone
+                break
+            if not octets:
+                break
+            seen += octets
+    os.close(ours)
+    return seen
+
+
+@pytest.mark.parametrize(("variables", "is_red"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_colour_is_for_terminals_that_want_it(variables: dict[str, str], *, is_red: bool) -> None:
+    seen = in_a_terminal("render", "/nonexistent.yaml", **variables)
+    assert b"error:" in seen
+    assert (b"\x1b[" in seen) is is_red
+
+
+def completed(line: str, **variables: str) -> list[str]:
+    """Return what a shell offers at the end of a line."""
+    asked = {"_CDC_OUTBOX_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    clean = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **variables, **asked}
+    found = subprocess.run(
+        [f"{sys.prefix}/bin/cdc-outbox"], env=clean, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert found.stderr == ""
+    return [offer.partition(",")[2] for offer in found.stdout.splitlines()]
+
+
+def test_the_shell_completes(tmp_path: Path) -> None:
+    assert completed("cdc-outbox depl") == ["deploy-connector"]
+    assert completed("cdc-outbox dead-letters re") == ["retry"]
+    assert "--stable-seconds" in completed("cdc-outbox deploy-connector --stab")
+    assert completed("cdc-outbox completion z") == ["zsh"]
+    path = tmp_path / "contexts.yaml"
+    path.write_text("contexts: {staging: {dsn: dbname=x}, production: {dsn: dbname=y}}")
+    assert completed("cdc-outbox plan x.yaml --context st", CDC_OUTBOX_CONTEXTS=str(path)) == ["staging"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = Ran(capsys, "completion", shell)
+    assert ran.code == 0
+    assert f"_CDC_OUTBOX_COMPLETE={shell}_complete" in ran.stdout
+
+
+def test_bash_takes_its_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    script = tmp_path / "completion.bash"
+    script.write_text(Ran(capsys, "completion", "bash").stdout)
+    asks = f"""source {script}
+COMP_WORDS=(cdc-outbox depl); COMP_CWORD=1
+_cdc_outbox_completion cdc-outbox; echo "${{COMPREPLY[@]}}" """
+    clean: dict[str, Any] = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": "/nonexistent"}
+    found = subprocess.run(["bash", "-c", asks], env=clean, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.stdout.strip(), found.stderr) == ("deploy-connector", "")
