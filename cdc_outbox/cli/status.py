@@ -19,7 +19,6 @@ from cdc_outbox.connect.facts.lag import SlotLag, find_lag
 from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError, ConnectorNotFoundError
-from cdc_outbox.secret import without_secrets
 
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "WAL KEPT")
 _POSTGRESQL = "PostgresConnector"
@@ -65,7 +64,7 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
     except ConnectorNotFoundError:  # not known yet
         found = None
     config = client.find_config(name) or {}
-    trace = without_secrets(trace_of(found), config)
+    trace = trace_of(found)
     cause = cause_of(trace)
     lag = _lag(name, config, databases)
     return {
