@@ -1,7 +1,9 @@
 """Which options are secrets, and whether one stands there itself."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from urllib.parse import quote, unquote
 
 _SECRET = re.compile(
     r"password|passphrase|secret|token(?!\.endpoint)|credential|jaas|(private|keystore)\.key", re.IGNORECASE
@@ -12,6 +14,10 @@ _USER_INFO = re.compile(r"user\.info$|api\.?key", re.IGNORECASE)
 _ADDRESS = re.compile(r"connection\.(string|url)$", re.IGNORECASE)
 """Where a login may stand inside; one that shows none is no secret."""
 _GIVEN = re.compile(r"((?:password|secret|token)\w*\s*=\s*[\"']?)(?!\$\{)[^\"'\s;,]+", re.IGNORECASE)
+_LOGIN = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
+_PASSWORD = re.compile(
+    r"""(?:password|secret|token)\w*\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^"'\s;,&]+))""", re.IGNORECASE
+)
 _LONG = 4
 """A secret of fewer letters stands in too many words."""
 MASK = "********"
@@ -37,12 +43,37 @@ def shows_secret(option: str, value: str) -> bool:
     return not is_jaas_line or bool(_ASSIGNED.search(_REFERENCE.sub("", value)))
 
 
-def without_secrets(text: str, options: Mapping[str, str]) -> str:
-    """Return a text in which no secret of a configuration stands; an error of Java's may quote an option's value."""
-    found = (value for option, value in options.items() if len(value) >= _LONG and hides(option, value))
-    for value in sorted(found, key=len, reverse=True):
-        text = text.replace(value, MASK)
-    return _GIVEN.sub(rf"\1{MASK}", text)
+class Veil:
+    """Remember secrets, and take them out of what is said: an error of Java's may quote an option's value."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def remember(self, *secrets: str) -> None:
+        """Take these out from now on; one that is too short stands in too many words."""
+        self._known.update(secret for secret in secrets if len(secret) >= _LONG)
+
+    def remember_options(self, options: Mapping[str, str]) -> None:
+        """Take out every secret of a connector's configuration, and what is a secret within a value."""
+        for option, value in options.items():
+            if hides(option, value):
+                self.remember(value, *_parts(value))
+
+    def over(self, text: str) -> str:
+        """Return a text in which none of them stands, nor what a text itself calls a secret."""
+        for secret in sorted(self._known, key=len, reverse=True):
+            for form in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret)):
+                text = text.replace(form, MASK)
+        return _GIVEN.sub(rf"\1{MASK}", _IN_URL.sub(f"://{MASK}@", text))
+
+
+def _parts(value: str) -> Iterator[str]:
+    """Yield the secrets inside a value: behind a user's name, in a URL, after a word that says so."""
+    yield from (part for found in _LOGIN.finditer(value) for part in (found[1], unquote(found[1])))
+    yield from (found[1] or found[2] or found[3] for found in _PASSWORD.finditer(value))
+    user, colon, password = value.partition(":")
+    if colon and "/" not in user:
+        yield password
 
 
 def hides(option: str, value: str) -> bool:

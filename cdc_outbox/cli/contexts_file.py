@@ -107,8 +107,7 @@ def _connect_mistakes(document: Document, path: tuple[str, ...]) -> Iterator[str
         yield f"{place}: has either url or urls"
     elif "urls" in connect and (not isinstance(connect["urls"], list) or not connect["urls"]):
         yield f"{document.place((*path, 'urls'))}: must be a list of URLs"
-    if {"basic", "bearer"} <= connect.keys():
-        yield f"{place}: has either basic or bearer"
+    yield from _login_mistakes(place, connect)
     basic = connect.get("basic")
     if isinstance(basic, Mapping) and basic.keys() != {"user", "password"}:
         yield f"{document.place((*path, 'basic'))}: has a user and a password"
@@ -151,6 +150,22 @@ def _at(document: Document, path: tuple[str, ...]) -> Any:  # noqa: ANN401 - YAM
             return None
         found = found.get(key)
     return found
+
+
+def _login_mistakes(place: object, connect: Mapping[str, Any]) -> Iterator[str]:
+    if any(_has_login(url) for url in (connect.get("url"), *_list(connect.get("urls")))):
+        yield f"{place}: a URL has no login in it: write basic or bearer"
+    if {"basic", "bearer"} <= connect.keys():
+        yield f"{place}: has either basic or bearer"
+
+
+def _list(value: Any) -> list[Any]:  # noqa: ANN401 - YAML
+    return value if isinstance(value, list) else []
+
+
+def _has_login(url: Any) -> bool:  # noqa: ANN401 - YAML
+    """Tell so whatever the password is made of, and however the URL would be read."""
+    return isinstance(url, str) and "@" in REFERENCE.sub("", url)
 
 
 def _shows_password(dsn: str) -> bool:

@@ -58,6 +58,7 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
       cdc-outbox offsets show connectors/orders.yaml --json
     """
     client = ConnectClient(cluster)
+    client.refuse_kept()
     [name] = names_of([connector], client)
     standing = _standing(name, client, databases)
     if prints_json:
@@ -156,6 +157,7 @@ def _change(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+    client.refuse_kept()
     [name] = names_of([connector], client)
     # Asked before anything is touched.
     agreed = yes or _agree(name, judge(_standing(name, client, databases)))

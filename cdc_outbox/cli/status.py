@@ -25,7 +25,6 @@ from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
 from cdc_outbox.kafka import Topics
 from cdc_outbox.operate.topics import HEARTBEATS
-from cdc_outbox.secret import without_secrets
 
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
 _RATE = "EVENTS/S"
@@ -95,7 +94,7 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
     except ConnectorNotFoundError:  # not known yet
         found = None
     config = client.find_config(name) or {}
-    trace = without_secrets(trace_of(found), config)
+    trace = trace_of(found)
     cause = cause_of(trace)
     lag = _lag(name, config, databases)
     return {

@@ -17,7 +17,6 @@ from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.guard import Act, Guard, GuardOptions
 from cdc_outbox.connect.wait import Condition, condition_of, describe, failure, trace_of
 from cdc_outbox.errors import ConnectError, ConnectorNotFoundError
-from cdc_outbox.secret import without_secrets
 
 _DEFAULTS = GuardOptions()
 
@@ -125,7 +124,7 @@ class Watching:
         except ConnectorNotFoundError:
             self._say(name, f"{name}: Connect does not know it")
             return
-        self._say(name, f"{name}: {self._describe(name, status)}")
+        self._say(name, f"{name}: {_told(status)}")
         guard = self.guards.setdefault(name, Guard(self.options))
         match guard.see(condition_of(status), time.monotonic()):
             case Act.RESTART:
@@ -134,21 +133,7 @@ class Watching:
                 guard.restarted(time.monotonic())
             case Act.GIVE_UP:
                 times = f"{guard.restarts} restart{'s' * (guard.restarts != 1)}"
-                safe = self._without_secrets(name, status)
-                raise failure(f"{name} is given up after {times}: {describe(status)}", safe)
-
-    def _describe(self, name: str, status: ConnectorStatus) -> str:
-        told = describe(status)
-        if condition_of(status) is not Condition.FAILED:
-            return told
-        trace = trace_of(self._without_secrets(name, status))
-        cause = cause_of(trace)
-        first = trace.splitlines()[0] if trace else ""
-        return f"{told}. {first if cause is None else cause.sentence}"
-
-    def _without_secrets(self, name: str, status: ConnectorStatus) -> ConnectorStatus:
-        trace = without_secrets(trace_of(status), self.client.find_config(name) or {})
-        return ConnectorStatus(status.state, status.tasks, trace, status.version)
+                raise failure(f"{name} is given up after {times}: {describe(status)}", status)
 
     def _say(self, name: str, text: str) -> None:
         """Say it unless it is what was said last."""
@@ -158,3 +143,13 @@ class Watching:
 
     def _echo(self, text: str) -> None:
         click.echo(visible(f"{time.strftime('%H:%M:%S')} {text}"))
+
+
+def _told(status: ConnectorStatus) -> str:
+    told = describe(status)
+    if condition_of(status) is not Condition.FAILED:
+        return told
+    trace = trace_of(status)
+    cause = cause_of(trace)
+    first = trace.splitlines()[0] if trace else ""
+    return f"{told}. {first if cause is None else cause.sentence}"

@@ -11,6 +11,7 @@ from cdc_outbox.connect.cluster import Cluster, Keeper
 from cdc_outbox.connect.workers import CONFLICT, Workers
 from cdc_outbox.errors import ConnectError, ConnectorNotFoundError
 from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.secret import Veil
 
 _PODS = re.compile(r"(?P<cluster>.+)-connect-\d+\.(?P=cluster)-connect\.[^.]+\.svc(:\d+)?")
 """What Strimzi calls the workers of a KafkaConnect, and these each other."""
@@ -50,7 +51,11 @@ class ConnectClient:
 
     def __init__(self, cluster: Cluster | str, *, waits: Callable[[str], None] = lambda _what: None) -> None:
         self.cluster = Cluster(urls=(cluster,)) if isinstance(cluster, str) else cluster
-        self._workers = Workers(self.cluster, waits)
+        self._veil = Veil()
+        if self.cluster.login is not None:
+            self._veil.remember(*self.cluster.login.secrets)
+        self._known: set[str] = set()
+        self._workers = Workers(self.cluster, waits, self._veil)
         self._ask = self._workers.ask
 
     def close(self) -> None:
@@ -87,6 +92,8 @@ class ConnectClient:
             config: dict[str, str] = self._ask("GET", f"/connectors/{_segment(name)}/config")
         except ConnectorNotFoundError:
             return None
+        self._veil.remember_options(config)
+        self._known.add(name)
         return config
 
     def _refuse_declared(self) -> None:
@@ -113,11 +120,11 @@ class ConnectClient:
 
     def find_status(self, name: str) -> ConnectorStatus:
         """Return what a connector and its tasks do; right after a change Connect may not know yet (not found)."""
-        return _status(self._ask("GET", f"/connectors/{_segment(name)}/status"))
+        return self._veiled(name, self._ask("GET", f"/connectors/{_segment(name)}/status"))
 
     def glance_at(self, name: str) -> ConnectorStatus:
         """Return the same without any patience, for who waits for something and looks again and again."""
-        return _status(self._workers.ask_once("GET", f"/connectors/{_segment(name)}/status"))
+        return self._veiled(name, self._workers.ask_once("GET", f"/connectors/{_segment(name)}/status"))
 
     def find_offsets(self, name: str) -> list[dict[str, Any]]:
         """Return the offsets stored under a connector's name: ``[{"partition": …, "offset": …}]``."""
@@ -136,13 +143,14 @@ class ConnectClient:
     def validate(self, config: dict[str, str]) -> tuple[Finding, ...]:
         """Let Connect and the connector check a configuration; Debezium logs into the database for it."""
         plugin = _segment(config["connector.class"])
+        self._veil.remember_options(config)
         answer = self._ask("PUT", f"/connector-plugins/{plugin}/config/validate", config)
         return tuple(
             Finding(
                 code="CC001",
                 severity=Severity.ERROR,
                 place=Place(document="connect", path=option["value"]["name"]),
-                message=" ".join(message.split()),
+                message=" ".join(self._veil.over(message).split()),
                 remedy=_LOGIN_REFUSED if "password authentication failed" in message else "",
             )
             for option in answer["configs"]
@@ -159,6 +167,7 @@ class ConnectClient:
         """
         self._refuse_declared()
         name = config["name"]
+        self._veil.remember_options(config)
         settings = {key: value for key, value in config.items() if key != "name"}
         body = {"name": name, "config": settings, "initial_state": "STOPPED"}
         wait, may_be_ours = self._workers.patience(), False
@@ -182,6 +191,7 @@ class ConnectClient:
     def put_config(self, config: dict[str, str]) -> None:
         """Make a connector's configuration be this one; it keeps its state, and restarts if it runs."""
         self._refuse_declared()
+        self._veil.remember_options(config)
         self._ask("PUT", f"/connectors/{_segment(config['name'])}/config", config)
 
     def delete(self, name: str) -> None:
@@ -236,14 +246,21 @@ class ConnectClient:
         self._refuse_declared()
         self._ask("DELETE", f"/connectors/{_segment(name)}/offsets")
 
-
-def _status(answer: dict[str, Any]) -> ConnectorStatus:
-    connector = answer["connector"]
-    tasks = tuple(
-        TaskStatus(task["id"], task["state"], task.get("trace", ""), task.get("worker_id", ""))
-        for task in answer["tasks"]
-    )
-    return ConnectorStatus(connector["state"], tasks, connector.get("trace", ""), connector.get("version", ""))
+    def _veiled(self, name: str, answer: dict[str, Any]) -> ConnectorStatus:
+        """Return a status whose traces show no secret of the connector's configuration."""
+        connector = answer["connector"]
+        has_trace = any(part.get("trace") for part in (connector, *answer["tasks"]))
+        if has_trace and name not in self._known:
+            with suppress(ConnectError):
+                self._veil.remember_options(self._workers.ask_once("GET", f"/connectors/{_segment(name)}/config"))
+                self._known.add(name)
+        over = self._veil.over
+        tasks = tuple(
+            TaskStatus(task["id"], task["state"], over(task.get("trace", "")), task.get("worker_id", ""))
+            for task in answer["tasks"]
+        )
+        trace = over(connector.get("trace", ""))
+        return ConnectorStatus(connector["state"], tasks, trace, connector.get("version", ""))
 
 
 def _kept(reason: str) -> ConnectError:

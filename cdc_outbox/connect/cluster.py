@@ -27,7 +27,16 @@ class Basic:
     @property
     def header(self) -> str:
         """What the header Authorization says."""
-        return "Basic " + b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return f"Basic {self._encoded}"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must stand in nothing that is said."""
+        return self.password, self._encoded
+
+    @property
+    def _encoded(self) -> str:
+        return b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,11 @@ class Bearer:
     def header(self) -> str:
         """What the header Authorization says."""
         return f"Bearer {self.token}"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must stand in nothing that is said."""
+        return (self.token,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from cdc_outbox.errors import (
     ConnectUnavailableError,
     RebalanceError,
 )
+from cdc_outbox.secret import Veil
 
 _TIMEOUT_SECONDS = (5.0, 60.0)
 """To connect, and to wait for an answer: a validation opens a database connection, which may take its time."""
@@ -46,10 +47,14 @@ class Workers:
 
     Args:
         waits: Told once, for each request that has to wait, of what it waits for.
+        veil: Over what Connect says.
     """
 
-    def __init__(self, cluster: Cluster, waits: Callable[[str], None] = lambda _what: None) -> None:
+    def __init__(
+        self, cluster: Cluster, waits: Callable[[str], None] = lambda _what: None, veil: Veil | None = None
+    ) -> None:
         self.cluster = cluster
+        self._veil = veil or Veil()
         self._waits = waits
         self._urls = list(cluster.urls)
         self._session = requests.Session()
@@ -127,7 +132,7 @@ class Workers:
             ) from error
         if 200 <= answer.status_code < 300:
             return _content(answer, url)
-        raise _refusal(answer, url)
+        raise _refusal(answer.status_code, self._veil.over(_reason(answer)), url)
 
 
 @dataclass(frozen=True)
@@ -174,8 +179,7 @@ def _content(answer: requests.Response, url: str) -> Any:  # noqa: ANN401 - JSON
         ) from error
 
 
-def _refusal(answer: requests.Response, url: str) -> ConnectError:
-    status, reason = answer.status_code, _reason(answer)
+def _refusal(status: int, reason: str, url: str) -> ConnectError:
     said = f"Connect answered {status} at {url}{f': {reason}' if reason else ''}"
     if status == CONFLICT:
         return RebalanceError(reason or "the Connect cluster is rebalancing", status=status, url=url)

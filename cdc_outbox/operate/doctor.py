@@ -21,7 +21,6 @@ from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.kafka import Topics
 from cdc_outbox.operate.topics import differences, topics_of
-from cdc_outbox.secret import without_secrets
 from cdc_outbox.spec import Spec
 
 Opening = Callable[[], AbstractContextManager[tuple[Any, TransactionDriver]]]
@@ -93,7 +92,7 @@ class Doctor:
             message, remedy = f"{describe(found.status)}.", "Run `cdc-outbox resume` if nobody halted it on purpose."
             yield _found("OP203", Place(document="connect", path=name), message, remedy)
         if condition is Condition.FAILED:
-            trace = without_secrets(trace_of(found.status), found.config)
+            trace = trace_of(found.status)
             cause = cause_of(trace)
             reason = (trace.splitlines() or ["no trace"])[0] if cause is None else cause.sentence
             remedy = "Look into the worker's log." if cause is None else cause.remedy

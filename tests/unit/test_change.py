@@ -10,7 +10,7 @@ from cdc_outbox.connect.change import Change, changes_between, version_of
 from cdc_outbox.connect.effects import Reach
 from cdc_outbox.connect.lint import Kind
 from cdc_outbox.connect.render import render
-from cdc_outbox.secret import MASK, without_secrets
+from cdc_outbox.secret import MASK, Veil
 from cdc_outbox.spec import parse_spec
 from tests.configs import CLEAN
 from tests.specs import MINIMAL
@@ -162,7 +162,9 @@ def test_a_trace_that_quotes_a_secret_is_shown_without(secret: str) -> None:
     config = {"value.converter.basic.auth.user.info": f"me:{secret}", "slot.name": "orders"}
     config["producer.override.sasl.jaas.config"] = f'x.PlainLoginModule required password="{secret}";'
     trace = f"ConfigException: Invalid value me:{secret} for x; password='{secret}'; slot orders; ${{env:PASSWORD}}"
-    shown = without_secrets(trace, config)
+    veil = Veil()
+    veil.remember_options(config)
+    shown = veil.over(trace)
     assert secret not in shown
     assert "slot orders; ${env:PASSWORD}" in shown
 
