@@ -1,10 +1,11 @@
 """``cdc-outbox watch``."""
 
 import signal
-import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 import click
 
@@ -72,20 +73,22 @@ def watch(
       cdc-outbox watch
       cdc-outbox watch orders connectors/billing.yaml --give-up-after 3
     """
-    over = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: over.set())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        _watch(connectors, cluster, GuardOptions(max_restarts=give_up_after, first_pause_seconds=first_pause), interval)
+    click.echo("told to stop")
+
+
+def _watch(connectors: Sequence[str], cluster: Cluster, options: GuardOptions, interval: float) -> NoReturn:
     client = ConnectClient(cluster)
     named = names_of(connectors, client) if connectors else client.find_names()
     click.echo(visible(f"watching {', '.join(named) or 'nothing yet'}"))
-    options = GuardOptions(max_restarts=give_up_after, first_pause_seconds=first_pause)
     # It looks again anyway, and who is told to stop does not wait for a Connect that is silent.
     client = ConnectClient(replace(cluster, patience_seconds=0))
     watching = Watching(client, [name_of(each) for each in connectors], options)
-    while not over.is_set():
+    while True:
         watching.look()
-        over.wait(interval)
-    click.echo("told to stop")
+        time.sleep(interval)
 
 
 @dataclass

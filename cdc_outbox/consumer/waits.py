@@ -2,9 +2,13 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+
+_GLANCE_SECONDS = 0.05
+"""How long one who waits may take to notice that it shall stop."""
 
 
 class Blocking:
@@ -18,8 +22,14 @@ class Blocking:
         return function(*arguments)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, unless it is told to stop meanwhile."""
-        self._stopping.wait(seconds)
+        """Wait, unless it is told to stop meanwhile.
+
+        Not by the event's own ``wait``, which holds a lock for moments: a signal's handler that tells it to stop runs
+        in this very thread, and would wait for that lock for ever.
+        """
+        until = time.monotonic() + seconds
+        while not self._stopping.is_set() and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _GLANCE_SECONDS))
 
 
 class Yielding:

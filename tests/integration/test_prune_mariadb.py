@@ -247,13 +247,14 @@ def test_an_earlier_place_in_the_binlog_repeats_events_and_a_later_one_leaves_th
     env = orders.stack.environment()
     orders.halt()
     first = json.dumps(orders.client.find_offsets(NAME)[0]["offset"])
+    before = orders.messages()
     orders.go_on()
     orders.write(2)
-    orders.wait_for_messages()
+    eventually(lambda: orders.messages() == before + 2, "both to come")
     orders.halt()
     had = orders.messages()
     done = run_command("offsets", "set", NAME, "--to", first, env=env)
-    assert (done.returncode, "comes again" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, "comes again" in done.stdout) == (0, True), done.stdout
     orders.go_on()
     eventually(lambda: orders.messages() == had + 2, "both to come again")
     orders.written = had + 2
