@@ -31,7 +31,7 @@ def inbox_component(table: InboxTable) -> Component:
         **_indexes(table),
     }
     parts = [tuple(step.render(names) for step in statement.steps()) for statement in statements.values()]
-    steps = [parts] if table.dialect is not Dialect.POSTGRESQL else [parts[:1], parts[1:]]
+    steps = [parts] if table.dialect is not Dialect.POSTGRESQL else [parts[:1], parts[1:-1], parts[-1:]]
     return Component(
         kind="inbox",
         tables=table.tables,

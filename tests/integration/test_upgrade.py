@@ -118,7 +118,7 @@ def test_what_an_inbox_of_the_first_release_claimed_is_known_afterwards(dsn: str
         connection.execute("insert into inbox_watermarks values ('shop', 'orders.1', 'order', '1', 7)")
         for _ in range(2):
             run_upgrade(connection, inbox_component(InboxTable()))
-            assert one(connection, "select version from cdc_outbox_version where component like 'inbox%%'") == 2
+            assert one(connection, "select version from cdc_outbox_version where component like 'inbox%%'") == 3
         stores = sql_stores(table=InboxTable(), consumer="shop", driver=ImmediateTransactions(Psycopg()))
         aggregate = Aggregate("orders.1", "order", "1")
         assert finish(stores.inbox.claim(connection, [*ids, "43"])).new == {"43"}

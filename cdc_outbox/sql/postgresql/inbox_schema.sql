@@ -47,7 +47,6 @@ create table if not exists {parked} (
     error text,
     attempts integer not null default 0,
     parked_at timestamptz not null default clock_timestamp(),
-    tried_at timestamptz not null default clock_timestamp(),
     retry_at timestamptz,
     topic text not null,
     "partition" integer not null,
@@ -105,3 +104,6 @@ create table if not exists {purges} (
     purged_before timestamptz not null primary key,
     purged_at timestamptz not null default clock_timestamp()
 )
+
+-- name: note_tries
+alter table {parked} add column if not exists tried_at timestamptz not null default clock_timestamp()
