@@ -13,7 +13,6 @@ from uuid import uuid4
 
 from benchmarks.consumers import CONTESTANTS, SLOW, ids
 from benchmarks.consumers.effects import Effects
-from benchmarks.consumers.ours import HAS_BATCHES
 from benchmarks.consumers.side import Finding, Side, run, table
 from benchmarks.consumers.topic import fill
 from cdc_outbox.testing import Stack, StackConfig
@@ -27,8 +26,6 @@ BOUNDS = (
     ("ours, on_batch", "one transaction a message", 12),
 )
 """How many times as fast as another one a contestant shall be."""
-MISSING = () if HAS_BATCHES else ("ours, pipeline", "ours, on_batch")
-"""Those that are not there yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +84,7 @@ def measure(stack: Stack, plan: Plan) -> list[Side]:
         )
         for slow, count in ((True, plan.slow_events), (False, plan.events))
     }
-    sides = [Side(name) for name in plan.contestants if name not in MISSING]
+    sides = [Side(name) for name in plan.contestants]
     for number in range(plan.rounds):
         for index in range(len(sides)):
             side = sides[(number + index) % len(sides)]
@@ -112,7 +109,7 @@ def findings(sides: Sequence[Side]) -> list[Finding]:
         if side.name.startswith("ours")
         for peak in [side.peak_megabytes]
     ]
-    return rates + peaks + [Finding(f"{name}: not there yet", met=False) for name in MISSING]
+    return rates + peaks
 
 
 if __name__ == "__main__":

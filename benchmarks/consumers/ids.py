@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from benchmarks.consumers.effects import Effects
-from benchmarks.consumers.ours import HAS_BATCHES
 from benchmarks.consumers.side import Finding, Side, run
 from benchmarks.consumers.topic import fill
 from benchmarks.consumers.work import BATCH
@@ -23,7 +22,7 @@ from cdc_outbox.testing import Stack
 COUNTS = (100_000, 1_000_000, 10_000_000)
 TOLERANCE = 0.15
 """How much more or less it may cost to remember more."""
-_CONTESTANT = "ours, on_batch" if HAS_BATCHES else "ours, per event"
+_CONTESTANT = "ours, on_batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

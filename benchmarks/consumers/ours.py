@@ -9,8 +9,6 @@ import psycopg
 from benchmarks.consumers.work import EVENT_TYPE, Row, Work, contract_of, upsert, upsert_all
 from cdc_outbox.consumer import Consumer, Event
 
-HAS_BATCHES = hasattr(Consumer, "on_batch")
-
 
 class Ours:
     """A handler for each event."""
