@@ -4,7 +4,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -142,44 +142,19 @@ def find_topics(client: Consumer) -> dict[str, list[int]]:
     return {name: list(topic.partitions) for name, topic in found.items()}
 
 
-def poll(client: Consumer, seconds: float, events: int) -> "list[Message[bytes, bytes]]":
-    """Return up to so many messages: wait for the first, and take the rest as far as they are there."""
+def polled(client: Consumer, seconds: float, events: int) -> "Iterator[Message[bytes, bytes]]":
+    """Yield up to so many messages: wait for the first, and take the rest as far as they are there."""
     first = client.poll(seconds)
-    if first is None:
-        return []
-    # A timeout here would be waited out in full, for want of as many messages.
-    return [first, *(client.consume(events - 1, 0) if events > 1 else [])]
+    if first is not None:
+        yield first
+        if events > 1:
+            # A timeout here would be waited out in full, for want of as many messages.
+            yield from client.consume(events - 1, 0)
 
 
 def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of a consumer's settings that are about the way to the brokers, which any client takes."""
     return {key: value for key, value in settings.items() if _ABOUT_CONNECTIONS.fullmatch(key)}
-
-
-def find_retentions(
-    topics: Iterable[str], *, bootstrap_servers: str, extra: Mapping[str, Any], logger: logging.Logger
-) -> dict[str, float | None]:
-    """Return how many seconds a topic may keep a record, ``None`` for ever; topics that do not exist are left out.
-
-    Args:
-        extra: A consumer's own settings, of which those about the connection are used.
-
-    Raises:
-        BrokerError: The brokers do not answer, or do not tell.
-    """
-    admin = AdminClient({**connection_settings(extra), "bootstrap.servers": bootstrap_servers}, logger=logger)
-    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    asked = admin.describe_configs(resources, request_timeout=_ADMIN_SECONDS)
-    found = {}
-    for resource, answer in asked.items():
-        try:
-            config = answer.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise translate(error.args[0]) from error
-        else:
-            found[resource.name] = retention_seconds({name: entry.value for name, entry in config.items()})
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +246,20 @@ class Topics:
                 return False
             raise translate(error.args[0]) from error
         return True
+
+
+def find_retentions(
+    names: Iterable[str], *, settings: Mapping[str, Any], logger: logging.Logger
+) -> dict[str, float | None]:
+    """Return how many seconds a topic may keep a record, ``None`` for ever; topics that do not exist are left out.
+
+    Args:
+        settings: librdkafka's, of which those about the connection are used.
+
+    Raises:
+        BrokerError: The brokers do not answer, or do not tell.
+    """
+    return {name: retention_seconds(topic.config) for name, topic in Topics(settings, logger).find(names).items()}
 
 
 def retention_seconds(config: Mapping[str, str]) -> float | None:

@@ -108,7 +108,7 @@ def _check(
             "--accept-shorter-horizon.",
         )
     settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox purge-inbox")
-    kept = kafka.find_retentions(topics, bootstrap_servers=bootstrap_servers, extra=settings, logger=_LOG)
+    kept = kafka.find_retentions(topics, settings=settings, logger=_LOG)
     missing_topics = sorted(set(topics) - kept.keys())
     if missing_topics:
         raise ConfigError(

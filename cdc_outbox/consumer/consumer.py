@@ -158,12 +158,7 @@ class _Consumer(Generic[EventT]):
         """Refuse a horizon behind which topics still hold events; a topic that is not there yet holds none."""
         if self._horizon_days is None:
             return
-        kept = kafka.find_retentions(
-            self.contract.topics,
-            bootstrap_servers=self._settings["bootstrap.servers"],
-            extra=self._settings,
-            logger=_LIBRDKAFKA_LOG,
-        )
+        kept = kafka.find_retentions(self.contract.topics, settings=self._settings, logger=_LIBRDKAFKA_LOG)
         hint = (
             "Forget ids later, with purge-inbox --horizon-days too, or let the topics keep their events for less long."
         )

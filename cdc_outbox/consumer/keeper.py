@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from cdc_outbox import kafka
+
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 1.0
@@ -51,15 +53,11 @@ class Keeper:
             caught, self._caught = self._caught, []
             if caught:
                 return caught
-            first = self._client.poll(seconds)
-            if first is None:
-                return []
-            # Among what was caught, for a rebalance may come before the rest does, and drop it.
-            self._caught.append(first)
-            # A timeout here would be waited out in full, for want of as many messages.
-            rest = self._client.consume(events - 1, 0) if events > 1 else []
+            for message in kafka.polled(self._client, seconds, events):
+                # Among what was caught, for a rebalance may come before the rest does, and drop it.
+                self._caught.append(message)
             caught, self._caught = self._caught, []
-            return [*caught, *rest]
+            return caught
 
     @contextmanager
     def busy(self) -> Iterator[None]:

@@ -131,7 +131,7 @@ class TopicReader:
         heard_at = time.monotonic()
         try:
             while left:
-                for record in kafka.poll(self._client, _POLL_SECONDS, _POLLED):
+                for record in kafka.polled(self._client, _POLL_SECONDS, _POLLED):
                     heard_at = time.monotonic()
                     yield from self._received(record, left)
                 if time.monotonic() - heard_at > _SILENCE_SECONDS:
