@@ -2,7 +2,8 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Container, Sequence
-from typing import Any
+
+from confluent_kafka import Message
 
 from cdc_outbox.consumer.batch import BatchSize
 from cdc_outbox.consumer.epochs import Place
@@ -20,11 +21,11 @@ class Backlog:
         read: Turns a record of the Kafka client into an event's item.
     """
 
-    def __init__(self, most: int, read: Callable[[Any], Item] | None = None) -> None:
+    def __init__(self, most: int, read: Callable[[Message], Item] | None = None) -> None:
         self.size = BatchSize(most)
         self._items: deque[Item] = deque()
         self._read = read
-        self._unread: deque[Any] = deque()
+        self._unread: deque[Message] = deque()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -36,16 +37,15 @@ class Backlog:
 
     def waiting(self) -> Counter[Place]:
         """Return how much of each partition is at hand, read or not."""
-        unread = [Place(record.topic(), record.partition()) for record in self._unread]
-        return Counter([*(item.place for item in self._items), *unread])
+        return Counter([*(item.place for item in self._items), *map(origin_of, self._unread)])
 
     def put(self, items: Sequence[Item]) -> None:
         """Add events at the end."""
         self._items.extend(items)
 
-    def put_unread(self, records: Sequence[Any]) -> None:
-        """Add records at the end."""
-        self._unread.extend(records)
+    def put_unread(self, record: Message) -> None:
+        """Add a record at the end."""
+        self._unread.append(record)
 
     def read_some(self) -> bool:
         """Read a few records; tell whether there are more."""
@@ -81,13 +81,17 @@ class Backlog:
     def drop(self, place: Place) -> list[int]:
         """Remove what was polled of a partition, read or not, and return the offsets."""
         items = self.drop_if(lambda item: item.place == place)
-        unread = [record for record in self._unread if (record.topic(), record.partition()) == place]
-        if unread:
-            self._unread = deque(record for record in self._unread if (record.topic(), record.partition()) != place)
-        return [*(item.message.offset or 0 for item in items), *(record.offset() for record in unread)]
+        unread = [record for record in self._unread if origin_of(record) == place]
+        self._unread = deque(record for record in self._unread if origin_of(record) != place)
+        return [*(item.message.offset or 0 for item in items), *(record.offset() or 0 for record in unread)]
 
     def drop_if(self, is_dropped: Callable[[Item], bool]) -> list[Item]:
         """Remove and return the events of which this holds."""
         dropped = [item for item in self._items if is_dropped(item)]
         self._items = deque(item for item in self._items if not is_dropped(item))
         return dropped
+
+
+def origin_of(record: Message) -> Place:
+    """Return the partition that a record of the Kafka client was read from."""
+    return Place(record.topic() or "", record.partition() or 0)

@@ -95,7 +95,7 @@ class ConsumerDatabase:
         await self.driver.prepare(connection, idle_seconds=self._limits.handler_seconds)
         if self._has_pipeline:
             # In a pipeline PostgreSQL bounds no idling. Twice as long, for a claim may wait for a bound itself.
-            milliseconds = str(math.ceil(self._limits.handler_seconds * 2000))
+            milliseconds = str(math.ceil(2 * self._limits.handler_seconds * 1000))
             sql = load(self.driver.dialect, "session")["bound_transactions"].render({}, self.driver.style)
             async with async_transaction(connection, self.driver):
                 await self.driver.fetch(connection, sql, {"milliseconds": milliseconds})

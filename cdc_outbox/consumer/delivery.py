@@ -19,12 +19,12 @@ from cdc_outbox.consumer.ordering import (
     Judgement,
     Mark,
     Memory,
-    Move,
     Order,
     Verdict,
     aggregate_of,
     judge,
     moves_of,
+    successors_of,
 )
 from cdc_outbox.consumer.park import ParkStore, Reason
 from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, is_of_driver
@@ -211,21 +211,11 @@ class _Work:
         moves = moves_of([judgement for _, judgement in applied], marks, aside.blocking)
         with self._overlapped():
             parked = await self._inbox.advance(self._connection, self.claims, moves)
-            woken = await self._wake(parked, moves)
+            # As a rule nothing is parked.
+            successors = successors_of(moves, parked, self._order_of) if parked else {}
+            woken = await self._park.wake(self._connection, successors)
             await self._fence()
         return Delivered(outcomes=self._outcomes(judged), parked=aside.reasons, woken=woken)
-
-    async def _wake(self, parked: Sequence[Aggregate], moves: Sequence[Move]) -> int:
-        """Find what was parked behind the watermarks that moved."""
-        if not parked:
-            return 0
-        moved = {move.aggregate: move.after for move in moves if move.after != move.before or move.parked < 0}
-        successors = {
-            aggregate: self._order_of(aggregate.aggregate_type).successor(moved[aggregate])
-            for aggregate in parked
-            if aggregate in moved
-        }
-        return await self._park.wake(self._connection, successors)
 
     async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
         """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""

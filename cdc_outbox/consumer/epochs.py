@@ -1,9 +1,11 @@
 """The seam to ownership: who may work on a partition is a number that the database gave out last."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from cdc_outbox.consumer.statements import Statements
+from cdc_outbox.message import Message
 
 
 class Place(NamedTuple):
@@ -11,6 +13,17 @@ class Place(NamedTuple):
 
     topic: str
     partition: int
+
+
+def place_of(message: Message) -> Place:
+    """Return the partition that a message was read from."""
+    return _place(message.topic, message.partition)
+
+
+@cache
+def _place(topic: str, partition: int | None) -> Place:
+    # Asked for with every event, of a few partitions.
+    return Place(topic, partition or 0)
 
 
 class Tenure(NamedTuple):

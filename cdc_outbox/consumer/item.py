@@ -1,9 +1,8 @@
 """One event on its way through a consumer."""
 
 from dataclasses import dataclass, field, replace
-from functools import cache
 
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.epochs import Place, place_of
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.park import Failure, ParkedEvent, Reason
 from cdc_outbox.errors import MessageError
@@ -32,7 +31,7 @@ class Item:
 
     def __post_init__(self) -> None:
         # Once, and not whenever it is asked for: with many events in a batch that is what costs.
-        object.__setattr__(self, "place", _place(self.message.topic, self.message.partition))
+        object.__setattr__(self, "place", place_of(self.message))
 
     @property
     def aggregate(self) -> Aggregate:
@@ -69,11 +68,6 @@ class Item:
     def failing(self, failure: Failure) -> "Item":
         """Return the same, to be parked."""
         return replace(self, failure=failure)
-
-
-@cache
-def _place(topic: str, partition: int | None) -> Place:
-    return Place(topic, partition or 0)
 
 
 def item_of(message: Message, contract: WireContract, parked: ParkedEvent | None = None) -> Item:

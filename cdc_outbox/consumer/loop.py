@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import confluent_kafka
 
 from cdc_outbox import kafka
-from cdc_outbox.consumer.backlog import Backlog
+from cdc_outbox.consumer.backlog import Backlog, origin_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, item_of
@@ -87,7 +87,7 @@ class Loop:
         self._waits = waits
         self._random = random or Random()  # noqa: S311 - no secret
         self._fresh, self._redo = Backlog(limits.batch_events, self._read), Backlog(limits.batch_events)
-        self._polled_at = self._looked_at = 0.0
+        self._polled_at = 0.0
         self._pause_seconds = _FIRST_RETRY_SECONDS
 
     async def run(self, is_stopping: Callable[[], bool]) -> None:
@@ -123,15 +123,12 @@ class Loop:
         records = await self._waits.call(self._keeper.poll, seconds, events)
         self._watch.polled_at = self._polled_at = time.monotonic()
         self._drop_renewed()
-        good = [record for record in records if not record.error()]
-        for record in records if len(good) < len(records) else ():
-            _pass_over(record)
-        # What a rebalance took away while it was on its way here comes to its new owner.
-        places = {(record.topic() or "", record.partition() or 0) for record in good}
-        owned = {place for place in places if self._ownership.owns(Place(*place))}
-        if owned != places:
-            good = [record for record in good if (record.topic(), record.partition()) in owned]
-        self._fresh.put_unread(good)
+        for record in records:
+            if record.error():
+                _pass_over(record)
+            # What a rebalance took away while it was on its way here comes to its new owner.
+            elif self._ownership.owns(origin_of(record)):
+                self._fresh.put_unread(record)
 
     def _read(self, record: confluent_kafka.Message) -> Item:
         return item_of(kafka.message_of(record), self._contract)
@@ -348,8 +345,7 @@ class Loop:
 def _pass_over(record: confluent_kafka.Message) -> None:
     """Note an error that librdkafka gets over by itself, and raise any other."""
     error = record.error()
-    if error is None:
-        return
+    assert error is not None  # noqa: S101 - the caller looked
     if error.fatal() or error.code() not in kafka.PASSING_ERRORS:
         raise kafka.translate(error)
     topic = {"topic": record.topic()} if record.topic() else {}

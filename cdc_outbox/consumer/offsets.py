@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc_outbox import kafka
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.epochs import Place, place_of
 from cdc_outbox.message import Message
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Offsets:
 
     def done(self, message: Message) -> None:
         """Note that a message's effects are committed."""
-        self._done[_place(message)] = (message.offset or 0) + 1
+        self._done[place_of(message)] = (message.offset or 0) + 1
 
     def commit(self, client: Consumer) -> None:
         """Send what is not committed yet, unless that was done a moment ago."""
@@ -131,9 +131,9 @@ def rewind(client: Consumer, message: Message) -> None:
         BrokerError: The partition is ours and was not rewound; to go on would pass the message over.
     """
     try:
-        client.seek(TopicPartition(*_place(message), message.offset or 0))
+        client.seek(TopicPartition(*place_of(message), message.offset or 0))
     except KafkaException as error:
-        if _place(message) in _owned(client):
+        if place_of(message) in _owned(client):
             raise kafka.translate(error.args[0]) from error
         _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
 
@@ -200,7 +200,3 @@ def _is_accepted(client: Consumer, position: TopicPartition) -> bool:
 
 def _owned(client: Consumer) -> set[_Place]:
     return {(owned.topic, owned.partition) for owned in client.assignment()}
-
-
-def _place(message: Message) -> _Place:
-    return message.topic, message.partition or 0

@@ -213,6 +213,22 @@ def moves_of(
     return moves
 
 
+def successors_of(
+    moves: Iterable[Move], parked: Iterable[Aggregate], order_of: Callable[[str], Order]
+) -> dict[Aggregate, int | None]:
+    """Return the one sequence that may follow, of each aggregate that moved and has events parked.
+
+    Args:
+        parked: Those that have.
+    """
+    moved = {move.aggregate: move.after for move in moves if move.after != move.before or move.parked < 0}
+    return {
+        aggregate: order_of(aggregate.aggregate_type).successor(moved[aggregate])
+        for aggregate in parked
+        if aggregate in moved
+    }
+
+
 _NEW = Mark()
 _BESIDE = {Verdict.PARKED, Verdict.CONFLICT, Verdict.EXPIRED}
 """What is set aside alone: those after it do not depend on it."""

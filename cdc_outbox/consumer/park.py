@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.epochs import Place, place_of
 from cdc_outbox.consumer.inbox import columns_of
 from cdc_outbox.consumer.ordering import Aggregate, Verdict
 from cdc_outbox.consumer.statements import Statements
@@ -249,7 +249,7 @@ def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[Parke
     broken: set[Aggregate] = set()
     ours = []
     for row in rows:
-        if Place(row.message.topic, row.message.partition or 0) not in owned:
+        if place_of(row.message) not in owned:
             broken.add(row.aggregate)
         elif row.forced or not row.blocks or row.aggregate not in broken:
             ours.append(row)

@@ -17,6 +17,7 @@ from cdc_outbox.consumer.ordering import (
     aggregate_of,
     judge,
     moves_of,
+    successors_of,
 )
 from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.table import InboxTable, checked_name
@@ -106,9 +107,7 @@ class _Inbox:
         moves = moves_of(applied, received.marks)
         parked = await received.stores.inbox.advance(connection, received.claims, moves)
         # A Consumer of the same name may have parked what follows, and it alone applies it.
-        lasts = {move.aggregate: move.after for move in moves}
-        successors = {aggregate: received.order.successor(lasts[aggregate]) for aggregate in parked}
-        await received.stores.park.wake(connection, successors)
+        await received.stores.park.wake(connection, successors_of(moves, parked, lambda _: received.order))
 
 
 class Inbox(_Inbox):

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from random import Random
+from typing import NamedTuple
 
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, unreadable
@@ -12,6 +13,14 @@ from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.errors import CdcOutboxError, MessageError
 
 _log = logging.getLogger(__name__)
+
+
+class _Tries(NamedTuple):
+    """How often an event was tried, since when, and where it came from."""
+
+    times: int
+    since: float
+    place: Place
 
 
 class Poison:
@@ -27,7 +36,7 @@ class Poison:
         self._retry = retry
         self._random = random or Random()  # noqa: S311 - no secret
         self._clock = clock
-        self._tries: dict[str, tuple[int, float, Place]] = {}
+        self._tries: dict[str, _Tries] = {}
 
     def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
         """Return the event as it is to be delivered again, and how long to wait before that.
@@ -38,8 +47,8 @@ class Poison:
             return unreadable(item.message, error, item.parked), None
         is_hopeless = self._retry.is_hopeless(error.__cause__)
         if item.parked is None and not is_hopeless:
-            tries, since, _ = self._tries.get(item.event_id, (0, self._clock(), item.place))
-            self._tries[item.event_id] = tries + 1, since, item.place
+            tries, since, _ = self._tries.get(item.event_id, _Tries(0, self._clock(), item.place))
+            self._tries[item.event_id] = _Tries(tries + 1, since, item.place)
             pause = self._retry.inline_pause(tries + 1, self._clock() - since, self._random)
             if pause is not None:
                 return item, pause
@@ -63,4 +72,4 @@ class Poison:
     def keep(self, owns: Callable[[Place], bool]) -> None:
         """Forget the events of all other partitions: one that comes again is tried as if for the first time."""
         if self._tries:
-            self._tries = {event_id: tried for event_id, tried in self._tries.items() if owns(tried[2])}
+            self._tries = {event_id: tried for event_id, tried in self._tries.items() if owns(tried.place)}

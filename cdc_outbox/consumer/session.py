@@ -14,6 +14,7 @@ from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, unbroken
 from cdc_outbox.drivers import AsyncTransactionDriver, translate
 from cdc_outbox.drivers.overlap import Meanwhile, nothing_else
+from cdc_outbox.drivers.transactions import async_transaction
 from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError, DatabaseUnavailableError
 from cdc_outbox.event import Event
 
@@ -139,11 +140,9 @@ class Session:
         database = await self.open()
         connection = self._connection
         try:
-            await database.driver.begin(connection)
-            yield database.stores, connection
-            await database.driver.commit(connection)
-        except BaseException as error:
-            await database.driver.rollback(connection)
+            async with async_transaction(connection, database.driver):
+                yield database.stores, connection
+        except Exception as error:
             ours = translate(error)
             if ours is None:
                 raise

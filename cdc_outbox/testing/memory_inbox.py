@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from cdc_outbox.consumer.delivery import Stores
-from cdc_outbox.consumer.epochs import Place, Tenure
+from cdc_outbox.consumer.epochs import Place, Tenure, place_of
 from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
 from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, Reason, State
@@ -227,7 +227,7 @@ class MemoryDatabase:
             if row.parked.state is State.WAITING
             and row.retry_at is not None
             and row.retry_at <= self.clock
-            and Place(row.parked.message.topic, row.parked.message.partition or 0) in ours
+            and place_of(row.parked.message) in ours
         }
         chains = {aggregate_of(row.event) for row in due.values() if row.parked.blocks}
         found = sorted(

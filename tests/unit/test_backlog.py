@@ -1,5 +1,8 @@
 """How many events go into a transaction, and which."""
 
+from types import SimpleNamespace
+from typing import Any
+
 from cdc_outbox.consumer.backlog import Backlog
 from cdc_outbox.consumer.batch import BatchSize
 from cdc_outbox.consumer.epochs import Place
@@ -85,23 +88,18 @@ def test_a_partitions_events_can_be_dropped() -> None:
     assert numbers(queue.take()) == [2]
 
 
-class Record:
-    def __init__(self, number: int, partition: int = 0) -> None:
-        self.number, self._partition = number, partition
+def record(number: int, partition: int = 0) -> Any:
+    return SimpleNamespace(topic=lambda: "t", partition=lambda: partition, offset=lambda: number)
 
-    def topic(self) -> str:
-        return "t"
 
-    def partition(self) -> int:
-        return self._partition
-
-    def offset(self) -> int:
-        return self.number
+def read(record: Any) -> Item:
+    return item(record.offset(), record.partition())
 
 
 def test_records_are_read_a_few_at_a_time_and_come_after_what_was_read() -> None:
-    queue = Backlog(100, lambda record: item(record.number, record.partition()))
-    queue.put_unread([Record(number) for number in range(1, 12)])
+    queue = Backlog(100, read)
+    for number in range(1, 12):
+        queue.put_unread(record(number))
     assert (len(queue), queue.unread) == (0, 11)
     assert queue.read_some()
     assert (len(queue), queue.unread) == (5, 6)
@@ -114,9 +112,10 @@ def test_records_are_read_a_few_at_a_time_and_come_after_what_was_read() -> None
 
 
 def test_what_was_not_read_is_dropped_with_its_partition_too() -> None:
-    queue = Backlog(100, lambda record: item(record.number, record.partition()))
+    queue = Backlog(100, read)
     queue.put([item(1, 1), item(2)])
-    queue.put_unread([Record(3, 1), Record(4)])
+    queue.put_unread(record(3, 1))
+    queue.put_unread(record(4))
     assert queue.waiting() == {Place("t", 0): 2, Place("t", 1): 2}
     assert queue.drop(Place("t", 1)) == [1, 3]
     queue.read_some()

@@ -1,133 +1,33 @@
 """The order of steps, with a database in memory that writes down what it is asked."""
 
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer.calls import BeforeCommit, Calls, Gathered
-from cdc_outbox.consumer.delivery import Delivered, Delivery, Outcome
-from cdc_outbox.consumer.epochs import Place, Tenure
-from cdc_outbox.consumer.handlers import Handler, Handlers
+from cdc_outbox.consumer.delivery import Outcome
+from cdc_outbox.consumer.epochs import Tenure
 from cdc_outbox.consumer.item import Item, unreadable
-from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.park import Failure, Reason, State
-from cdc_outbox.drivers import TransactionState
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import (
-    ConsumerError,
-    DatabaseUnavailableError,
-    EventError,
-    HandlerError,
     MessageError,
     ParkFullError,
     PartitionLostError,
-    TransactionAbortedError,
-    TransactionConflictError,
-    TransactionEndedError,
     WatermarkMovedError,
 )
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
-from cdc_outbox.metrics import GuardedMetrics, Metrics
-from cdc_outbox.testing import MemoryDatabase, MemoryMetrics
+from tests.unit.delivery_rig import (
+    FROM_THE_HANDLER,
+    HOME,
+    UNDONE,
+    UNTIL_THE_HANDLER,
+    SpyDatabase,
+    deliver,
+    item,
+    noting,
+)
 from tests.unit.test_ordering import event
-
-HOME = Place("orders", 0)
-STEPS = {
-    "begin": "begin",
-    "claim": "claim",
-    "find_stale": "fence",
-    "find_marks": "look",
-    "lock_marks": "lock",
-    "add": "park",
-    "release": "release",
-    "remove": "unpark",
-    "advance": "advance",
-    "wake": "wake",
-    "commit": "commit",
-    "rollback": "rollback",
-    "take_back": "take back",
-}
-"""What is written down, of the methods of a database and its stores; calls that do nothing are left out."""
-UNTIL_THE_HANDLER = ["begin", "claim", "fence", "look"]
-FROM_THE_HANDLER = ["advance", "fence", "commit"]
-UNDONE = ["rollback", "begin", "take back", "commit"]
-"""How a failure ends: with a look for claims that somebody committed by himself."""
-
-
-class SpyDatabase(MemoryDatabase):
-    """A database that writes down the steps, and that a handler can do things to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.committed.epochs[HOME] = Tenure(1, 1)
-        self.steps: list[str] = []
-        self.within = False
-        self.became: TransactionState | None = None
-        self.commit_error: Exception | None = None
-
-    def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        if name not in STEPS:
-            return found
-
-        async def spied(connection: Any, *arguments: Any) -> Any:
-            if self.within:
-                return await found(connection, *arguments)
-            if not arguments or any(arguments):
-                self.steps.append(STEPS[name])
-            self.within = True
-            try:
-                return await found(connection, *arguments)
-            finally:
-                self.within = False
-
-        return spied
-
-    def state(self, connection: Any) -> TransactionState:
-        return self.became or super().state(connection)
-
-    async def commit(self, connection: Any) -> None:
-        if self.commit_error:
-            raise self.commit_error
-        await super().commit(connection)
-
-
-def item(one: Event, offset: int = 0, failure: Failure | None = None) -> Item:
-    message = Message(topic=HOME.topic, partition=HOME.partition, offset=offset, key=b"1", value=b"{}")
-    return Item(event=one, message=message, failure=failure)
-
-
-def deliver(
-    *items: Item | Event,
-    handler: Handler | None = None,
-    database: SpyDatabase | None = None,
-    mode: SequenceMode = SequenceMode.GAPLESS,
-    held: Mapping[Place, int] | None = None,
-    room: int = 10,
-    metrics: Metrics | None = None,
-    before_commit: BeforeCommit | None = None,
-) -> Delivered:
-    database = database or SpyDatabase()
-    handlers = Handlers()
-    if handler:
-        handlers.add(["OrderPlaced"], handler, takes_batch=False)
-    delivery = Delivery(
-        stores=database.stores,
-        driver=database,
-        calls=Calls(consumer="shop", driver=database, handlers=handlers, metrics=metrics, before_commit=before_commit),
-        order_of=lambda _: Order(mode=mode),
-    )
-    wrapped = [item(one, place) if isinstance(one, Event) else one for place, one in enumerate(items)]
-    return finish(delivery.apply(wrapped, None, held or {HOME: 1}, room))
-
-
-def noting(database: SpyDatabase) -> Callable[[Event, Any], None]:
-    return lambda _event, _connection: database.steps.append("handler")
 
 
 def test_the_steps_come_in_the_one_order_that_is_safe() -> None:
@@ -284,153 +184,3 @@ def test_a_watermark_that_moved_meanwhile_undoes_everything() -> None:
     with pytest.raises(WatermarkMovedError):
         deliver(event(1), handler=move, database=database)
     assert database.steps[-4:] == UNDONE
-
-
-def test_a_failing_handler_is_named_without_the_payload_and_commits_nothing() -> None:
-    database = SpyDatabase()
-
-    def fail(_event: Event, _connection: object) -> None:
-        raise ValueError("hunter2")
-
-    with pytest.raises(
-        HandlerError, match=r"OrderPlaced order/1 #1 \(new\) raised ValueError at test_delivery.py"
-    ) as caught:
-        deliver(event(1), handler=fail, database=database)
-    assert "hunter2" not in str(caught.value)
-    assert isinstance(caught.value.__cause__, ValueError)
-    assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
-
-
-def test_a_swallowed_sql_error_is_found_before_the_commit() -> None:
-    database = SpyDatabase()
-
-    def swallow(_event: Event, _connection: object) -> None:
-        database.became = TransactionState.ABORTED
-
-    with pytest.raises(TransactionAbortedError, match="swallowed an SQL error"):
-        deliver(event(1), handler=swallow, database=database)
-    assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
-
-
-def test_a_handler_that_ends_its_transaction_is_named_whatever_it_raises() -> None:
-    for raised in (None, ValueError()):
-        database = SpyDatabase()
-
-        def end(_event: Event, _connection: object, raised: Exception | None = raised) -> None:
-            database.became = TransactionState.ENDED  # noqa: B023 - called in this round
-            if raised:
-                raise raised
-
-        with pytest.raises(TransactionEndedError, match=r"the handler of OrderPlaced order/1 #1 .* ended its"):
-            deliver(event(1), handler=end, database=database)
-        assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
-
-
-def test_a_connection_that_broke_in_the_handler_is_told_though_the_handler_swallowed_it() -> None:
-    database = SpyDatabase()
-
-    def swallow(_event: Event, _connection: object) -> None:
-        database.became = TransactionState.LOST
-
-    with pytest.raises(DatabaseUnavailableError):
-        deliver(event(1), handler=swallow, database=database)
-    assert database.steps == [*UNTIL_THE_HANDLER, "rollback"]
-
-
-def test_one_of_our_errors_that_leaves_a_handler_is_retried_where_that_can_help() -> None:
-    def lose(_event: Event, _connection: object) -> None:
-        raise DatabaseUnavailableError("gone")
-
-    def mistake(_event: Event, _connection: object) -> None:
-        raise EventError("not JSON")
-
-    with pytest.raises(DatabaseUnavailableError, match="gone"):
-        deliver(event(1), handler=lose)
-    with pytest.raises(HandlerError, match="raised EventError"):
-        deliver(event(1), handler=mistake)
-
-
-def test_a_bug_of_ours_is_not_taken_for_an_events_fault() -> None:
-    database = SpyDatabase()
-    database.commit_error = TypeError("'NoneType' object is not iterable")
-    with pytest.raises(TypeError):
-        deliver(event(1), database=database)
-    assert database.steps[-1] == "rollback"
-
-
-class BrokenBeforeCommit:
-    """Somebody's own, which raises where the events are to be written."""
-
-    @contextmanager
-    def gathering(self, connection: Any) -> Iterator[Gathered]:
-        yield self
-        raise KeyError(connection)
-
-    def caused_by(self, events: Sequence[Event]) -> None:
-        """Nothing is noted."""
-
-
-def test_what_is_raised_by_who_writes_before_the_commit_is_the_events_fault_as_a_handlers_is() -> None:
-    database = SpyDatabase()
-    with pytest.raises(HandlerError, match=r"before the commit of OrderPlaced order/1 #1 \(new\) raised KeyError at"):
-        deliver(event(1), database=database, before_commit=BrokenBeforeCommit())
-    assert database.committed.claims == set()
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"), [(TimeoutError(), TransactionConflictError), (BrokenPipeError(), DatabaseUnavailableError)]
-)
-def test_an_answer_that_does_not_come_is_no_events_fault(error: Exception, kind: type[Exception]) -> None:
-    database = SpyDatabase()
-    database.commit_error = error
-    with pytest.raises(kind):
-        deliver(event(1), database=database)
-
-
-def test_half_a_surrogate_pair_is_the_events_own_fault() -> None:
-    database = SpyDatabase()
-    try:
-        "\ud800".encode()
-    except UnicodeEncodeError as error:
-        database.commit_error = error
-    with pytest.raises(MessageError, match="surrogate"):
-        deliver(event(1), database=database)
-
-
-def test_metrics_are_told_after_the_transaction_and_cannot_undo_it() -> None:
-    database, told = SpyDatabase(), list[str]()
-
-    class Broken(MemoryMetrics):
-        def measure(self, name: str, /, *values: float, **labels: str) -> None:
-            told.append(f"{name} after {database.steps[-1]}")
-            raise RuntimeError("the collector is gone")
-
-    deliver(event(1), handler=noting(database), database=database, metrics=GuardedMetrics(Broken()))
-    assert told == ["cdc_outbox_consumer_handler_seconds after commit"]
-
-    def fail(_event: Event, _connection: object) -> None:
-        raise ValueError
-
-    with pytest.raises(HandlerError):
-        deliver(event(2, event_id="b"), handler=fail, database=database, metrics=GuardedMetrics(Broken()))
-    assert len(told) == 2, "of a handler that failed, too"
-
-
-def test_what_the_commit_refuses_is_told_with_the_event_and_without_the_detail() -> None:
-    database = SpyDatabase()
-    database.commit_error = sqlite3.IntegrityError("Key (card)=(hunter2) is not present")
-    with pytest.raises(ConsumerError, match=r"OrderPlaced order/1 #1 \(new\) could not be applied: IntegrityError$"):
-        deliver(event(1), database=database)
-    # The claims are left alone: whether a commit that was not answered took place, nobody here knows.
-    assert database.steps == [*UNTIL_THE_HANDLER, *FROM_THE_HANDLER, "rollback"]
-
-
-def test_even_an_interrupt_undoes_the_transaction() -> None:
-    database = SpyDatabase()
-
-    def interrupt(_event: Event, _connection: object) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        deliver(event(1), handler=interrupt, database=database)
-    assert database.steps[-1] == "rollback"

@@ -1,0 +1,183 @@
+"""What becomes of a transaction in which something fails, and whose fault it is."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from cdc_outbox.consumer.calls import Gathered
+from cdc_outbox.drivers import TransactionState
+from cdc_outbox.errors import (
+    ConsumerError,
+    DatabaseUnavailableError,
+    EventError,
+    HandlerError,
+    MessageError,
+    TransactionAbortedError,
+    TransactionConflictError,
+    TransactionEndedError,
+)
+from cdc_outbox.event import Event
+from cdc_outbox.metrics import GuardedMetrics
+from cdc_outbox.testing import MemoryMetrics
+from tests.unit.delivery_rig import (
+    FROM_THE_HANDLER,
+    UNDONE,
+    UNTIL_THE_HANDLER,
+    SpyDatabase,
+    deliver,
+    noting,
+)
+from tests.unit.test_ordering import event
+
+
+def test_a_failing_handler_is_named_without_the_payload_and_commits_nothing() -> None:
+    database = SpyDatabase()
+
+    def fail(_event: Event, _connection: object) -> None:
+        raise ValueError("hunter2")
+
+    with pytest.raises(
+        HandlerError, match=r"OrderPlaced order/1 #1 \(new\) raised ValueError at test_delivery_failures.py"
+    ) as caught:
+        deliver(event(1), handler=fail, database=database)
+    assert "hunter2" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
+
+
+def test_a_swallowed_sql_error_is_found_before_the_commit() -> None:
+    database = SpyDatabase()
+
+    def swallow(_event: Event, _connection: object) -> None:
+        database.became = TransactionState.ABORTED
+
+    with pytest.raises(TransactionAbortedError, match="swallowed an SQL error"):
+        deliver(event(1), handler=swallow, database=database)
+    assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
+
+
+def test_a_handler_that_ends_its_transaction_is_named_whatever_it_raises() -> None:
+    for raised in (None, ValueError()):
+        database = SpyDatabase()
+
+        def end(_event: Event, _connection: object, raised: Exception | None = raised) -> None:
+            database.became = TransactionState.ENDED  # noqa: B023 - called in this round
+            if raised:
+                raise raised
+
+        with pytest.raises(TransactionEndedError, match=r"the handler of OrderPlaced order/1 #1 .* ended its"):
+            deliver(event(1), handler=end, database=database)
+        assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
+
+
+def test_a_connection_that_broke_in_the_handler_is_told_though_the_handler_swallowed_it() -> None:
+    database = SpyDatabase()
+
+    def swallow(_event: Event, _connection: object) -> None:
+        database.became = TransactionState.LOST
+
+    with pytest.raises(DatabaseUnavailableError):
+        deliver(event(1), handler=swallow, database=database)
+    assert database.steps == [*UNTIL_THE_HANDLER, "rollback"]
+
+
+def test_one_of_our_errors_that_leaves_a_handler_is_retried_where_that_can_help() -> None:
+    def lose(_event: Event, _connection: object) -> None:
+        raise DatabaseUnavailableError("gone")
+
+    def mistake(_event: Event, _connection: object) -> None:
+        raise EventError("not JSON")
+
+    with pytest.raises(DatabaseUnavailableError, match="gone"):
+        deliver(event(1), handler=lose)
+    with pytest.raises(HandlerError, match="raised EventError"):
+        deliver(event(1), handler=mistake)
+
+
+def test_a_bug_of_ours_is_not_taken_for_an_events_fault() -> None:
+    database = SpyDatabase()
+    database.commit_error = TypeError("'NoneType' object is not iterable")
+    with pytest.raises(TypeError):
+        deliver(event(1), database=database)
+    assert database.steps[-1] == "rollback"
+
+
+class BrokenBeforeCommit:
+    """Somebody's own, which raises where the events are to be written."""
+
+    @contextmanager
+    def gathering(self, connection: Any) -> Iterator[Gathered]:
+        yield self
+        raise KeyError(connection)
+
+    def caused_by(self, events: Sequence[Event]) -> None:
+        """Nothing is noted."""
+
+
+def test_what_is_raised_by_who_writes_before_the_commit_is_the_events_fault_as_a_handlers_is() -> None:
+    database = SpyDatabase()
+    with pytest.raises(HandlerError, match=r"before the commit of OrderPlaced order/1 #1 \(new\) raised KeyError at"):
+        deliver(event(1), database=database, before_commit=BrokenBeforeCommit())
+    assert database.committed.claims == set()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(TimeoutError(), TransactionConflictError), (BrokenPipeError(), DatabaseUnavailableError)]
+)
+def test_an_answer_that_does_not_come_is_no_events_fault(error: Exception, kind: type[Exception]) -> None:
+    database = SpyDatabase()
+    database.commit_error = error
+    with pytest.raises(kind):
+        deliver(event(1), database=database)
+
+
+def test_half_a_surrogate_pair_is_the_events_own_fault() -> None:
+    database = SpyDatabase()
+    try:
+        "\ud800".encode()
+    except UnicodeEncodeError as error:
+        database.commit_error = error
+    with pytest.raises(MessageError, match="surrogate"):
+        deliver(event(1), database=database)
+
+
+def test_metrics_are_told_after_the_transaction_and_cannot_undo_it() -> None:
+    database, told = SpyDatabase(), list[str]()
+
+    class Broken(MemoryMetrics):
+        def measure(self, name: str, /, *values: float, **labels: str) -> None:
+            told.append(f"{name} after {database.steps[-1]}")
+            raise RuntimeError("the collector is gone")
+
+    deliver(event(1), handler=noting(database), database=database, metrics=GuardedMetrics(Broken()))
+    assert told == ["cdc_outbox_consumer_handler_seconds after commit"]
+
+    def fail(_event: Event, _connection: object) -> None:
+        raise ValueError
+
+    with pytest.raises(HandlerError):
+        deliver(event(2, event_id="b"), handler=fail, database=database, metrics=GuardedMetrics(Broken()))
+    assert len(told) == 2, "of a handler that failed, too"
+
+
+def test_what_the_commit_refuses_is_told_with_the_event_and_without_the_detail() -> None:
+    database = SpyDatabase()
+    database.commit_error = sqlite3.IntegrityError("Key (card)=(hunter2) is not present")
+    with pytest.raises(ConsumerError, match=r"OrderPlaced order/1 #1 \(new\) could not be applied: IntegrityError$"):
+        deliver(event(1), database=database)
+    # The claims are left alone: whether a commit that was not answered took place, nobody here knows.
+    assert database.steps == [*UNTIL_THE_HANDLER, *FROM_THE_HANDLER, "rollback"]
+
+
+def test_even_an_interrupt_undoes_the_transaction() -> None:
+    database = SpyDatabase()
+
+    def interrupt(_event: Event, _connection: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        deliver(event(1), handler=interrupt, database=database)
+    assert database.steps[-1] == "rollback"
