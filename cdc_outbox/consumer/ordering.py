@@ -167,7 +167,7 @@ def judge(
         forced: Ids among them that somebody decided to apply in spite of their verdict.
         behind: Ids among them that wait for one that is not in the list, for nobody can read it any more.
     """
-    state = _State(memory, redone)
+    state = _State(memory, redone, behind)
     judgements = []
     for event in events:
         aggregate, event_id = aggregate_of(event), event.id or ""
@@ -177,12 +177,11 @@ def judge(
         elif event_id in state.aside or (event_id in memory.parked and event_id not in redone):
             verdict = Verdict.PARKED
         else:
-            is_blocked = event_id in behind or state.is_blocked(aggregate, event_id)
-            verdict = _verdict(event, last, order_of(event.aggregate_type), state, is_blocked=is_blocked)
-        is_run = verdict is Verdict.NEXT and event_id not in failed
-        if is_run and event.sequence is not None:
-            state.lasts[aggregate] = max(last, event.sequence)
-        if not (is_run or verdict.is_done):
+            verdict = _verdict(event, aggregate, last, order_of(event.aggregate_type), state)
+        if verdict is _NEXT and event_id not in failed:
+            if event.sequence is not None:
+                state.lasts[aggregate] = max(last, event.sequence)
+        elif not verdict.is_done:
             state.aside.add(event_id)
             if verdict not in _BESIDE:
                 state.stopped.add(aggregate)
@@ -229,7 +228,7 @@ def successors_of(
     }
 
 
-_NEW = Mark()
+_NEW, _NEXT, _GAPLESS = Mark(), Verdict.NEXT, SequenceMode.GAPLESS  # an enumeration's attributes are not had for nothing
 _BESIDE = {Verdict.PARKED, Verdict.CONFLICT, Verdict.EXPIRED}
 """What is set aside alone: those after it do not depend on it."""
 
@@ -240,6 +239,7 @@ class _State:
 
     memory: Memory
     redone: Set[str]
+    behind: Set[str]
     left: set[str] = field(init=False)
     """Ids that are unseen still."""
     blocked: set[Aggregate] = field(init=False)
@@ -266,40 +266,38 @@ class _State:
         return False
 
     def is_blocked(self, aggregate: Aggregate, event_id: str) -> bool:
-        if aggregate in self.stopped:
+        if event_id in self.behind or aggregate in self.stopped:
             return True
         # What comes out of the park comes in order and from its first: nothing is before it but what stopped it.
         return aggregate in self.blocked and event_id not in self.redone
 
+    def may_be_forgotten(self, event_id: str) -> bool:
+        horizon = self.memory.purged_before
+        if horizon is None or event_id in self.redone:
+            return False
+        made = time_of(event_id)
+        return made is not None and made < horizon
 
-def _verdict(event: Event, last: int, order: Order, state: _State, *, is_blocked: bool) -> Verdict:
+
+def _verdict(event: Event, aggregate: Aggregate, last: int, order: Order, state: _State) -> Verdict:
     event_id = event.id or ""
     is_new = order.by_watermark or state.take(event_id)
-    unproven = Verdict.EXPIRED if _may_be_forgotten(event_id, state) else None
     if event.sequence is None or order.mode is SequenceMode.NONE:
         if not is_new:
             return Verdict.DUPLICATE
         # What is behind another is applied after it, and then nobody asks again whether it was before.
-        return unproven or (Verdict.BEHIND if is_blocked else Verdict.NEXT)
+        if state.may_be_forgotten(event_id):
+            return Verdict.EXPIRED
+        return Verdict.BEHIND if state.is_blocked(aggregate, event_id) else _NEXT
     if event.sequence > last:
-        return _later(event.sequence, last, order, is_blocked=is_blocked) if is_new else Verdict.CONFLICT
+        if not is_new:
+            return Verdict.CONFLICT
+        # Where sequences have no gaps, the sequence alone decides.
+        if order.mode is _GAPLESS and not order.latest:
+            return _NEXT if event.sequence == last + 1 else Verdict.GAP
+        return Verdict.BEHIND if not order.latest and state.is_blocked(aggregate, event_id) else _NEXT
     if order.by_watermark or not is_new:
         return Verdict.DUPLICATE
-    return Verdict.SUPERSEDED if order.latest else unproven or Verdict.CONFLICT
-
-
-def _later(sequence: int, last: int, order: Order, *, is_blocked: bool) -> Verdict:
-    """Return the verdict on a new event whose sequence was not reached yet."""
     if order.latest:
-        return Verdict.NEXT
-    if order.mode is SequenceMode.GAPLESS:
-        return Verdict.NEXT if sequence == last + 1 else Verdict.GAP
-    return Verdict.BEHIND if is_blocked else Verdict.NEXT
-
-
-def _may_be_forgotten(event_id: str, state: _State) -> bool:
-    horizon = state.memory.purged_before
-    if horizon is None or event_id in state.redone:
-        return False
-    made = time_of(event_id)
-    return made is not None and made < horizon
+        return Verdict.SUPERSEDED
+    return Verdict.EXPIRED if state.may_be_forgotten(event_id) else Verdict.CONFLICT
