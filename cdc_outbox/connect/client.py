@@ -40,6 +40,11 @@ class ConnectorStatus:
     trace: str = ""
     version: str = ""
 
+    @property
+    def is_halted(self) -> bool:
+        """Whether somebody stopped or paused it."""
+        return self.state in {"STOPPED", "PAUSED"}
+
 
 class ConnectClient:
     """Talk to a Connect cluster through any of its workers.

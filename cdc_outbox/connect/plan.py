@@ -71,11 +71,6 @@ class Found:
     status: ConnectorStatus
 
     @property
-    def is_halted(self) -> bool:
-        """Whether somebody stopped or paused it."""
-        return self.status.state in {"STOPPED", "PAUSED"}
-
-    @property
     def is_republishing(self) -> bool:
         """Whether it publishes the rows of the table, and nothing behind them: a deployment did not get to its end."""
         return self.config.get("snapshot.mode") == REPUBLISHING
@@ -161,7 +156,7 @@ def make_plan(found: Found | None, config: Mapping[str, str], slot: SlotPlan | N
         changes=changes_between(found.config, config, version=version_of(found.status.version)),
         slot=slot,
         republishes=found.is_republishing,
-        halted=found.is_halted,
+        halted=found.status.is_halted,
         failed=condition is Condition.FAILED,
         up=condition is Condition.UP,
         changes_log=_reads_another_log(found.config, config),
