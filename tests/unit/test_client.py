@@ -45,6 +45,22 @@ def test_an_option_that_the_connector_did_not_look_at_is_no_finding() -> None:
     assert [(finding.place.path, finding.message) for finding in found] == [("database.hostname", "refused")]
 
 
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ('FATAL: password authentication failed for user "me"', "database.password leads to"),
+        ("The connection attempt failed.", "host and port as the worker sees them"),
+        ("refused", ""),
+    ],
+)
+def test_what_connect_refuses_has_the_remedy_that_a_failed_task_has(message: str, remedy: str) -> None:
+    answer: Answer = (200, {"configs": [{"value": {"name": "database.hostname", "errors": [message]}}]})
+    with connect_that_answers(config=answer) as (client, _):
+        [found] = client.validate({"connector.class": "x", "name": "orders"})
+    assert remedy in found.remedy
+    assert bool(remedy) is bool(found.remedy)
+
+
 def test_a_connector_that_somebody_else_made_meanwhile_is_not_ours() -> None:
     """Connect says 409 to this as to a rebalance; who loses the race must not wait, nor take it for its own."""
     with connect_that_answers(EXISTS, config=(200, CONFIG)) as (client, asked):

@@ -32,6 +32,7 @@ def running_on(worker: str) -> Callable[[Asked], Answer]:
         lambda client: client.stop("orders"),
         lambda client: client.pause("orders"),
         lambda client: client.resume("orders"),
+        lambda client: client.alter_offsets("orders", []),
         lambda client: client.reset_offsets("orders"),
         lambda client: client.refuse_kept(),
     ],
