@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc_outbox.binlog import BinlogPosition
 from cdc_outbox.connect.facts.lag import SlotLag
-from cdc_outbox.connect.lint.config import BINLOG, Kind
+from cdc_outbox.connect.lint.config import BINLOG, Kind, kind_of
 from cdc_outbox.connect.offsets import own_offset
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 from cdc_outbox.lsn import Lsn
@@ -55,8 +55,7 @@ class Standing:
     @property
     def kind(self) -> Kind | None:
         """Whose connector it is, ``None`` for one that this package does not know."""
-        written = self.config.get("connector.class", "")
-        return next((kind for kind in Kind if kind.value.endswith(written.rpartition(".")[2] or "-")), None)
+        return kind_of(self.config.get("connector.class", ""))
 
     @property
     def stored(self) -> Offset | None:

@@ -39,6 +39,20 @@ def test_a_place_that_the_slot_gave_away_or_the_log_has_not_reached_is_refused(t
         judge_set(standing(Kind.POSTGRESQL, {"lsn": 500}, slot(400)), {"lsn": target})
 
 
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        ("PostgresConnector", Kind.POSTGRESQL),
+        ("Postgres", Kind.POSTGRESQL),
+        ("MySql", Kind.MYSQL),
+        ("Connector", None),
+        ("", None),
+    ],
+)
+def test_a_connector_is_known_by_each_name_that_connect_takes(written: str, kind: Kind | None) -> None:
+    assert Standing(config={"connector.class": written}, offsets=()).kind is kind
+
+
 def test_an_offset_without_a_slot_is_refused() -> None:
     with pytest.raises(ConnectorInvalidError, match="there is no slot"):
         judge_set(standing(Kind.POSTGRESQL, {"lsn": 500}), {"lsn": 500})

@@ -56,6 +56,15 @@ class Kind(StrEnum):
         return f"{self.nouns[1]}.include.list"
 
 
+def kind_of(connector_class: str) -> Kind | None:
+    """Return whose connector a class is, by its name as Connect takes it: in full, without its package, or shorter."""
+    for kind in Kind:
+        simple = kind.rpartition(".")[2]
+        if connector_class in {kind.value, simple, simple.removesuffix("Connector")}:
+            return kind
+    return None
+
+
 BINLOG = (Kind.MYSQL, Kind.MARIADB)
 HISTORY = (*BINLOG, Kind.SQLSERVER, Kind.ORACLE)
 """Those that keep a topic with the history of the schema."""
@@ -188,12 +197,7 @@ class Config:
     @cached_property
     def kind(self) -> Kind | None:
         """Whose connector it is, ``None`` for one that is not of the six."""
-        given = self.get("connector.class")
-        for kind in Kind:
-            simple = kind.rpartition(".")[2]
-            if given in {kind.value, simple, simple.removesuffix("Connector")}:
-                return kind
-        return None
+        return kind_of(self.get("connector.class"))
 
     @cached_property
     def transforms(self) -> tuple[Plugin, ...]:
