@@ -10,6 +10,7 @@ from typing import Protocol
 from cdc_outbox.connect.lint.java import literal
 from cdc_outbox.document import Path
 from cdc_outbox.finding import Place
+from cdc_outbox.secret import REFERENCE
 
 Version = tuple[int, ...]
 
@@ -27,7 +28,6 @@ IMPLICIT = ("type", "predicate", "negate", "plugin.version")
 """What every transform takes; a predicate takes the first and the last."""
 
 _COMMA = re.compile(r"(?<!\\),")
-_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
 
 
 class Kind(StrEnum):
@@ -264,4 +264,4 @@ def listed(value: str) -> tuple[str, ...]:
 
 def is_reference(value: str) -> bool:
     """Whether a value holds something that the worker resolves."""
-    return bool(_REFERENCE.search(value))
+    return bool(REFERENCE.search(value))

@@ -1,6 +1,5 @@
 """A pipeline as no target in particular has it: a connector's options, and the topics of its events. Pure."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -9,9 +8,6 @@ from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.secret import hides, is_secret
 from cdc_outbox.spec import Spec
-
-REFERENCE = re.compile(r"\$\{([^}:]+):([^}]+)\}")
-"""What the worker resolves: a provider, and what it is asked for."""
 
 _TOPIC = "topic.creation.default."
 

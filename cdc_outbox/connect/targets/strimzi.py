@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
-from cdc_outbox.connect.targets.model import REFERENCE, Option, Pipeline, Target, Topic
+from cdc_outbox.connect.targets.model import Option, Pipeline, Target, Topic
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.secret import REFERENCE
 
 API_VERSION = "kafka.strimzi.io/v1"
 TO_FILL_IN = "cdc-outbox/fill-in"
