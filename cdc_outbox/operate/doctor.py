@@ -12,8 +12,9 @@ from cdc_outbox.connect.lint import lint
 from cdc_outbox.connect.lint.specs import rendered
 from cdc_outbox.connect.plan import Found, SlotPlan, SlotStep, make_plan
 from cdc_outbox.connect.preflight.look import LOOKS
+from cdc_outbox.connect.reader import find_connector
 from cdc_outbox.connect.render import render
-from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of, wait_until_known
+from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import CdcOutboxError, ConnectError
@@ -76,12 +77,11 @@ class Doctor:
 
     def _connect(self) -> Iterator[Finding]:
         name, config = self.spec.name, render(self.spec)
-        running = self.client.find_config(name)
-        if running is None:
+        found = find_connector(self.client, name, timeout_seconds=_KNOWN_SECONDS)
+        if found is None:
             message, remedy = "Connect knows no connector of this name.", "Run `cdc-outbox deploy-connector`."
             yield _found("OP201", Place(document="connect", path=name), message, remedy)
         else:
-            found = Found(running, wait_until_known(self.client, name, timeout_seconds=_KNOWN_SECONDS))
             yield from self._status(found)
             yield from self._differences(found, config)
         yield from self.client.validate(config)
