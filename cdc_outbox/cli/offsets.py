@@ -18,7 +18,7 @@ from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts.lag import find_lag
-from cdc_outbox.connect.lint.config import Kind
+from cdc_outbox.connect.lint.config import Kind, slot_of
 from cdc_outbox.connect.moves import Move, Standing, judge_reset, judge_set, position_in, read_offset
 from cdc_outbox.connect.states import Ward
 from cdc_outbox.database import DatabaseKind
@@ -197,7 +197,7 @@ def _standing(name: str, client: ConnectClient, databases: Databases | None) -> 
     if databases is None or standing.kind is not Kind.POSTGRESQL:
         return standing
     with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
-        slot = find_lag(connection, driver, config.get("slot.name", "debezium"))
+        slot = find_lag(connection, driver, slot_of(config))
     return Standing(config=config, offsets=standing.offsets, slot=slot, is_asked=True)
 
 

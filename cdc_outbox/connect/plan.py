@@ -13,6 +13,7 @@ from typing import Any
 from cdc_outbox.connect.change import Change, changes_between, version_of
 from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
+from cdc_outbox.connect.lint.config import slot_of
 from cdc_outbox.connect.offsets import own_offset
 from cdc_outbox.connect.render import REPUBLISHING
 from cdc_outbox.connect.wait import Condition, condition_of
@@ -79,7 +80,7 @@ class Found:
         """Tell whether who reads the slot may be this connector: it is to read it, and neither stopped nor failed."""
         tasks = self.status.tasks
         runs = self.status.state != "STOPPED" and (not tasks or any(task.state != "FAILED" for task in tasks))
-        return runs and self.config.get("slot.name") == slot
+        return runs and slot_of(self.config) == slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

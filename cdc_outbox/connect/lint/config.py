@@ -21,6 +21,9 @@ ROUTER = "io.debezium.transforms.outbox.EventRouter"
 MONGO_ROUTER = "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter"
 DECODER = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent"
 
+DEFAULT_SLOT = "debezium"
+"""The slot of a PostgreSQL connector that is told of none."""
+
 MANY = 1_000
 """Entries of one list that are looked at. More are an accident, or meant to keep the linter busy."""
 
@@ -63,6 +66,11 @@ def kind_of(connector_class: str) -> Kind | None:
         if connector_class in {kind.value, simple, simple.removesuffix("Connector")}:
             return kind
     return None
+
+
+def slot_of(options: Mapping[str, str]) -> str:
+    """Return the slot that PostgreSQL's connector reads by its configuration."""
+    return options.get("slot.name", DEFAULT_SLOT).strip()
 
 
 BINLOG = (Kind.MYSQL, Kind.MARIADB)

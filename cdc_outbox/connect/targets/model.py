@@ -86,13 +86,14 @@ def pipeline_of(spec: Spec) -> Pipeline:
     name, connector_class, tasks = (config.pop(option) for option in ("name", "connector.class", "tasks.max"))
     created = {option.removeprefix(_TOPIC): value for option, value in config.items() if option.startswith(_TOPIC)}
     partitions, replicas = (_count(created.pop(option, "-1")) for option in ("partitions", "replication.factor"))
-    topics = sorted({spec.contract.topic_of(aggregate_type) for aggregate_type in spec.contract.aggregates})
     return Pipeline(
         name=name,
         connector_class=connector_class,
         tasks=int(tasks),
         options=tuple(Option(option, value, is_secret(option)) for option, value in config.items()),
-        topics=tuple(Topic(name=topic, partitions=partitions, replicas=replicas, config=created) for topic in topics),
+        topics=tuple(
+            Topic(name=name, partitions=partitions, replicas=replicas, config=created) for name in spec.contract.topics
+        ),
     )
 
 
