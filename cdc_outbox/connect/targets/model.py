@@ -3,13 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from cdc_outbox.connect.render import render
+from cdc_outbox.connect.render import render, topic_settings
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.secret import hides, is_secret
 from cdc_outbox.spec import Spec
-
-_TOPIC = "topic.creation.default."
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +25,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One topic that events go to; what is ``None`` is as the broker has it."""
+    """One topic that events go to; replicas that are ``None`` are as many as the broker has."""
 
     name: str
-    partitions: int | None
+    partitions: int
     replicas: int | None
     config: Mapping[str, str]
 
@@ -84,15 +82,15 @@ def pipeline_of(spec: Spec) -> Pipeline:
     """
     config = render(spec)
     name, connector_class, tasks = (config.pop(option) for option in ("name", "connector.class", "tasks.max"))
-    created = {option.removeprefix(_TOPIC): value for option, value in config.items() if option.startswith(_TOPIC)}
-    partitions, replicas = (_count(created.pop(option, "-1")) for option in ("partitions", "replication.factor"))
+    settings, partitions, replicas = topic_settings(config), spec.topics.partitions, spec.topics.replication_factor
     return Pipeline(
         name=name,
         connector_class=connector_class,
         tasks=int(tasks),
         options=tuple(Option(option, value, is_secret(option)) for option, value in config.items()),
         topics=tuple(
-            Topic(name=name, partitions=partitions, replicas=replicas, config=created) for name in spec.contract.topics
+            Topic(name=topic, partitions=partitions, replicas=None if replicas == -1 else replicas, config=settings)
+            for topic in spec.contract.topics
         ),
     )
 
@@ -113,8 +111,3 @@ def chosen(targets: Mapping[str, Target], name: str, settings: Mapping[str, str]
             hint = f"{did_you_mean(setting, list(target.settings))} It knows: {known}.".strip()
             raise ConfigError(f"the target {name} knows no setting {setting!r}", field="--set", hint=hint)
     return target
-
-
-def _count(text: str) -> int | None:
-    """Return a number of partitions or replicas; -1 is the broker's own."""
-    return None if text == "-1" else int(text)

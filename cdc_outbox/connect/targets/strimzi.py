@@ -174,8 +174,9 @@ def _topic(topic: Topic, settings: Mapping[str, str]) -> dict[str, Any]:
         readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[: _LONGEST_NAME - 9]
         name = f"{readable}-{sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
         spec["topicName"] = topic.name
-    counts = {"partitions": topic.partitions, "replicas": topic.replicas}
-    spec |= {count: number for count, number in counts.items() if number is not None}
+    spec["partitions"] = topic.partitions
+    if topic.replicas is not None:
+        spec["replicas"] = topic.replicas
     return {
         "apiVersion": API_VERSION,
         "kind": "KafkaTopic",
