@@ -85,6 +85,20 @@ def test_commands_change_nothing_in_strimzis_cluster(command: list[str]) -> None
     assert {each.method for each in asked} == {"GET"}
 
 
+def test_offsets_are_shown_and_not_changed_in_strimzis_cluster() -> None:
+    def answer(asked: Asked) -> Answer:
+        if asked.path.endswith("/offsets"):
+            return 200, {"offsets": []}
+        return (200, CONFIG) if asked.path.endswith("/config") else running_on(PODS)(asked)
+
+    with answering(answer) as (url, asked):
+        shown = CliRunner().invoke(cli, ["offsets", "show", "orders", "--connect-url", url])
+        refused = CliRunner().invoke(cli, ["offsets", "reset", "orders", "--yes", "--connect-url", url])
+    assert (shown.exit_code, "no offset is stored that counts" in shown.stdout) == (0, True)
+    assert isinstance(refused.exception, ConnectError)
+    assert {each.method for each in asked} == {"GET"}
+
+
 def test_a_context_says_who_keeps_the_connectors(tmp_path: Path) -> None:
     text = "contexts: {k8s: {connect: {url: http://connect:8083, managed_by: strimzi}}}\n"
     (tmp_path / "cdc-outbox.yaml").write_text(text)
