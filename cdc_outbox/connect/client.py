@@ -56,7 +56,6 @@ class ConnectClient:
         self._veil = Veil()
         if self.cluster.login is not None:
             self._veil.remember(*self.cluster.login.secrets)
-        self._known: set[str] = set()
         self._workers = Workers(self.cluster, waits, self._veil)
         self._ask = self._workers.ask
 
@@ -95,7 +94,6 @@ class ConnectClient:
         except ConnectorNotFoundError:
             return None
         self._veil.remember_options(config)
-        self._known.add(name)
         return config
 
     def find_names(self) -> list[str]:
@@ -244,11 +242,10 @@ class ConnectClient:
     def _veiled(self, name: str, answer: dict[str, Any]) -> ConnectorStatus:
         """Return a status whose traces show no secret of the connector's configuration."""
         connector = answer["connector"]
-        has_trace = any(part.get("trace") for part in (connector, *answer["tasks"]))
-        if has_trace and name not in self._known:
+        if any(part.get("trace") for part in (connector, *answer["tasks"])):
+            # Each time: a secret may have come into it since.
             with suppress(ConnectError):
                 self._veil.remember_options(self._workers.ask_once("GET", f"/connectors/{_segment(name)}/config"))
-                self._known.add(name)
         over = self._veil.over
         tasks = tuple(
             TaskStatus(task["id"], task["state"], over(task.get("trace", "")), task.get("worker_id", ""))

@@ -55,7 +55,7 @@ class Canary:
         self._database = OpenDatabase(connection, driver, spec.outbox.names(driver.dialect), file="canary")
         self._settings = dict(settings)
         self._timeout_seconds = timeout_seconds
-        self.topic = spec.contract.topic_of(CANARY)
+        self._topic = spec.contract.topic_of(CANARY)
 
     def sing(self) -> str:
         """Write the event, delete it in the same transaction, and wait until it is seen; say where and how fast.
@@ -66,12 +66,12 @@ class Canary:
         """
         with self._reader() as reader:
             began = time.monotonic()
-            ends = _ends(reader, self.topic)
+            ends = _ends(reader, self._topic)
             event_id = self._write()
-            place = find_event(reader, self.topic, event_id, ends, timeout_seconds=self._timeout_seconds)
+            place = find_event(reader, self._topic, event_id, ends, timeout_seconds=self._timeout_seconds)
         if place is None:
             raise ConnectorFailedError(
-                f"{self._spec.name} runs, but its canary was not seen in {self.topic} "
+                f"{self._spec.name} runs, but its canary was not seen in {self._topic} "
                 f"within {self._timeout_seconds:g} s",
                 hint="Do the connector and --bootstrap-servers lead to the same Kafka, and the DSN to the connector's "
                 "database? If so, look into the worker's log.",

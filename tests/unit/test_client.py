@@ -9,6 +9,7 @@ from cdc_outbox.connect import workers
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.errors import ConfigError, ConnectError
+from cdc_outbox.secret import MASK
 from tests.connect_server import BROKEN, NOBODY, REBALANCING, Answer, Asked, answering, each
 
 CONFIG = {"name": "orders", "slot.name": "orders"}
@@ -59,6 +60,18 @@ def test_what_connect_refuses_has_the_remedy_that_a_failed_task_has(message: str
         [found] = client.validate({"connector.class": "x", "name": "orders"})
     assert remedy in found.remedy
     assert bool(remedy) is bool(found.remedy)
+
+
+def test_a_secret_that_came_into_the_configuration_since_is_not_shown() -> None:
+    config = each(*((200, {"name": "orders", "x.password": secret}) for secret in ("first-s3cret", "other-s3cret")))
+    task = {"id": 0, "state": "FAILED", "trace": "Invalid value first-s3cret, or was it other-s3cret?"}
+    status: Answer = (200, {"connector": {"state": "RUNNING"}, "tasks": [task]})
+    with answering(lambda asked: config(asked) if asked.path.endswith("/config") else status) as (url, _):
+        client = ConnectClient(url)
+        client.glance_at("orders")
+        [shown] = client.glance_at("orders").tasks
+        client.close()
+    assert shown.trace == f"Invalid value {MASK}, or was it {MASK}?"
 
 
 def test_a_connector_that_somebody_else_made_meanwhile_is_not_ours() -> None:
