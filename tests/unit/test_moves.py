@@ -98,6 +98,13 @@ def test_a_reset_leaves_nothing_out_only_where_a_slot_stands() -> None:
     assert "every row that the table holds comes again" in rows.text
 
 
+def test_a_slot_that_is_ahead_of_the_offset_hides_no_hole() -> None:
+    """It was made again, or moved by hand: what it gave away nobody has read."""
+    here = standing(Kind.POSTGRESQL, {"lsn": 500}, slot(600))
+    for move in (judge_reset(here), judge_set(here, {"lsn": 600})):
+        assert (move.skips, "between 0/1F4 and 0/258" in move.text) == (True, True)
+
+
 def test_a_place_is_read_from_what_a_connector_stores() -> None:
     assert position_in({"lsn": 27413444, "lsn_commit": 1}) == Lsn(27413444)
     assert position_in({"file": "bin.000002", "pos": "90"}) == BinlogPosition.of("bin.000002", 90)
