@@ -279,6 +279,12 @@ def translate(error: KafkaError) -> BrokerError:
     return BrokerUnavailableError(sentence) if error.code() in _UNREACHABLE else BrokerError(sentence)
 
 
+def raise_lasting(error: KafkaError) -> None:
+    """Raise our error for one that a consumer does not get over by itself."""
+    if error.fatal() or error.code() not in PASSING_ERRORS:
+        raise translate(error)
+
+
 def message_of(record: "Message[bytes, bytes]") -> message.Message:
     """Return a record of a topic as a value."""
     kind, timestamp = record.timestamp()

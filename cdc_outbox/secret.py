@@ -5,10 +5,12 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote, unquote
 
+REFERENCE = re.compile(r"\$\{([^}:]+):([^}]+)\}")
+"""What the worker resolves: a provider, and what it is asked for."""
+
 _SECRET = re.compile(
     r"password|passphrase|secret|token(?!\.endpoint)|credential|jaas|(private|keystore)\.key", re.IGNORECASE
 )
-_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
 _IN_URL = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
 _USER_INFO = re.compile(r"user\.info$|api\.?key", re.IGNORECASE)
 _ADDRESS = re.compile(r"connection\.(string|url)$", re.IGNORECASE)
@@ -26,7 +28,7 @@ _ASSIGNED = re.compile(r"(password|secret|token)\w*\s*=\s*[\"']?[^\"'\s;]", re.I
 
 def shows_password(url: str) -> bool:
     """Tell whether a URL, or a connection string, has a password in it that is no reference."""
-    return bool(_IN_URL.search(_REFERENCE.sub("", url)))
+    return bool(_IN_URL.search(REFERENCE.sub("", url)))
 
 
 def is_secret(option: str) -> bool:
@@ -36,11 +38,11 @@ def is_secret(option: str) -> bool:
 
 def shows_secret(option: str, value: str) -> bool:
     """Tell whether a connector's option holds a secret itself, and not a reference that the worker resolves."""
-    if not _SECRET.search(option) or _REFERENCE.fullmatch(value):
+    if not _SECRET.search(option) or REFERENCE.fullmatch(value):
         return False
     # A JAAS line is more than its password: a reference inside it will do, and Kerberos needs none.
     is_jaas_line = "jaas" in option.lower() and "LoginModule" in value
-    return not is_jaas_line or bool(_ASSIGNED.search(_REFERENCE.sub("", value)))
+    return not is_jaas_line or bool(_ASSIGNED.search(REFERENCE.sub("", value)))
 
 
 class Veil:
@@ -81,6 +83,6 @@ def hides(option: str, value: str) -> bool:
     return (
         shows_secret(option, value)
         or shows_password(value)
-        or bool(_USER_INFO.search(option) and not _REFERENCE.fullmatch(value))
-        or bool(_ASSIGNED.search(_REFERENCE.sub("", value)))
+        or bool(_USER_INFO.search(option) and not REFERENCE.fullmatch(value))
+        or bool(_ASSIGNED.search(REFERENCE.sub("", value)))
     )

@@ -12,8 +12,8 @@ from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.deploy import refuse_other_kind
 from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.refusals import refuse_other_kind
 from cdc_outbox.connect.retire import Remains, retire, what_stays
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.spec import Spec

@@ -18,9 +18,10 @@ from cdc_outbox.cli.specs import read_specs, specs_argument
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.deploy import Deployment, DeployOptions, refuse_other_kind
+from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.connect.refusals import refuse_other_kind
 from cdc_outbox.errors import CdcOutboxError
 from cdc_outbox.operate.canary import Canary
 from cdc_outbox.spec import Spec

@@ -47,7 +47,7 @@ def doctor(
     each finding with its remedy. One that does not answer is a finding itself, and keeps nobody else from being asked.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec, 75 no other error than that
-    somebody does not answer; with --strict also 3, warnings and no errors.
+    somebody does not answer who may do so later; with --strict also 3, warnings and no errors.
 
     \b
     Examples:
@@ -71,8 +71,9 @@ def doctor(
     if text:
         click.echo(text)
     end = sum_up(findings, strict=strict)
+    passes = all(error.retryable for error in asked.silences)
     only_silence = all(finding.code == "OP101" for finding in errors_in(tuple(findings)))
-    return ExitCode.RETRY if end is ExitCode.FAILED and asked.was_silent and only_silence else end
+    return ExitCode.RETRY if end is ExitCode.FAILED and only_silence and passes else end
 
 
 def _table(findings: Sequence[Finding]) -> Iterator[str]:

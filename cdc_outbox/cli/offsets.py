@@ -18,7 +18,7 @@ from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts.lag import find_lag
-from cdc_outbox.connect.lint.config import Kind
+from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
 from cdc_outbox.connect.moves import Move, Standing, judge_reset, judge_set, position_in, read_offset
 from cdc_outbox.connect.states import Ward
 from cdc_outbox.database import DatabaseKind
@@ -58,7 +58,6 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
       cdc-outbox offsets show connectors/orders.yaml --json
     """
     client = ConnectClient(cluster)
-    client.refuse_kept()
     [name] = names_of([connector], client)
     standing = _standing(name, client, databases)
     if prints_json:
@@ -193,12 +192,12 @@ def _skips(name: str, move: Move) -> UnpublishedEventsError:
 
 def _standing(name: str, client: ConnectClient, databases: Databases | None) -> Standing:
     config = client.find_config(name) or {}
-    standing = Standing(config=config, offsets=client.find_offsets(name))
-    if databases is None or standing.kind is not Kind.POSTGRESQL:
-        return standing
+    if databases is None or kind_of(config.get("connector.class", "")) is not Kind.POSTGRESQL:
+        return Standing(config=config, offsets=client.find_offsets(name))
+    # The slot first: read later, it may have gone on beyond an offset that was read before.
     with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
-        slot = find_lag(connection, driver, config.get("slot.name", "debezium"))
-    return Standing(config=config, offsets=standing.offsets, slot=slot, is_asked=True)
+        slot = find_lag(connection, driver, slot_of(config))
+    return Standing(config=config, offsets=client.find_offsets(name), slot=slot, is_asked=True)
 
 
 def _document(name: str, standing: Standing) -> dict[str, Any]:

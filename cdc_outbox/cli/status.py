@@ -20,6 +20,7 @@ from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts.lag import SlotLag, find_lag
+from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
 from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
@@ -29,7 +30,6 @@ from cdc_outbox.operate.topics import HEARTBEATS
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
 _RATE = "EVENTS/S"
 _LOG = logging.getLogger(__name__)
-_POSTGRESQL = "PostgresConnector"
 
 
 @click.command(short_help="Say what connectors, their tasks and their slots do.")
@@ -147,12 +147,11 @@ def _topics(name: str, client: ConnectClient) -> list[str]:
 
 def _lag(name: str, config: dict[str, str], databases: Databases | None) -> SlotLag | None:
     """Return how far the slot of a connector is behind, where there is one and somebody says in which database."""
-    slot = config.get("slot.name", "debezium")
-    if databases is None or _POSTGRESQL not in config.get("connector.class", ""):
+    if databases is None or kind_of(config.get("connector.class", "")) is not Kind.POSTGRESQL:
         return None
     try:
         with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
-            return find_lag(connection, driver, slot)
+            return find_lag(connection, driver, slot_of(config))
     except CdcOutboxError as error:  # the rest is worth telling all the same, and then above all
         click.echo(f"{name}: nothing is known of its slot: {error}", err=True)
         return None

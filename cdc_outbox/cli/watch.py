@@ -12,11 +12,10 @@ import click
 from cdc_outbox.cli.connectors import name_of, names_of
 from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.options import connect_url_option
-from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.guard import Act, Guard, GuardOptions
-from cdc_outbox.connect.wait import Condition, condition_of, describe, failure, trace_of
+from cdc_outbox.connect.wait import Condition, condition_of, describe, failure, reason_of
 from cdc_outbox.errors import ConnectError, ConnectorNotFoundError
 
 _DEFAULTS = GuardOptions()
@@ -152,7 +151,5 @@ def _told(status: ConnectorStatus) -> str:
     told = describe(status)
     if condition_of(status) is not Condition.FAILED:
         return told
-    trace = trace_of(status)
-    cause = cause_of(trace)
-    first = trace.splitlines()[0] if trace else ""
-    return f"{told}. {first if cause is None else cause.sentence}"
+    reason = reason_of(status)
+    return f"{told}." if reason is None else f"{told}. {reason.sentence}"

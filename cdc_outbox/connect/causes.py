@@ -17,17 +17,19 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Known:
+    """What is said, and what it means; names of the pattern's groups stand in braces."""
+
     pattern: re.Pattern[str]
     sentence: str
     remedy: str
 
 
-def _known(pattern: str, sentence: str, remedy: str) -> _Known:
-    return _Known(re.compile(pattern), sentence, remedy)
+def _known(pattern: str, sentence: str, remedy: str) -> Known:
+    return Known(re.compile(pattern), sentence, remedy)
 
 
-_KNOWN = (
+KNOWN = (
     _known(
         r'password authentication failed for user "(?P<role>[^"]*)"',
         "The database refuses the password of the role {role}.",
@@ -242,7 +244,7 @@ _KNOWN = (
 
 def cause_of(trace: str) -> Cause | None:
     """Return why something failed, ``None`` if it is nothing that is known here."""
-    for known in _KNOWN:
+    for known in KNOWN:
         found = known.pattern.search(trace)
         if found is not None:
             names = {name: value for name, value in found.groupdict().items() if value}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.cluster import Cluster, Keeper
 from cdc_outbox.connect.workers import CONFLICT, Workers
 from cdc_outbox.errors import ConnectError, ConnectorNotFoundError
@@ -15,10 +16,6 @@ from cdc_outbox.secret import Veil
 
 _PODS = re.compile(r"(?P<cluster>.+)-connect-\d+\.(?P=cluster)-connect\.[^.]+\.svc(:\d+)?")
 """What Strimzi calls the workers of a KafkaConnect, and these each other."""
-
-_LOGIN_REFUSED = (
-    "Give the role the password that database.password leads to; a variable is the worker's, as it was at its start."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +37,11 @@ class ConnectorStatus:
     trace: str = ""
     version: str = ""
 
+    @property
+    def is_halted(self) -> bool:
+        """Whether somebody stopped or paused it."""
+        return self.state in {"STOPPED", "PAUSED"}
+
 
 class ConnectClient:
     """Talk to a Connect cluster through any of its workers.
@@ -54,7 +56,6 @@ class ConnectClient:
         self._veil = Veil()
         if self.cluster.login is not None:
             self._veil.remember(*self.cluster.login.secrets)
-        self._known: set[str] = set()
         self._workers = Workers(self.cluster, waits, self._veil)
         self._ask = self._workers.ask
 
@@ -93,26 +94,7 @@ class ConnectClient:
         except ConnectorNotFoundError:
             return None
         self._veil.remember_options(config)
-        self._known.add(name)
         return config
-
-    def _refuse_declared(self) -> None:
-        if self.cluster.keeper is Keeper.STRIMZI:
-            raise _kept("the context says that Strimzi keeps the connectors of this cluster")
-
-    def _find_workers(self) -> set[str]:
-        """Return the addresses of the workers that run something, as far as one may know."""
-        try:
-            answer = self._ask("GET", "/connectors?expand=status")
-        except ConnectError as error:
-            if error.retryable:
-                raise
-            return set()
-        if not isinstance(answer, dict):
-            return set()
-        statuses = [each.get("status", {}) for each in answer.values()]
-        parts = [part for each in statuses for part in (each.get("connector", {}), *each.get("tasks", []))]
-        return {part["worker_id"] for part in parts if "worker_id" in part}
 
     def find_names(self) -> list[str]:
         """Return the names of all connectors, sorted."""
@@ -146,13 +128,7 @@ class ConnectClient:
         self._veil.remember_options(config)
         answer = self._ask("PUT", f"/connector-plugins/{plugin}/config/validate", config)
         return tuple(
-            Finding(
-                code="CC001",
-                severity=Severity.ERROR,
-                place=Place(document="connect", path=option["value"]["name"]),
-                message=" ".join(self._veil.over(message).split()),
-                remedy=_LOGIN_REFUSED if "password authentication failed" in message else "",
-            )
+            _refused(option["value"]["name"], " ".join(self._veil.over(message).split()))
             for option in answer["configs"]
             # What a connector declares and then does not look at has none.
             if option["value"] is not None
@@ -190,9 +166,8 @@ class ConnectClient:
 
     def put_config(self, config: dict[str, str]) -> None:
         """Make a connector's configuration be this one; it keeps its state, and restarts if it runs."""
-        self._refuse_declared()
         self._veil.remember_options(config)
-        self._ask("PUT", f"/connectors/{_segment(config['name'])}/config", config)
+        self._write("PUT", f"/connectors/{_segment(config['name'])}/config", config)
 
     def delete(self, name: str) -> None:
         """Delete a connector; the offsets stored under its name stay.
@@ -218,42 +193,59 @@ class ConnectClient:
 
     def stop(self, name: str) -> None:
         """Ask a connector to stop and to give up its tasks; it takes a moment."""
-        self._refuse_declared()
-        self._ask("PUT", f"/connectors/{_segment(name)}/stop")
+        self._write("PUT", f"/connectors/{_segment(name)}/stop")
 
     def pause(self, name: str) -> None:
         """Ask a connector to pause; its tasks stay."""
-        self._refuse_declared()
-        self._ask("PUT", f"/connectors/{_segment(name)}/pause")
+        self._write("PUT", f"/connectors/{_segment(name)}/pause")
 
     def resume(self, name: str) -> None:
         """Ask a stopped or paused connector to run."""
-        self._refuse_declared()
-        self._ask("PUT", f"/connectors/{_segment(name)}/resume")
+        self._write("PUT", f"/connectors/{_segment(name)}/resume")
 
     def restart(self, name: str, *, only_failed: bool) -> None:
-        """Restart the connector and its tasks, or what failed of them."""
+        """Restart the connector and its tasks, or what failed of them; no resource of an operator's contradicts it."""
         failed = str(only_failed).lower()
         self._ask("POST", f"/connectors/{_segment(name)}/restart?includeTasks=true&onlyFailed={failed}")
 
     def alter_offsets(self, name: str, offsets: Sequence[Mapping[str, Any]]) -> None:
         """Store offsets under a stopped connector's name; those of partitions that are not among them stay."""
-        self._refuse_declared()
-        self._ask("PATCH", f"/connectors/{_segment(name)}/offsets", {"offsets": list(offsets)})
+        self._write("PATCH", f"/connectors/{_segment(name)}/offsets", {"offsets": list(offsets)})
 
     def reset_offsets(self, name: str) -> None:
         """Forget the offsets stored under a stopped connector's name."""
+        self._write("DELETE", f"/connectors/{_segment(name)}/offsets")
+
+    def _refuse_declared(self) -> None:
+        if self.cluster.keeper is Keeper.STRIMZI:
+            raise _kept("the context says that Strimzi keeps the connectors of this cluster")
+
+    def _find_workers(self) -> set[str]:
+        """Return the addresses of the workers that run something, as far as one may know."""
+        try:
+            answer = self._ask("GET", "/connectors?expand=status")
+        except ConnectError as error:
+            if error.retryable:
+                raise
+            return set()
+        if not isinstance(answer, dict):
+            return set()
+        statuses = [each.get("status", {}) for each in answer.values()]
+        parts = [part for each in statuses for part in (each.get("connector", {}), *each.get("tasks", []))]
+        return {part["worker_id"] for part in parts if "worker_id" in part}
+
+    def _write(self, method: str, path: str, body: Any = None) -> None:  # noqa: ANN401 - JSON
+        """Ask for a change, where no operator would undo it."""
         self._refuse_declared()
-        self._ask("DELETE", f"/connectors/{_segment(name)}/offsets")
+        self._ask(method, path, body)
 
     def _veiled(self, name: str, answer: dict[str, Any]) -> ConnectorStatus:
         """Return a status whose traces show no secret of the connector's configuration."""
         connector = answer["connector"]
-        has_trace = any(part.get("trace") for part in (connector, *answer["tasks"]))
-        if has_trace and name not in self._known:
+        if any(part.get("trace") for part in (connector, *answer["tasks"])):
+            # Each time: a secret may have come into it since.
             with suppress(ConnectError):
                 self._veil.remember_options(self._workers.ask_once("GET", f"/connectors/{_segment(name)}/config"))
-                self._known.add(name)
         over = self._veil.over
         tasks = tuple(
             TaskStatus(task["id"], task["state"], over(task.get("trace", "")), task.get("worker_id", ""))
@@ -261,6 +253,17 @@ class ConnectClient:
         )
         trace = over(connector.get("trace", ""))
         return ConnectorStatus(connector["state"], tasks, trace, connector.get("version", ""))
+
+
+def _refused(option: str, message: str) -> Finding:
+    cause = cause_of(message)
+    return Finding(
+        code="CC001",
+        severity=Severity.ERROR,
+        place=Place(document="connect", path=option),
+        message=message,
+        remedy="" if cause is None else cause.remedy,
+    )
 
 
 def _kept(reason: str) -> ConnectError:

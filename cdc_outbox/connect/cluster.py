@@ -118,9 +118,6 @@ class Cluster:
         # One slash at the end more or less is the same worker.
         object.__setattr__(self, "urls", tuple(dict.fromkeys(url.rstrip("/") for url in self.urls)))
 
-    def __str__(self) -> str:
-        return ", ".join(self.urls)
-
 
 def _refuse_url(url: str) -> None:
     try:

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import UNDEFINED_OBJECT, Database, DatabaseFacts, SlotFacts, WrittenFacts
-from cdc_outbox.connect.lint import lint
-from cdc_outbox.connect.lint.specs import rendered
 from cdc_outbox.connect.plan import (
     EarlierEvents,
     Found,
@@ -26,10 +24,10 @@ from cdc_outbox.connect.preflight import (
     slot_older_than_publication,
 )
 from cdc_outbox.connect.reader import Reader, Report
+from cdc_outbox.connect.refusals import refuse, refuse_unfit, refuse_what_connect_refuses
 from cdc_outbox.connect.render import render, render_republishing
 from cdc_outbox.connect.undo import Undo
 from cdc_outbox.connect.workers import CONFLICT
-from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import (
     ConfigError,
     ConnectError,
@@ -39,7 +37,7 @@ from cdc_outbox.errors import (
     DatabaseError,
     UnpublishedEventsError,
 )
-from cdc_outbox.finding import Finding, errors_in
+from cdc_outbox.finding import errors_in
 from cdc_outbox.spec import Spec
 
 
@@ -66,20 +64,6 @@ class DeployOptions:
     def __post_init__(self) -> None:
         if self.stable_seconds < 0 or self.timeout_seconds <= 0:
             raise ConfigError("times must be positive", field="DeployOptions")
-
-
-def refuse_other_kind(spec: Spec) -> None:
-    """Refuse a database that cannot be asked yet whether the connector would work.
-
-    Raises:
-        ConfigError: It is not PostgreSQL.
-    """
-    if spec.database.kind is not DatabaseKind.POSTGRESQL:
-        raise ConfigError(
-            f"connectors are deployed for postgresql so far, not for {spec.database.kind}",
-            field="database.kind",
-            hint="`cdc-outbox render` prints the configuration, and Connect takes it at PUT /connectors/NAME/config.",
-        )
 
 
 class Deployment:
@@ -121,13 +105,13 @@ class Deployment:
         Raises:
             ConnectorInvalidError: It cannot, with ``findings``.
         """
-        self._refuse(lint(rendered(self._spec)), "the configuration would not work")
+        refuse_unfit(self._spec)
         facts = self._database.read_facts()
-        self._refuse(check_database(self._spec, facts), "the database is not ready")
+        refuse(self._spec, check_database(self._spec, facts), "the database is not ready")
         self._report("preflight", "the database is ready")
         self._client.refuse_ill_worker()
         self._client.refuse_kept()
-        self._refuse(self._client.validate(self._config), "Connect refuses the configuration")
+        refuse_what_connect_refuses(self._spec, self._config, self._client)
         self._report("validate", "Connect accepts the configuration")
         return facts
 
@@ -245,7 +229,7 @@ class Deployment:
             return slot
         slot = self._reader.find_slot_without_strangers()
         if slot is not None and slot.active:
-            self._refuse((slot_in_use(self._spec, slot),), "the slot is not free")
+            refuse(self._spec, (slot_in_use(self._spec, slot),), "the slot is not free")
         return slot
 
     def _look_into_slot(self, facts: DatabaseFacts, slot: SlotFacts | None) -> WrittenFacts:
@@ -257,13 +241,13 @@ class Deployment:
             outside = self._database.count_events_outside_slot(facts.published)
         except DatabaseError as error:
             if error.sqlstate == UNDEFINED_OBJECT:
-                self._refuse((slot_older_than_publication(self._spec),), "the slot cannot be read")
+                refuse(self._spec, (slot_older_than_publication(self._spec),), "the slot cannot be read")
             raise
         return replace(written, rows_outside_slot=outside)
 
     def _checked(self, facts: DatabaseFacts, plan: Plan) -> Plan:
         if plan.slot is not None and plan.slot.republishes:
-            self._refuse(check_republish(self._spec, facts), "the rows of the table cannot be published again")
+            refuse(self._spec, check_republish(self._spec, facts), "the rows of the table cannot be published again")
         return plan
 
     def _apply(self, plan: Plan, facts: DatabaseFacts, undo: Undo) -> Plan:
@@ -310,8 +294,3 @@ class Deployment:
             self._report("slot", f"{name} dropped again: somebody wrote meanwhile")
             raise
         return replace(slot, republishes=found.republishes)
-
-    def _refuse(self, findings: tuple[Finding, ...], message: str) -> None:
-        errors = errors_in(findings)
-        if errors:
-            raise ConnectorInvalidError(f"{self._spec.name}: {message}", findings=errors)

@@ -1,13 +1,10 @@
 """What a deployment would change, as far as it can be told without the database."""
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.lint import lint
-from cdc_outbox.connect.lint.specs import rendered
-from cdc_outbox.connect.plan import Found, Plan, SlotPlan, SlotStep, make_plan
+from cdc_outbox.connect.plan import Plan, SlotPlan, SlotStep, make_plan
+from cdc_outbox.connect.reader import find_connector
+from cdc_outbox.connect.refusals import refuse_unfit, refuse_what_connect_refuses
 from cdc_outbox.connect.render import render
-from cdc_outbox.connect.wait import wait_until_known
-from cdc_outbox.errors import ConnectorInvalidError
-from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.spec import Spec
 
 
@@ -18,16 +15,7 @@ def plan_without_database(spec: Spec, client: ConnectClient, *, timeout_seconds:
         ConnectorInvalidError: The configuration would not work, with ``findings``.
     """
     config = render(spec)
-    _refuse(spec, lint(rendered(spec)), "the configuration would not work")
-    _refuse(spec, client.validate(config), "Connect refuses the configuration")
-    running = client.find_config(spec.name)
-    if running is None:
-        return make_plan(None, config, SlotPlan(SlotStep.KEEP))
-    found = Found(running, wait_until_known(client, spec.name, timeout_seconds=timeout_seconds))
+    refuse_unfit(spec)
+    refuse_what_connect_refuses(spec, config, client)
+    found = find_connector(client, spec.name, timeout_seconds=timeout_seconds)
     return make_plan(found, config, SlotPlan(SlotStep.KEEP))
-
-
-def _refuse(spec: Spec, findings: tuple[Finding, ...], message: str) -> None:
-    errors = errors_in(findings)
-    if errors:
-        raise ConnectorInvalidError(f"{spec.name}: {message}", findings=errors)

@@ -50,11 +50,6 @@ class Guard:
         self._since: float | None = None
         self.restarts = 0
 
-    @property
-    def next_pause_seconds(self) -> float:
-        """How long a failure must last before it is acted upon."""
-        return self._options.pause_seconds(self.restarts)
-
     def see(self, condition: Condition, now: float) -> Act:
         """Take note of a condition, and return what is to be done; a restart counts once it was made.
 
@@ -66,7 +61,7 @@ class Guard:
         lasted = now - self._since
         if condition is Condition.UP and lasted >= self._options.calm_seconds:
             self.restarts = 0
-        if condition is not Condition.FAILED or lasted < self.next_pause_seconds:
+        if condition is not Condition.FAILED or lasted < self._options.pause_seconds(self.restarts):
             return Act.NOTHING
         return Act.GIVE_UP if self.restarts >= self._options.max_restarts else Act.RESTART
 

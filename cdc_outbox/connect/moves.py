@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc_outbox.binlog import BinlogPosition
 from cdc_outbox.connect.facts.lag import SlotLag
-from cdc_outbox.connect.lint.config import BINLOG, Kind
+from cdc_outbox.connect.lint.config import BINLOG, Kind, kind_of
 from cdc_outbox.connect.offsets import own_offset
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 from cdc_outbox.lsn import Lsn
@@ -55,8 +55,7 @@ class Standing:
     @property
     def kind(self) -> Kind | None:
         """Whose connector it is, ``None`` for one that this package does not know."""
-        written = self.config.get("connector.class", "")
-        return next((kind for kind in Kind if kind.value.endswith(written.rpartition(".")[2] or "-")), None)
+        return kind_of(self.config.get("connector.class", ""))
 
     @property
     def stored(self) -> Offset | None:
@@ -158,8 +157,8 @@ def _judge_lsn(standing: Standing, target: Lsn | None, stored: Position | None) 
             f"the slot {slot.slot} has given away what lies before {slot.confirmed}: from {target} nothing comes again",
             hint=_REPUBLISH,
         )
-    # What is between the slot and the offset was published, and Connect has noted it later than the server.
-    stands = max((each for each in (slot.confirmed, stored) if isinstance(each, Lsn)), default=target)
+    # The offset, wherever the slot is: behind it, what lies between was published; ahead of it, nobody has read that.
+    stands = stored if isinstance(stored, Lsn) else slot.confirmed or target
     if target > stands:
         return Move(
             f"transactions that were committed between {stands} and {target} are never published "
@@ -191,4 +190,7 @@ def judge_reset(standing: Standing) -> Move:
     if isinstance(stored, Lsn) and slot.confirmed is not None and slot.confirmed < stored:
         text = f"transactions that were committed between {slot.confirmed} and {stored} come again"
         return Move(f"{text}, and consumers skip what they had{again}", skips=False)
+    if isinstance(stored, Lsn) and slot.confirmed is not None and slot.confirmed > stored:
+        text = f"the slot is ahead of the offset: what was committed between {stored} and {slot.confirmed}"
+        return Move(f"{text} is never published{again}", skips=True)
     return Move(f"the connector goes on where its slot stands, at {slot.confirmed}{again}", skips=False)

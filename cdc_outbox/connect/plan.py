@@ -13,6 +13,7 @@ from typing import Any
 from cdc_outbox.connect.change import Change, changes_between, version_of
 from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
+from cdc_outbox.connect.lint.config import slot_of
 from cdc_outbox.connect.offsets import own_offset
 from cdc_outbox.connect.render import REPUBLISHING
 from cdc_outbox.connect.wait import Condition, condition_of
@@ -71,11 +72,6 @@ class Found:
     status: ConnectorStatus
 
     @property
-    def is_halted(self) -> bool:
-        """Whether somebody stopped or paused it."""
-        return self.status.state in {"STOPPED", "PAUSED"}
-
-    @property
     def is_republishing(self) -> bool:
         """Whether it publishes the rows of the table, and nothing behind them: a deployment did not get to its end."""
         return self.config.get("snapshot.mode") == REPUBLISHING
@@ -84,7 +80,7 @@ class Found:
         """Tell whether who reads the slot may be this connector: it is to read it, and neither stopped nor failed."""
         tasks = self.status.tasks
         runs = self.status.state != "STOPPED" and (not tasks or any(task.state != "FAILED" for task in tasks))
-        return runs and self.config.get("slot.name") == slot
+        return runs and slot_of(self.config) == slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +157,7 @@ def make_plan(found: Found | None, config: Mapping[str, str], slot: SlotPlan | N
         changes=changes_between(found.config, config, version=version_of(found.status.version)),
         slot=slot,
         republishes=found.is_republishing,
-        halted=found.is_halted,
+        halted=found.status.is_halted,
         failed=condition is Condition.FAILED,
         up=condition is Condition.UP,
         changes_log=_reads_another_log(found.config, config),

@@ -20,6 +20,12 @@ _SNAPSHOT_SECONDS = 3600.0
 _LOOK_SECONDS = 0.25
 
 
+def find_connector(client: ConnectClient, name: str, *, timeout_seconds: float) -> Found | None:
+    """Return a connector as it is, ``None`` if there is none; right after it was made, its status is waited for."""
+    config = client.find_config(name)
+    return None if config is None else Found(config, wait_until_known(client, name, timeout_seconds=timeout_seconds))
+
+
 class Reader:
     """One connector on one Connect cluster, and the slot it reads.
 
@@ -38,11 +44,7 @@ class Reader:
 
     def find(self) -> Found | None:
         """Return the connector as it is, ``None`` if there is none."""
-        config = self._client.find_config(self._name)
-        if config is None:
-            return None
-        status = wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds)
-        return Found(config, status)
+        return find_connector(self._client, self._name, timeout_seconds=self._timeout_seconds)
 
     def find_state(self) -> str:
         """Return the connector's state; right after a change Connect does not know it for a moment."""

@@ -1,15 +1,15 @@
 """The end of a connector: what goes in which order, and what stays."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import Database
-from cdc_outbox.connect.plan import Found
+from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
 from cdc_outbox.connect.reader import Report
 from cdc_outbox.connect.render import render
 from cdc_outbox.connect.states import Ward, delete_and_wait
-from cdc_outbox.connect.wait import wait_until, wait_until_known
+from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import Spec
@@ -37,7 +37,7 @@ def retire(
     """
     config = client.find_config(spec.name)
     if config is not None:
-        _refuse_another_slot(spec, Found(config, wait_until_known(client, spec.name, timeout_seconds=timeout_seconds)))
+        _refuse_another_slot(spec, config)
         ward = Ward(client, spec.name, timeout_seconds=timeout_seconds, report=lambda text: report("stop", text))
         ward.stop()
         if database is not None:
@@ -67,14 +67,16 @@ def what_stays(spec: Spec, remains: Remains) -> Iterator[str]:
     if postgresql:
         yield f"stays: the publication {spec.database.publication}"
     yield f"stays: the table {spec.outbox.table}, and what is beside it"
-    topics = ", ".join(spec.contract.topic_of(aggregate_type) for aggregate_type in sorted(spec.contract.aggregates))
-    yield f"stays: the topics {topics}"
+    yield f"stays: the topics {', '.join(spec.contract.topics)}"
 
 
-def _refuse_another_slot(spec: Spec, found: Found) -> None:
-    if spec.database.kind is DatabaseKind.POSTGRESQL and found.config.get("slot.name") != spec.database.slot:
+def _refuse_another_slot(spec: Spec, config: Mapping[str, str]) -> None:
+    if spec.database.kind is not DatabaseKind.POSTGRESQL:
+        return
+    slot = slot_of(config) if kind_of(config.get("connector.class", "")) is Kind.POSTGRESQL else None
+    if slot != spec.database.slot:
         raise ConnectorInvalidError(
-            f"the connector {spec.name} reads the slot {found.config.get('slot.name')}, not {spec.database.slot}",
+            f"the connector {spec.name} reads {f'the slot {slot}' if slot else 'no slot'}, not {spec.database.slot}",
             hint="Correct the spec, so that it is this connector's.",
         )
 

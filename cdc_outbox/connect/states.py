@@ -53,7 +53,7 @@ class Ward:
             self._go_back(status.state)
             raise
         self._go_back(status.state)
-        if status.state not in {"STOPPED", "PAUSED"}:
+        if not status.is_halted:
             self._wait_until_up(stable_seconds)
 
     def _go_back(self, state: str) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
-from cdc_outbox.connect.causes import cause_of
+from cdc_outbox.connect.causes import Cause, cause_of
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.errors import (
     ConnectError,
@@ -165,6 +165,12 @@ def failure(message: str, status: ConnectorStatus | None, *, hint: str = "") -> 
     if cause is None:
         return ConnectorFailedError(message, trace=trace, hint=hint)
     return ConnectorFailedError(f"{message}. {cause.sentence}", trace=trace, hint=cause.remedy)
+
+
+def reason_of(status: ConnectorStatus | None) -> Cause | None:
+    """Return why something failed, in the trace's own first line where no more is known; ``None`` without a trace."""
+    trace = trace_of(status)
+    return cause_of(trace) or (Cause(trace.splitlines()[0], remedy="") if trace else None)
 
 
 def _look(client: ConnectClient, name: str) -> ConnectorStatus | None:

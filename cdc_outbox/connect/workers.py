@@ -50,11 +50,9 @@ class Workers:
         veil: Over what Connect says.
     """
 
-    def __init__(
-        self, cluster: Cluster, waits: Callable[[str], None] = lambda _what: None, veil: Veil | None = None
-    ) -> None:
+    def __init__(self, cluster: Cluster, waits: Callable[[str], None], veil: Veil) -> None:
         self.cluster = cluster
-        self._veil = veil or Veil()
+        self._veil = veil
         self._waits = waits
         self._urls = list(cluster.urls)
         self._session = requests.Session()

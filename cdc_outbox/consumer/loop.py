@@ -346,7 +346,6 @@ def _pass_over(record: confluent_kafka.Message) -> None:
     """Note an error that librdkafka gets over by itself, and raise any other."""
     error = record.error()
     assert error is not None  # noqa: S101 - the caller looked
-    if error.fatal() or error.code() not in kafka.PASSING_ERRORS:
-        raise kafka.translate(error)
+    kafka.raise_lasting(error)
     topic = {"topic": record.topic()} if record.topic() else {}
     _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})

@@ -228,7 +228,8 @@ def successors_of(
     }
 
 
-_NEW, _NEXT, _GAPLESS = Mark(), Verdict.NEXT, SequenceMode.GAPLESS  # an enumeration's attributes are not had for nothing
+_NEW = Mark()
+_NEXT, _GAPLESS = Verdict.NEXT, SequenceMode.GAPLESS  # an attribute of an enumeration is not looked up for nothing
 _BESIDE = {Verdict.PARKED, Verdict.CONFLICT, Verdict.EXPIRED}
 """What is set aside alone: those after it do not depend on it."""
 
@@ -290,14 +291,18 @@ def _verdict(event: Event, aggregate: Aggregate, last: int, order: Order, state:
             return Verdict.EXPIRED
         return Verdict.BEHIND if state.is_blocked(aggregate, event_id) else _NEXT
     if event.sequence > last:
-        if not is_new:
-            return Verdict.CONFLICT
-        # Where sequences have no gaps, the sequence alone decides.
-        if order.mode is _GAPLESS and not order.latest:
-            return _NEXT if event.sequence == last + 1 else Verdict.GAP
-        return Verdict.BEHIND if not order.latest and state.is_blocked(aggregate, event_id) else _NEXT
+        return _later(event, aggregate, last, order, state) if is_new else Verdict.CONFLICT
     if order.by_watermark or not is_new:
         return Verdict.DUPLICATE
     if order.latest:
         return Verdict.SUPERSEDED
     return Verdict.EXPIRED if state.may_be_forgotten(event_id) else Verdict.CONFLICT
+
+
+def _later(event: Event, aggregate: Aggregate, last: int, order: Order, state: _State) -> Verdict:
+    """Return the verdict on a new event whose sequence was not reached yet."""
+    if order.latest:
+        return _NEXT
+    if order.mode is _GAPLESS:
+        return _NEXT if event.sequence == last + 1 else Verdict.GAP
+    return Verdict.BEHIND if state.is_blocked(aggregate, event.id or "") else _NEXT

@@ -145,8 +145,7 @@ class TopicReader:
     def _received(self, record: confluent_kafka.Message, left: dict[Place, int]) -> Iterator[Message]:
         place, error = Place(record.topic() or "", record.partition() or 0), record.error()
         if error is not None and error.code() != _PARTITION_EOF:
-            if error.fatal() or error.code() not in kafka.PASSING_ERRORS:
-                raise kafka.translate(error)
+            kafka.raise_lasting(error)
             return
         if place not in left:
             return

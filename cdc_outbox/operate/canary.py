@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import BrokerError, ConfigError, ConnectorFailedError
 from cdc_outbox.event import Event
-from cdc_outbox.kafka import make_consumer, translate
+from cdc_outbox.kafka import find_topics, make_consumer, raise_lasting, translate
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.spec import Spec
 from cdc_outbox.writer import Outbox
@@ -22,7 +22,7 @@ CANARY = "cdc-outbox.canary"
 _DECLARE = f"Add `{CANARY}: {{sequence: none}}` to aggregates, and a topic that nobody minds to topics.name."
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
-_META_SECONDS = 10.0
+_END_SECONDS = 10.0
 
 
 class Canary:
@@ -55,7 +55,7 @@ class Canary:
         self._database = OpenDatabase(connection, driver, spec.outbox.names(driver.dialect), file="canary")
         self._settings = dict(settings)
         self._timeout_seconds = timeout_seconds
-        self.topic = spec.contract.topic_of(CANARY)
+        self._topic = spec.contract.topic_of(CANARY)
 
     def sing(self) -> str:
         """Write the event, delete it in the same transaction, and wait until it is seen; say where and how fast.
@@ -66,9 +66,16 @@ class Canary:
         """
         with self._reader() as reader:
             began = time.monotonic()
-            ends = _ends(reader, self.topic)
+            ends = _ends(reader, self._topic)
             event_id = self._write()
-            place = self._wait(reader, ends, event_id.encode())
+            place = find_event(reader, self._topic, event_id, ends, timeout_seconds=self._timeout_seconds)
+        if place is None:
+            raise ConnectorFailedError(
+                f"{self._spec.name} runs, but its canary was not seen in {self._topic} "
+                f"within {self._timeout_seconds:g} s",
+                hint="Do the connector and --bootstrap-servers lead to the same Kafka, and the DSN to the connector's "
+                "database? If so, look into the worker's log.",
+            )
         return f"seen at {place} after {time.monotonic() - began:.1f} s"
 
     def _write(self) -> str:
@@ -79,25 +86,6 @@ class Canary:
             if self._spec.outbox.mode.keeps_rows:
                 self._database.ask("delete", id=added.id)
         return str(added.id)
-
-    def _wait(self, reader: Consumer, ends: dict[int, int], event_id: bytes) -> str:
-        deadline = time.monotonic() + self._timeout_seconds
-        assigned: set[int] = set()
-        while time.monotonic() < deadline:
-            if set(partitions := _partitions(reader, self.topic)) - assigned:
-                # One that is new since begins at its beginning.
-                assigned |= set(partitions)
-                reader.assign([TopicPartition(self.topic, each, ends.get(each, 0)) for each in sorted(assigned)])
-            while (record := reader.poll(_POLL_SECONDS)) is not None:
-                if record.error():
-                    continue
-                if dict(record.headers() or ()).get("id") == event_id:
-                    return f"{self.topic}[{record.partition()}]@{record.offset()}"
-        raise ConnectorFailedError(
-            f"{self._spec.name} runs, but its canary was not seen in {self.topic} within {self._timeout_seconds:g} s",
-            hint="Do the connector and --bootstrap-servers lead to the same Kafka, and the DSN to the connector's "
-            "database? If so, look into the worker's log.",
-        )
 
     @contextmanager
     def _reader(self) -> Iterator[Consumer]:
@@ -110,16 +98,38 @@ class Canary:
             reader.close()
 
 
-def _partitions(reader: Consumer, topic: str) -> list[int]:
-    # Asked for all topics: asking for one that does not exist yet would make some brokers create it.
-    topics = reader.list_topics(timeout=_META_SECONDS).topics
-    return sorted(topics[topic].partitions) if topic in topics else []
+def find_event(
+    reader: Consumer, topic: str, event_id: str, ends: Mapping[int, int], *, timeout_seconds: float
+) -> str | None:
+    """Return the place of an event that comes to a topic behind its ends, ``None`` if it does not within the time.
+
+    Raises:
+        BrokerError: The topic cannot be read.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    assigned: set[int] = set()
+    record: Message[bytes, bytes] | None = None
+    while time.monotonic() < deadline:
+        # While messages come there is no need to ask, and in a busy topic they always do.
+        partitions = [] if record else find_topics(reader).get(topic, [])
+        if set(partitions) - assigned:
+            # One that is new since begins at its beginning.
+            assigned |= set(partitions)
+            reader.assign([TopicPartition(topic, each, ends.get(each, 0)) for each in sorted(assigned)])
+        record = reader.poll(_POLL_SECONDS)
+        if record is None:
+            continue
+        if error := record.error():
+            raise_lasting(error)
+        elif dict(record.headers() or ()).get("id") == event_id.encode():
+            return f"{topic}[{record.partition()}]@{record.offset()}"
+    return None
 
 
 def _ends(reader: Consumer, topic: str) -> dict[int, int]:
     found = {}
-    for partition in _partitions(reader, topic):
-        _, end = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=_META_SECONDS)
+    for partition in find_topics(reader).get(topic, []):
+        _, end = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=_END_SECONDS)
         if end < 0:
             raise BrokerError(f"the end of {topic}[{partition}] is not known")
         found[partition] = end

@@ -5,15 +5,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc_outbox.connect.causes import cause_of
+from cdc_outbox.connect.causes import Cause
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts.lag import find_lag
 from cdc_outbox.connect.lint import lint
 from cdc_outbox.connect.lint.specs import rendered
 from cdc_outbox.connect.plan import Found, SlotPlan, SlotStep, make_plan
 from cdc_outbox.connect.preflight.look import LOOKS
+from cdc_outbox.connect.reader import find_connector
 from cdc_outbox.connect.render import render
-from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of, wait_until_known
+from cdc_outbox.connect.wait import Condition, condition_of, describe, reason_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import CdcOutboxError, ConnectError
@@ -37,14 +38,14 @@ class Doctor:
     Args:
         database: ``None`` where nobody said which.
         brokers: The same.
-        was_silent: Somebody did not answer, who may do so later.
+        silences: Why somebody could not be asked.
     """
 
     spec: Spec
     client: ConnectClient
     database: Opening | None
     brokers: Topics | None
-    was_silent: bool = field(default=False, init=False)
+    silences: list[CdcOutboxError] = field(default_factory=list, init=False)
     _connect_answers: bool = field(default=True, init=False)
 
     def look(self) -> Iterator[Finding]:
@@ -66,7 +67,7 @@ class Doctor:
         try:
             yield from ask()
         except CdcOutboxError as error:
-            self.was_silent = self.was_silent or error.retryable
+            self.silences.append(error)
             # Who does not answer once is not waited for again.
             self._connect_answers = self._connect_answers and not isinstance(error, ConnectError)
             yield _found("OP101", Place(document=part, path=self.spec.name), f"{error}.", error.hint)
@@ -76,28 +77,26 @@ class Doctor:
 
     def _connect(self) -> Iterator[Finding]:
         name, config = self.spec.name, render(self.spec)
-        running = self.client.find_config(name)
-        if running is None:
+        found = find_connector(self.client, name, timeout_seconds=_KNOWN_SECONDS)
+        if found is None:
             message, remedy = "Connect knows no connector of this name.", "Run `cdc-outbox deploy-connector`."
             yield _found("OP201", Place(document="connect", path=name), message, remedy)
         else:
-            found = Found(running, wait_until_known(self.client, name, timeout_seconds=_KNOWN_SECONDS))
             yield from self._status(found)
             yield from self._differences(found, config)
         yield from self.client.validate(config)
 
     def _status(self, found: Found) -> Iterator[Finding]:
-        name, condition = self.spec.name, condition_of(found.status)
+        place, condition = Place(document="connect", path=self.spec.name), condition_of(found.status)
         if condition is Condition.PENDING:
-            message, remedy = f"{describe(found.status)}.", "Run `cdc-outbox resume` if nobody halted it on purpose."
-            yield _found("OP203", Place(document="connect", path=name), message, remedy)
+            remedy = "Look again in a moment; if it stays so, look into the worker's log."
+            if found.status.is_halted:
+                remedy = "Run `cdc-outbox resume` if nobody halted it on purpose."
+            yield _found("OP203", place, f"{describe(found.status)}.", remedy)
         if condition is Condition.FAILED:
-            trace = trace_of(found.status)
-            cause = cause_of(trace)
-            reason = (trace.splitlines() or ["no trace"])[0] if cause is None else cause.sentence
-            remedy = "Look into the worker's log." if cause is None else cause.remedy
-            message = f"{describe(found.status)}. {reason}"
-            yield _found("OP202", Place(document="connect", path=name), message, remedy)
+            reason = reason_of(found.status) or Cause("There is no trace.", remedy="")
+            remedy = reason.remedy or "Look into the worker's log."
+            yield _found("OP202", place, f"{describe(found.status)}. {reason.sentence}", remedy)
 
     def _differences(self, found: Found, config: dict[str, str]) -> Iterator[Finding]:
         plan = make_plan(found, config, SlotPlan(SlotStep.KEEP))

@@ -6,12 +6,8 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from cdc_outbox.kafka import Topic
-from cdc_outbox.operate.topics import differences, topics_of
-from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack
 from tests.rig import Pipeline, run_command
-from tests.specs import MINIMAL
 
 
 @pytest.fixture
@@ -69,12 +65,3 @@ def test_brokers_that_do_not_answer_are_tried_again_later(spec: Path, tmp_path: 
     quick.write_text("socket.connection.setup.timeout.ms=1000\n")
     env = {"CDC_OUTBOX_BOOTSTRAP_SERVERS": "127.0.0.1:1", "CDC_OUTBOX_KAFKA_SETTINGS": str(quick)}
     assert run_command("topics", "create", str(spec), env=env).returncode == 75
-
-
-def test_a_history_is_kept_for_ever_in_one_partition() -> None:
-    spec = parse_spec(MINIMAL.replace("postgresql", "mariadb"))
-    [history] = [topic for topic in topics_of(spec) if topic.name == spec.history.topic]
-    assert (history.partitions, history.config["retention.ms"]) == (1, "-1")
-    compacted = Topic(name=history.name, partitions=1, config={**history.config, "cleanup.policy": "compact"})
-    [difference] = differences(history, compacted)
-    assert "cleanup.policy=compact" in difference.text

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cdc_outbox.connect.causes import cause_of
+from cdc_outbox.connect.causes import KNOWN, cause_of
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.wait import failure
 
@@ -50,6 +50,15 @@ CASES = (
     (f"{KAFKA}TopicAuthorizationException: Not authorized to access topics: [x]", "does not let", "ACL"),
     (f"{KAFKA}TimeoutException: Topic x not present in metadata after 60000 ms.", "topic", "topics.partitions"),
     (f"{KAFKA}TimeoutException: Failed to update metadata after 6 ms.", "cannot reach Kafka", "advertised.listeners"),
+    (f"{PSQL}The server requested SCRAM-based authentication, but no password was provided.", "without a", "reference"),
+    (f"{CONNECT}Postgres server wal_level property must be 'logical' but is: \"replica\"", "wal_level", "restart"),
+    (f"{CONNECT}Publication autocreation is disabled, please create one", "publication", "cdc-outbox init"),
+    (f"{PSQL}SSL error: PKIX path building failed", "does not trust the certificate", "ssl.truststore.location"),
+    (f"{CONFIG}Could not load config provider vault", "leads nowhere", "config.providers"),
+    (f"{CONNECT}Unable to find payload field payload in event", "misses a column", "cdc-outbox preflight"),
+    (f"{KAFKA}SaslAuthenticationException: Authentication failed", "refuses the worker's login", "producer.override"),
+    (f"{KAFKA}InvalidReplicationFactorException: Unable to replicate", "topic does not exist", "replication_factor"),
+    (f"{JAVA}.lang.OutOfMemoryError: Java heap space", "out of memory", "KAFKA_HEAP_OPTS"),
     (f"{CONFIG}Invalid value x for configuration y: z", "Invalid value x for configuration y: z", "overrides"),
 )
 
@@ -62,6 +71,12 @@ def test_a_known_trace_has_a_reason_and_a_remedy(trace: str, sentence: str, reme
     assert remedy in cause.remedy
     assert re.fullmatch(r"[A-Z].*[.\w]", cause.sentence, re.DOTALL)
     assert "{" not in cause.sentence
+
+
+def test_each_reason_is_given_by_some_trace() -> None:
+    """One that stands behind another that says less would never be."""
+    given = {next(known for known in KNOWN if known.pattern.search(trace)) for trace, *_ in CASES}
+    assert set(KNOWN) - given == set()
 
 
 def test_an_unknown_trace_is_left_as_it_is() -> None:

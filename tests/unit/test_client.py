@@ -1,10 +1,7 @@
 """What the client makes of answers that a real Connect gives too seldom to wait for."""
 
-import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -12,48 +9,33 @@ from cdc_outbox.connect import workers
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.errors import ConfigError, ConnectError
-
-Answer = tuple[int, object]
+from cdc_outbox.secret import MASK
+from tests.connect_server import BROKEN, NOBODY, REBALANCING, Answer, Asked, answering, each
 
 CONFIG = {"name": "orders", "slot.name": "orders"}
-EXISTS = (409, {"error_code": 409, "message": "Connector orders already exists"})
-REBALANCING = (409, {"error_code": 409, "message": "stale configuration"})
-BROKEN = (500, {"error_code": 500, "message": "IO Error trying to forward REST request"})
-NOBODY = (404, {"error_code": 404, "message": "Connector orders not found"})
+EXISTS: Answer = (409, {"error_code": 409, "message": "Connector orders already exists"})
 CREATED: Answer = (201, {})
 
 
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_FIRST_PAUSE_SECONDS", 0.001)
+
+
 @contextmanager
-def connect_that_answers(*posts: Answer, config: Answer = NOBODY) -> Iterator[tuple[ConnectClient, list[str]]]:
-    """Answer each POST with the next of ``posts``, and everything else with ``config``."""
-    left, asked = list(posts), []
-
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            asked.append(self.command)
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, content = left.pop(0) if self.command == "POST" else config
-            body = content.encode() if isinstance(content, str) else json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 - the server's names
-
-        def log_message(self, *_arguments: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        client = ConnectClient(Cluster(urls=(f"http://127.0.0.1:{server.server_port}",), patience_seconds=0.5))
+def connect_that_answers(*posts: Answer, config: Answer = NOBODY) -> Iterator[tuple[ConnectClient, list[Asked]]]:
+    """Answer each POST with the next of ``posts``, the last for good, and everything else with ``config``."""
+    next_post = each(*posts)
+    with answering(lambda asked: next_post(asked) if asked.method == "POST" else config) as (url, asked):
+        client = ConnectClient(Cluster(urls=(url,), patience_seconds=0.5))
         try:
             yield client, asked
         finally:
             client.close()
-            server.shutdown()
-            thread.join()
+
+
+def methods(asked: list[Asked]) -> list[str]:
+    return [request.method for request in asked]
 
 
 def test_an_option_that_the_connector_did_not_look_at_is_no_finding() -> None:
@@ -64,9 +46,32 @@ def test_an_option_that_the_connector_did_not_look_at_is_no_finding() -> None:
     assert [(finding.place.path, finding.message) for finding in found] == [("database.hostname", "refused")]
 
 
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_FIRST_PAUSE_SECONDS", 0.001)
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ('FATAL: password authentication failed for user "me"', "database.password leads to"),
+        ("The connection attempt failed.", "host and port as the worker sees them"),
+        ("refused", ""),
+    ],
+)
+def test_what_connect_refuses_has_the_remedy_that_a_failed_task_has(message: str, remedy: str) -> None:
+    answer: Answer = (200, {"configs": [{"value": {"name": "database.hostname", "errors": [message]}}]})
+    with connect_that_answers(config=answer) as (client, _):
+        [found] = client.validate({"connector.class": "x", "name": "orders"})
+    assert remedy in found.remedy
+    assert bool(remedy) is bool(found.remedy)
+
+
+def test_a_secret_that_came_into_the_configuration_since_is_not_shown() -> None:
+    config = each(*((200, {"name": "orders", "x.password": secret}) for secret in ("first-s3cret", "other-s3cret")))
+    task = {"id": 0, "state": "FAILED", "trace": "Invalid value first-s3cret, or was it other-s3cret?"}
+    status: Answer = (200, {"connector": {"state": "RUNNING"}, "tasks": [task]})
+    with answering(lambda asked: config(asked) if asked.path.endswith("/config") else status) as (url, _):
+        client = ConnectClient(url)
+        client.glance_at("orders")
+        [shown] = client.glance_at("orders").tasks
+        client.close()
+    assert shown.trace == f"Invalid value {MASK}, or was it {MASK}?"
 
 
 def test_a_connector_that_somebody_else_made_meanwhile_is_not_ours() -> None:
@@ -75,13 +80,13 @@ def test_a_connector_that_somebody_else_made_meanwhile_is_not_ours() -> None:
         with pytest.raises(ConnectError, match="somebody else made the connector orders meanwhile") as caught:
             client.create_stopped(CONFIG)
         assert not caught.value.retryable
-        assert asked == ["POST", "GET"]
+        assert methods(asked) == ["POST", "GET"]
 
 
 def test_a_connector_that_was_made_although_the_answer_was_500_is_ours() -> None:
     with connect_that_answers(BROKEN, config=(200, CONFIG)) as (client, asked):
         client.create_stopped(CONFIG)
-        assert asked == ["POST", "GET"]
+        assert methods(asked) == ["POST", "GET"]
 
 
 def test_after_a_500_another_configuration_is_somebody_elses() -> None:
@@ -95,11 +100,11 @@ def test_after_a_500_another_configuration_is_somebody_elses() -> None:
 def test_a_rebalance_is_waited_for() -> None:
     with connect_that_answers(REBALANCING, BROKEN, CREATED) as (client, asked):
         client.create_stopped(CONFIG)
-        assert asked == ["POST", "GET", "POST", "GET", "POST"]
+        assert methods(asked) == ["POST", "GET", "POST", "GET", "POST"]
 
 
 def test_a_rebalance_is_not_waited_for_for_ever() -> None:
-    with connect_that_answers(*[REBALANCING] * 10_000) as (client, _), pytest.raises(ConnectError) as caught:
+    with connect_that_answers(REBALANCING) as (client, _), pytest.raises(ConnectError) as caught:
         client.create_stopped(CONFIG)
     assert caught.value.retryable
 

@@ -32,6 +32,7 @@ def running_on(worker: str) -> Callable[[Asked], Answer]:
         lambda client: client.stop("orders"),
         lambda client: client.pause("orders"),
         lambda client: client.resume("orders"),
+        lambda client: client.alter_offsets("orders", []),
         lambda client: client.reset_offsets("orders"),
         lambda client: client.refuse_kept(),
     ],
@@ -81,6 +82,20 @@ def test_commands_change_nothing_in_strimzis_cluster(command: list[str]) -> None
     with answering(running_on(PODS)) as (url, asked):
         found = CliRunner().invoke(cli, [*command, "--connect-url", url])
     assert isinstance(found.exception, ConnectError)
+    assert {each.method for each in asked} == {"GET"}
+
+
+def test_offsets_are_shown_and_not_changed_in_strimzis_cluster() -> None:
+    def answer(asked: Asked) -> Answer:
+        if asked.path.endswith("/offsets"):
+            return 200, {"offsets": []}
+        return (200, CONFIG) if asked.path.endswith("/config") else running_on(PODS)(asked)
+
+    with answering(answer) as (url, asked):
+        shown = CliRunner().invoke(cli, ["offsets", "show", "orders", "--connect-url", url])
+        refused = CliRunner().invoke(cli, ["offsets", "reset", "orders", "--yes", "--connect-url", url])
+    assert (shown.exit_code, "no offset is stored that counts" in shown.stdout) == (0, True)
+    assert isinstance(refused.exception, ConnectError)
     assert {each.method for each in asked} == {"GET"}
 
 

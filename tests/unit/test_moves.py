@@ -39,6 +39,20 @@ def test_a_place_that_the_slot_gave_away_or_the_log_has_not_reached_is_refused(t
         judge_set(standing(Kind.POSTGRESQL, {"lsn": 500}, slot(400)), {"lsn": target})
 
 
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        ("PostgresConnector", Kind.POSTGRESQL),
+        ("Postgres", Kind.POSTGRESQL),
+        ("MySql", Kind.MYSQL),
+        ("Connector", None),
+        ("", None),
+    ],
+)
+def test_a_connector_is_known_by_each_name_that_connect_takes(written: str, kind: Kind | None) -> None:
+    assert Standing(config={"connector.class": written}, offsets=()).kind is kind
+
+
 def test_an_offset_without_a_slot_is_refused() -> None:
     with pytest.raises(ConnectorInvalidError, match="there is no slot"):
         judge_set(standing(Kind.POSTGRESQL, {"lsn": 500}), {"lsn": 500})
@@ -82,6 +96,13 @@ def test_a_reset_leaves_nothing_out_only_where_a_slot_stands() -> None:
     assert judge_reset(standing(Kind.MARIADB, {"file": "bin.000002", "pos": 90})).skips
     rows = judge_reset(standing(Kind.POSTGRESQL, None, slot(400), **{"snapshot.mode": "initial"}))
     assert "every row that the table holds comes again" in rows.text
+
+
+def test_a_slot_that_is_ahead_of_the_offset_hides_no_hole() -> None:
+    """It was made again, or moved by hand: what it gave away nobody has read."""
+    here = standing(Kind.POSTGRESQL, {"lsn": 500}, slot(600))
+    for move in (judge_reset(here), judge_set(here, {"lsn": 600})):
+        assert (move.skips, "between 0/1F4 and 0/258" in move.text) == (True, True)
 
 
 def test_a_place_is_read_from_what_a_connector_stores() -> None:

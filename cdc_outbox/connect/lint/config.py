@@ -10,6 +10,7 @@ from typing import Protocol
 from cdc_outbox.connect.lint.java import literal
 from cdc_outbox.document import Path
 from cdc_outbox.finding import Place
+from cdc_outbox.secret import REFERENCE
 
 Version = tuple[int, ...]
 
@@ -20,6 +21,9 @@ ROUTER = "io.debezium.transforms.outbox.EventRouter"
 MONGO_ROUTER = "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter"
 DECODER = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent"
 
+DEFAULT_SLOT = "debezium"
+"""The slot of a PostgreSQL connector that is told of none."""
+
 MANY = 1_000
 """Entries of one list that are looked at. More are an accident, or meant to keep the linter busy."""
 
@@ -27,7 +31,6 @@ IMPLICIT = ("type", "predicate", "negate", "plugin.version")
 """What every transform takes; a predicate takes the first and the last."""
 
 _COMMA = re.compile(r"(?<!\\),")
-_REFERENCE = re.compile(r"\$\{[^}:]+:[^}]+\}")
 
 
 class Kind(StrEnum):
@@ -54,6 +57,20 @@ class Kind(StrEnum):
     def include_list(self) -> str:
         """The option that says which tables are captured."""
         return f"{self.nouns[1]}.include.list"
+
+
+def kind_of(connector_class: str) -> Kind | None:
+    """Return whose connector a class is, by its name as Connect takes it: in full, without its package, or shorter."""
+    for kind in Kind:
+        simple = kind.rpartition(".")[2]
+        if connector_class in {kind.value, simple, simple.removesuffix("Connector")}:
+            return kind
+    return None
+
+
+def slot_of(options: Mapping[str, str]) -> str:
+    """Return the slot that PostgreSQL's connector reads by its configuration."""
+    return options.get("slot.name", DEFAULT_SLOT).strip()
 
 
 BINLOG = (Kind.MYSQL, Kind.MARIADB)
@@ -188,12 +205,7 @@ class Config:
     @cached_property
     def kind(self) -> Kind | None:
         """Whose connector it is, ``None`` for one that is not of the six."""
-        given = self.get("connector.class")
-        for kind in Kind:
-            simple = kind.rpartition(".")[2]
-            if given in {kind.value, simple, simple.removesuffix("Connector")}:
-                return kind
-        return None
+        return kind_of(self.get("connector.class"))
 
     @cached_property
     def transforms(self) -> tuple[Plugin, ...]:
@@ -260,4 +272,4 @@ def listed(value: str) -> tuple[str, ...]:
 
 def is_reference(value: str) -> bool:
     """Whether a value holds something that the worker resolves."""
-    return bool(_REFERENCE.search(value))
+    return bool(REFERENCE.search(value))

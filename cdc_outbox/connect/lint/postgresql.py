@@ -2,7 +2,7 @@
 
 import re
 
-from cdc_outbox.connect.lint.config import Config, Kind
+from cdc_outbox.connect.lint.config import DEFAULT_SLOT, Config, Kind, slot_of
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 
 book = Rulebook()
@@ -23,14 +23,14 @@ def plugin_of_another_time(config: Config) -> Hits:
 
 @book.rule("CC602", WARNING, Kind.POSTGRESQL)
 def slot_of_everybody(config: Config) -> Hits:
-    if config.get("slot.name", "debezium") == "debezium":
+    if slot_of(config.options) == DEFAULT_SLOT:
         message = "the slot is debezium, as that of every other connector that names none."
         yield Hit("slot.name", message, "Name one of its own.")
 
 
 @book.rule("CC603", ERROR, Kind.POSTGRESQL)
 def slot_with_an_impossible_name(config: Config) -> Hits:
-    slot = config.get("slot.name", "debezium")
+    slot = slot_of(config.options)
     if "${" not in slot and not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
         message = f"a slot's name is of 1 to 63 small letters, digits and underscores; this has {len(slot)} characters."
         yield Hit("slot.name", message, "Choose such a name.")

@@ -2,7 +2,7 @@
 
 import re
 
-from cdc_outbox.connect.lint.config import Config, Router
+from cdc_outbox.connect.lint.config import Config, Router, is_reference
 from cdc_outbox.connect.lint.java import Unreadable, compiled, groups, matches
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
@@ -28,7 +28,7 @@ def group_that_is_not_there(config: Config, router: Router) -> Hits:
     known = groups(router.get("route.topic.regex", _DEFAULT_REGEX))
     replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
     option = "route.topic.replacement" if "route.topic.replacement" in router.options else "route.topic.regex"
-    if known is None or _is_resolved(replacement):
+    if known is None or is_reference(replacement):
         return
     for reference in _REFERENCE.finditer(replacement):
         problem = _wrong(reference, *known)
@@ -50,16 +50,12 @@ def topic_that_is_none(config: Config, router: Router) -> Hits:
     replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
     plain = _REFERENCE.sub(lambda found: found[0][1:] if found[0].startswith("\\") else "", replacement)
     wrong = sorted(set(re.sub(r"[A-Za-z0-9._-]", "", plain)))
-    if wrong and not _is_resolved(router.options.get("route.topic.replacement", "")):
+    if wrong and not is_reference(router.options.get("route.topic.replacement", "")):
         message = f"a topic's name holds no {' '.join(map(repr, wrong))}: the broker refuses every event."
         yield Hit(f"{router.prefix}route.topic.replacement", message, "Letters, digits, dots, hyphens, underscores.")
     elif len(plain) > 249:
         message = "a topic's name has at most 249 characters: the broker refuses every event."
         yield Hit(f"{router.prefix}route.topic.replacement", message, "Shorten it.")
-
-
-def _is_resolved(value: str) -> bool:
-    return bool(re.search(r"\$\{[^}:]+:[^}]+\}", value))
 
 
 @book.router_rule("CC314", NOTE)

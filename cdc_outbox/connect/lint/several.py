@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from cdc_outbox.connect.lint.config import BINLOG, HISTORY, Config, Kind, is_reference
+from cdc_outbox.connect.lint.config import BINLOG, DEFAULT_SLOT, HISTORY, Config, Kind, is_reference
 from cdc_outbox.finding import Finding, Severity
 
 _Key = Callable[[Config], tuple[str, ...] | None]
@@ -61,7 +61,7 @@ _SHARED: Iterable[tuple[str, Severity, str, _Key, str, str]] = (
         "CC901",
         Severity.ERROR,
         "slot.name",
-        _own("slot.name", Kind.POSTGRESQL, default="debezium", per_server=True),
+        _own("slot.name", Kind.POSTGRESQL, default=DEFAULT_SLOT, per_server=True),
         "the slot is that of another connector, and the second waits for it",
         "Give each a slot of its own.",
     ),

@@ -25,6 +25,7 @@ __all__ = [
     "refuse_file",
     "render",
     "render_republishing",
+    "topic_settings",
 ]
 
 REPUBLISHING = "initial_only"
@@ -44,6 +45,7 @@ LATENCIES: Mapping[Latency, Mapping[str, str]] = {
 }
 """What each latency profile sets."""
 
+_TOPIC = "topic.creation.default."
 _HEARTBEAT_INTERVAL_MS = 10_000
 """Short enough that an idle outbox holds back seconds of the log, long enough that nobody notices the messages."""
 
@@ -93,6 +95,12 @@ def render_republishing(spec: Spec) -> dict[str, str]:
         "snapshot.select.statement.overrides": table,
         f"snapshot.select.statement.overrides.{table}": statement,
     }
+
+
+def topic_settings(config: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a topic that Connect makes by a configuration, without its partitions and replicas."""
+    made = {name.removeprefix(_TOPIC): value for name, value in config.items() if name.startswith(_TOPIC)}
+    return {name: value for name, value in made.items() if name not in {"partitions", "replication.factor"}}
 
 
 def _connector(spec: Spec) -> dict[str, str]:
@@ -198,11 +206,11 @@ def _expansion(spec: Spec) -> dict[str, str]:
 def _topics(spec: Spec) -> dict[str, str]:
     retention = spec.topics.retention_ms
     return {
-        "topic.creation.default.partitions": str(spec.topics.partitions),
-        "topic.creation.default.replication.factor": str(spec.topics.replication_factor),
+        f"{_TOPIC}partitions": str(spec.topics.partitions),
+        f"{_TOPIC}replication.factor": str(spec.topics.replication_factor),
         # Compaction keeps one event an aggregate and drops the rest: not a thing to inherit from a broker's default.
-        "topic.creation.default.cleanup.policy": "delete",
-        **({} if retention is None else {"topic.creation.default.retention.ms": str(retention)}),
+        f"{_TOPIC}cleanup.policy": "delete",
+        **({} if retention is None else {f"{_TOPIC}retention.ms": str(retention)}),
     }
 
 

@@ -1,19 +1,13 @@
 """A pipeline as no target in particular has it: a connector's options, and the topics of its events. Pure."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from cdc_outbox.connect.render import render
+from cdc_outbox.connect.render import render, topic_settings
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.secret import hides, is_secret
 from cdc_outbox.spec import Spec
-
-REFERENCE = re.compile(r"\$\{([^}:]+):([^}]+)\}")
-"""What the worker resolves: a provider, and what it is asked for."""
-
-_TOPIC = "topic.creation.default."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +25,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One topic that events go to; what is ``None`` is as the broker has it."""
+    """One topic that events go to; replicas that are ``None`` are as many as the broker has."""
 
     name: str
-    partitions: int | None
+    partitions: int
     replicas: int | None
     config: Mapping[str, str]
 
@@ -88,15 +82,16 @@ def pipeline_of(spec: Spec) -> Pipeline:
     """
     config = render(spec)
     name, connector_class, tasks = (config.pop(option) for option in ("name", "connector.class", "tasks.max"))
-    created = {option.removeprefix(_TOPIC): value for option, value in config.items() if option.startswith(_TOPIC)}
-    partitions, replicas = (_count(created.pop(option, "-1")) for option in ("partitions", "replication.factor"))
-    topics = sorted({spec.contract.topic_of(aggregate_type) for aggregate_type in spec.contract.aggregates})
+    settings, partitions, replicas = topic_settings(config), spec.topics.partitions, spec.topics.replication_factor
     return Pipeline(
         name=name,
         connector_class=connector_class,
         tasks=int(tasks),
         options=tuple(Option(option, value, is_secret(option)) for option, value in config.items()),
-        topics=tuple(Topic(name=topic, partitions=partitions, replicas=replicas, config=created) for topic in topics),
+        topics=tuple(
+            Topic(name=topic, partitions=partitions, replicas=None if replicas == -1 else replicas, config=settings)
+            for topic in spec.contract.topics
+        ),
     )
 
 
@@ -116,8 +111,3 @@ def chosen(targets: Mapping[str, Target], name: str, settings: Mapping[str, str]
             hint = f"{did_you_mean(setting, list(target.settings))} It knows: {known}.".strip()
             raise ConfigError(f"the target {name} knows no setting {setting!r}", field="--set", hint=hint)
     return target
-
-
-def _count(text: str) -> int | None:
-    """Return a number of partitions or replicas; -1 is the broker's own."""
-    return None if text == "-1" else int(text)

@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
-from cdc_outbox.connect.targets.model import REFERENCE, Option, Pipeline, Target, Topic
+from cdc_outbox.connect.targets.model import Option, Pipeline, Target, Topic
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.secret import REFERENCE
 
 API_VERSION = "kafka.strimzi.io/v1"
 TO_FILL_IN = "cdc-outbox/fill-in"
@@ -25,7 +26,6 @@ _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _KEY = re.compile(r"[-._A-Za-z0-9]{1,253}")
 _LONGEST_NAME = 253
 _VERSION = "connector.plugin.version"
-_HOLD_VALUES = {"env", "secrets"}
 
 
 class _Text(str):
@@ -76,9 +76,9 @@ def _refuse_settings(settings: Mapping[str, str]) -> None:
     namespace = settings.get("namespace", "x")
     if not _NAME.fullmatch(namespace) or "." in namespace:
         raise ConfigError("namespace is not one's name", field="--set")
-    if settings.get("secrets", "env") not in _HOLD_VALUES:
+    if settings.get("secrets", "env") not in {"env", "secrets"}:
         raise ConfigError("secrets is env or secrets", field="--set", hint=f"{SETTINGS['secrets']}.")
-    if settings.get("secrets") == "secrets" and "namespace" not in settings:
+    if _reads_secrets(settings) and "namespace" not in settings:
         raise ConfigError(
             "a reference to a Secret says in which namespace it lies", field="--set", hint="Add --set namespace=NAME."
         )
@@ -119,7 +119,7 @@ def _connector(pipeline: Pipeline, settings: Mapping[str, str]) -> dict[str, Any
 
 def _value(option: Option, pipeline: Pipeline, settings: Mapping[str, str]) -> str:
     """Return what the worker gets; where it reads Secrets by itself, its variable becomes a Secret's key."""
-    if not option.is_secret or settings.get("secrets") != "secrets":
+    if not option.is_secret or not _reads_secrets(settings):
         return option.value
     place = f"{settings['namespace']}/{_secret_name(pipeline)}"
     return REFERENCE.sub(
@@ -139,7 +139,7 @@ def _secrets(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[dict[s
     # Without keys of its own: applied again, it leaves alone what was filled in.
     metadata = {**_metadata(name, settings), "annotations": {TO_FILL_IN: ", ".join(keys)}}
     yield {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
-    if settings.get("secrets") != "secrets":
+    if not _reads_secrets(settings):
         return
     rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": ["get"]}
     group = "rbac.authorization.k8s.io"
@@ -173,8 +173,9 @@ def _topic(topic: Topic, settings: Mapping[str, str]) -> dict[str, Any]:
         readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[: _LONGEST_NAME - 9]
         name = f"{readable}-{sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
         spec["topicName"] = topic.name
-    counts = {"partitions": topic.partitions, "replicas": topic.replicas}
-    spec |= {count: number for count, number in counts.items() if number is not None}
+    spec["partitions"] = topic.partitions
+    if topic.replicas is not None:
+        spec["replicas"] = topic.replicas
     return {
         "apiVersion": API_VERSION,
         "kind": "KafkaTopic",
@@ -192,6 +193,11 @@ def _metadata(name: str, settings: Mapping[str, str], cluster: str | None = None
     return metadata
 
 
+def _reads_secrets(settings: Mapping[str, str]) -> bool:
+    """Tell whether the worker reads the Secret by itself."""
+    return settings.get("secrets") == "secrets"
+
+
 def _secret_name(pipeline: Pipeline) -> str:
     return f"{pipeline.name}-secrets"
 
@@ -203,7 +209,7 @@ def _comment(pipeline: Pipeline, settings: Mapping[str, str]) -> str:
         f'The KafkaConnect {connect} needs the annotation strimzi.io/use-connector-resources: "true".',
     ]
     providers = {found for option in pipeline.options for found, _ in REFERENCE.findall(option.value)}
-    if settings.get("secrets") == "secrets":
+    if _reads_secrets(settings):
         providers.add("secrets")
     known = {
         "env": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
@@ -213,12 +219,12 @@ def _comment(pipeline: Pipeline, settings: Mapping[str, str]) -> str:
         f"Its spec.config needs {provider} in config.providers; config.providers.{provider}.class {known[provider]}."
         for provider in sorted(providers & known.keys())
     ]
-    if _variables(pipeline):
-        lines.append(f"The Secret {_secret_name(pipeline)} must get {', '.join(_variables(pipeline))}, once:")
-        literals = " ".join(f"--from-literal={key}=…" for key in _variables(pipeline))
+    if variables := _variables(pipeline):
+        lines.append(f"The Secret {_secret_name(pipeline)} must get {', '.join(variables)}, once:")
+        literals = " ".join(f"--from-literal={key}=…" for key in variables)
         create = f"kubectl create secret generic {_secret_name(pipeline)} {literals} --dry-run=client -o yaml"
         lines.append(f"  {create} | kubectl apply --server-side -f -")
-        if settings.get("secrets") != "secrets":
+        if not _reads_secrets(settings):
             lines.append("The worker gets them as variables: spec.template.connectContainer.env of the KafkaConnect.")
     return "".join(f"# {line}\n" for line in lines)
 

@@ -1,0 +1,74 @@
+"""What a doctor says of a connector, and what its command exits with where somebody does not answer."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cdc_outbox.cli import cli
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.finding import Finding
+from cdc_outbox.operate.doctor import Doctor
+from cdc_outbox.spec import parse_spec
+from tests.connect_server import Answer, Asked, answering
+from tests.specs import MINIMAL
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    path = tmp_path / "spec.yaml"
+    path.write_text(MINIMAL)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "code"),
+    [
+        ([], 75),
+        (["--dsn", "postgresql://me@127.0.0.1:1/orders?connect_timeout=1"], 75),
+        (["--dsn", "nobody://knows"], 1),
+    ],
+)
+def test_only_a_silence_that_passes_is_tried_again_later(spec: str, dsn: list[str], code: int) -> None:
+    silent = ["--connect-url", "http://127.0.0.1:1", "--connect-patience", "0"]
+    done = CliRunner().invoke(cli, ["doctor", spec, *silent, *dsn], standalone_mode=False)
+    assert (done.return_value, "OP101" in done.stdout) == (code, True)
+
+
+def findings(state: str, *tasks: tuple[str, str]) -> dict[str, Finding]:
+    """Return what is said of a connector of this state with such tasks: each one's state, and its trace."""
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path.endswith("/status"):
+            told = [{"id": number, "state": task, "trace": trace} for number, (task, trace) in enumerate(tasks)]
+            return 200, {"connector": {"state": state}, "tasks": told}
+        return 200, {"configs": []} if asked.path.endswith("/validate") else {"name": "orders"}
+
+    with answering(answer) as (url, _):
+        client = ConnectClient(url)
+        try:
+            doctor = Doctor(spec=parse_spec(MINIMAL), client=client, database=None, brokers=None)
+            return {finding.code: finding for finding in doctor.look()}
+        finally:
+            client.close()
+
+
+def test_a_connector_that_is_starting_is_not_to_be_resumed() -> None:
+    assert "cdc-outbox resume" in findings("PAUSED")["OP203"].remedy
+    assert "cdc-outbox resume" not in findings("RUNNING")["OP203"].remedy
+
+
+@pytest.mark.parametrize(
+    ("trace", "reason", "remedy"),
+    [
+        ("java.net.UnknownHostException: db.x", "finds no host of the name db.x", "database.host"),
+        ("java.lang.Boom\n\tat nowhere", "java.lang.Boom", "worker's log"),
+        ("", "There is no trace.", "worker's log"),
+    ],
+)
+def test_a_failure_is_told_with_its_reason_and_what_to_do(trace: str, reason: str, remedy: str) -> None:
+    failed = findings("RUNNING", ("FAILED", trace))["OP202"]
+    assert failed.message.startswith("connector RUNNING, 1 task FAILED. ")
+    assert reason in failed.message
+    assert "\n" not in failed.message
+    assert remedy in failed.remedy
