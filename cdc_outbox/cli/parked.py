@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_outbox.cli.findings import visible
+from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.message import Message
 from cdc_outbox.operate.parked import ParkedRow
 
@@ -18,14 +18,6 @@ _TITLES = (
 def table_of(rows: Sequence[ParkedRow]) -> Iterator[str]:
     """Yield a line for each, under a line of titles."""
     return in_columns([_TITLES, *map(_cells, rows)])
-
-
-def in_columns(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield lines whose cells stand below each other; the first has the titles."""
-    shown = [[visible(cell) or "-" for cell in line] for line in lines]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for line in shown:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
 def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
+from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.connectors import name_of, not_found
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
@@ -162,13 +163,11 @@ def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
     has_rates = any("topics" in row for row in rows)
     head = (*_HEAD, _RATE) if has_rates else _HEAD
     cells = [head, *((*_cells(row), _rate(row)) if has_rates else _cells(row) for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    below = [None, *rows]
-    for row, of in zip(cells, below, strict=True):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        if of is not None and of["trace"]:
-            first = of["trace"].splitlines()[0]
-            yield visible(f"    {of['cause'] or first} {of['remedy']}".rstrip())
+    for line, row in zip(in_columns(cells), [None, *rows], strict=True):
+        yield line
+        if row is not None and row["trace"]:
+            first = row["trace"].splitlines()[0]
+            yield visible(f"    {row['cause'] or first} {row['remedy']}".rstrip())
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -176,10 +175,10 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     active = "" if row["slotActive"] in {None, True} else " (nobody reads it)"
     slot = "-" if row["slot"] is None else f"{row['slot']}{active}"
     return (
-        visible(row["name"]),
+        row["name"],
         row["state"],
         tasks,
-        visible(slot),
+        slot,
         _bytes(row["unconfirmedBytes"]),
         _seconds(row["behindSeconds"]),
         _bytes(row["keptBytes"]),
