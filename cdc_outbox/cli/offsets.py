@@ -157,7 +157,7 @@ def _change(
     # Told to end, it lets the connector run again first, as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     steps = Steps(sys.stderr)
-    client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+    client = ConnectClient(cluster, waits=steps.wait)
     client.refuse_kept()
     [name] = names_of([connector], client)
     # Asked before anything is touched.

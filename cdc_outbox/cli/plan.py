@@ -47,7 +47,7 @@ def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Clust
       cdc-outbox plan connectors/ --context production --json | jq '.pipelines[].changes'
     """
     steps = Steps(sys.stderr)
-    client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+    client = ConnectClient(cluster, waits=steps.wait)
     outcomes = []
     with steps.shown():
         for path, spec in read_specs(paths).items():
