@@ -11,7 +11,7 @@ import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.columns import in_columns
-from cdc_outbox.cli.connectors import name_of, not_found
+from cdc_outbox.cli.connectors import names_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
@@ -73,12 +73,7 @@ def status(
     if rate_seconds is not None and bootstrap_servers is None:
         raise click.UsageError("--rates needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
     client = ConnectClient(cluster)
-    there = client.find_names()
-    names = [name_of(each) for each in connectors] or there
-    for name in names:
-        if name not in there:
-            raise not_found(name, there)
-    rows = [_row(name, client, databases) for name in names]
+    rows = [_row(name, client, databases) for name in names_of(connectors, client)]
     if rate_seconds is not None:
         brokers = Topics(broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox status"), _LOG)
         _add_rates(rows, client, brokers, rate_seconds)
