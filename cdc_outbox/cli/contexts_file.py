@@ -13,6 +13,8 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.secret import shows_password
 from cdc_outbox.yaml_text import read_yaml
 
+CONTEXTS_FILE = "cdc-outbox.yaml"
+"""What it is called in a folder, where specs may lie too."""
 _IN_CONNINFO = re.compile(r"password\s*=\s*'?[^\s$']", re.IGNORECASE)
 _WHOLE = {
     "": ("version", "default", "contexts"),
@@ -30,7 +32,7 @@ def contexts_path(variables: Mapping[str, str], folder: Path) -> Path | None:
     if named := variables.get("CDC_OUTBOX_CONTEXTS"):
         return Path(named)
     home = variables.get("XDG_CONFIG_HOME") or Path(variables.get("HOME", "/nonexistent")) / ".config"
-    places = (folder / "cdc-outbox.yaml", Path(home) / "cdc-outbox" / "contexts.yaml")
+    places = (folder / CONTEXTS_FILE, Path(home) / "cdc-outbox" / "contexts.yaml")
     return next((place for place in places if place.is_file()), None)
 
 
