@@ -81,7 +81,7 @@ def _lines(outcomes: list[Outcome]) -> list[str]:
     for outcome in outcomes:
         lines.append(outcome.verdict)
         for change in outcome.plan.changes if outcome.plan is not None else ():
-            lines += [f"  {change_line(change)}", *([effect_line(change)] if change.effect else [])]
+            lines += [f"  {change_line(change)}", *([effect_line(change.effect)] if change.effect else [])]
         if outcome.plan is not None and outcome.plan.dangers:
             lines.append("  deploy-connector refuses this without --replace")
     return lines
