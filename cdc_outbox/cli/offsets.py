@@ -59,7 +59,6 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
       cdc-outbox offsets show connectors/orders.yaml --json
     """
     client = ConnectClient(cluster)
-    client.refuse_kept()
     [name] = names_of([connector], client)
     standing = _standing(name, client, databases)
     if prints_json:

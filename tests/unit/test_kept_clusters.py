@@ -84,6 +84,22 @@ def test_commands_change_nothing_in_strimzis_cluster(command: list[str]) -> None
     assert {each.method for each in asked} == {"GET"}
 
 
+def test_offsets_are_shown_of_strimzis_cluster_too() -> None:
+    read: dict[str, object] = {
+        "/connectors": ["orders"],
+        "/connectors/orders/config": CONFIG,
+        "/connectors/orders/offsets": {"offsets": []},
+    }
+
+    def answer(asked: Asked) -> Answer:
+        return (200, read[asked.path]) if asked.path in read else running_on(PODS)(asked)
+
+    with answering(answer) as (url, _):
+        found = CliRunner().invoke(cli, ["offsets", "show", "orders", "--connect-url", url])
+    assert found.exception is None
+    assert "no offset is stored that counts" in found.output
+
+
 def test_a_context_says_who_keeps_the_connectors(tmp_path: Path) -> None:
     text = "contexts: {k8s: {connect: {url: http://connect:8083, managed_by: strimzi}}}\n"
     (tmp_path / "cdc-outbox.yaml").write_text(text)
