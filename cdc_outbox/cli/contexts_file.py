@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts
+from cdc_outbox.cli.files import read_text
 from cdc_outbox.connect.cluster import Keeper
 from cdc_outbox.document import Document, did_you_mean
 from cdc_outbox.errors import ConfigError
@@ -46,12 +47,7 @@ def read_contexts(variables: Mapping[str, str] | None = None, folder: Path | Non
     path = contexts_path(variables, folder or Path())
     if path is None:
         return Contexts()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}", field="CDC_OUTBOX_CONTEXTS") from error
-    document = read_yaml(text, name=str(path))
+    document = read_yaml(read_text(path, field="CDC_OUTBOX_CONTEXTS"), name=str(path))
     mistakes = [str(finding) for finding in document.findings] or list(_mistakes(document))
     if mistakes:
         raise ConfigError(

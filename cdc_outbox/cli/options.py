@@ -9,8 +9,8 @@ import click
 
 from cdc_outbox.cli.context_option import ContextValue, PatienceOption, patience_seconds
 from cdc_outbox.cli.contexts import Context, Databases
+from cdc_outbox.cli.files import read_text
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.spec import Spec, parse_spec
 
@@ -121,9 +121,4 @@ def read_spec(path: Path) -> Spec:
     Raises:
         ConfigError: It cannot be read, or is wrong.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}") from error
-    return parse_spec(text, name=str(path))
+    return parse_spec(read_text(path), name=str(path))
