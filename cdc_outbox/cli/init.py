@@ -9,9 +9,12 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.check import check_component, check_roles, check_spec, refuse_other_database
+from cdc_outbox.cli.context_option import ContextValue
+from cdc_outbox.cli.contexts import Context, Databases
 from cdc_outbox.cli.database import connected, database_name
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import INBOX_DSN_VARIABLE
+from cdc_outbox.cli.options import dsns_option, read_spec
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
 from cdc_outbox.consumer.schema import inbox_component
@@ -53,9 +56,11 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @_role_option("connector", "the spec's database.user")
 @_role_option("pruner", "NAME_pruner")
 @_role_option("migrator", "NAME_migrator")
-@click.option("--dsn", envvar="CDC_OUTBOX_DSN", show_envvar=True, help="The database; its role owns what is created.")
+@dsns_option(required=False, note="; its role owns what is created")
 @click.option(
     "--inbox-dsn",
+    cls=ContextValue,
+    entry=Context.inbox_dsn,
     envvar=INBOX_DSN_VARIABLE,
     show_envvar=True,
     show_default="--dsn",
@@ -72,7 +77,7 @@ def init(
     new_incarnation: bool,
     before: str | None,
     after: str | None,
-    dsn: str | None,
+    databases: Databases | None,
     inbox_dsn: str | None,
     **roles: str | None,
 ) -> int:
@@ -106,8 +111,11 @@ def init(
         raise click.UsageError("--sql or --grants, --check, --new-incarnation: one at a time")
     if (before or after or new_incarnation) and not (new_incarnation and before and spec):
         raise click.UsageError("a new incarnation takes a SPEC, --new-incarnation and --from, and perhaps --to")
-    dsn = _dsn(dsn, inbox_dsn, of_inbox=inbox and spec is None)
-    wanted = wanted_of(spec, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
+    pipeline = read_spec(spec) if spec is not None else None
+    _refuse_two_databases(is_of_inbox=pipeline is None)
+    # To print what a spec says takes no secret.
+    dsn = None if (sql or grants) and pipeline is not None else _dsn(pipeline, databases, inbox_dsn)
+    wanted = wanted_of(pipeline, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
     if sql or grants:
         click.echo(_script(wanted, creates=sql, grants=grants))
         return ExitCode.DONE
@@ -124,13 +132,22 @@ def init(
         return _create(wanted, connection, driver)
 
 
-def _dsn(dsn: str | None, inbox_dsn: str | None, *, of_inbox: bool) -> str | None:
-    """Return the one DSN that is meant: what stands on the command line comes before what the environment says."""
-    sources = {name: click.get_current_context().get_parameter_source(name) for name in ("dsn", "inbox_dsn")}
-    named = {name for name, source in sources.items() if source is click.core.ParameterSource.COMMANDLINE}
-    if "inbox_dsn" in named and (not of_inbox or "dsn" in named):
+def _is_named(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE
+
+
+def _refuse_two_databases(*, is_of_inbox: bool) -> None:
+    if _is_named("inbox_dsn") and (not is_of_inbox or _is_named("databases")):
         raise click.UsageError("--inbox-dsn goes with --inbox, without SPEC and --dsn: one database at a time")
-    return inbox_dsn or dsn if of_inbox and "dsn" not in named else dsn
+
+
+def _dsn(spec: Spec | None, databases: Databases | None, inbox_dsn: str | None) -> str | None:
+    """Return the one DSN that is meant: what stands on the command line comes before what the environment says."""
+    if spec is None and inbox_dsn and not _is_named("databases"):
+        return inbox_dsn
+    if databases is None:
+        return None
+    return databases.default if spec is None else databases.of(spec.name)
 
 
 _FRAMES = {

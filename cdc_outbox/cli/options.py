@@ -16,16 +16,6 @@ from cdc_outbox.spec import Spec, parse_spec
 
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 
-dsn_option = click.option(
-    "--dsn",
-    cls=ContextValue,
-    entry=Context.dsn,
-    envvar="CDC_OUTBOX_DSN",
-    show_envvar=True,
-    required=True,
-    help="The database, as libpq takes it: postgresql://user:password@host/name or host=… dbname=….",
-)
-
 
 class _ClusterType(click.ParamType[Cluster]):
     name = "url"
@@ -46,7 +36,7 @@ class _DatabasesType(click.ParamType[Databases]):
 
 
 def dsns_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
-    """Return the option ``--dsn`` of a command that several pipelines may be given: a context has one for each."""
+    """Return the option ``--dsn`` of a command about pipelines: a context may have one for each."""
     return click.option(
         "--dsn",
         "databases",

@@ -10,12 +10,12 @@ import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.context_option import ContextValue
-from cdc_outbox.cli.contexts import Context
+from cdc_outbox.cli.contexts import Context, Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION, visible
 from cdc_outbox.cli.inbox import INBOX_DSN_VARIABLE, InboxPlace, inbox_schema_option
-from cdc_outbox.cli.options import dsn_option, read_spec
+from cdc_outbox.cli.options import dsns_option, read_spec
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
@@ -30,7 +30,7 @@ _COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not prove
 
 @click.command(short_help="Compare the outbox, its topics and a consumer.")
 @click.argument("spec", type=click.Path(path_type=Path))
-@dsn_option
+@dsns_option(required=True)
 @broker_options()
 @click.option("--consumer", help="Whose inbox to compare; without, the outbox and its topics only.")
 @click.option(
@@ -55,7 +55,7 @@ _COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not prove
 def verify(
     spec: Path,
     *,
-    dsn: str,
+    databases: Databases,
     bootstrap_servers: str,
     kafka_settings: Path | None,
     consumer: str | None,
@@ -87,6 +87,7 @@ def verify(
         if click.get_current_context().get_parameter_source("inbox_dsn") is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(consumer_hint)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox verify")
+    dsn = databases.of(pipeline.name)
     with ExitStack() as stack:
         connection, driver = stack.enter_context(connected(dsn, pipeline.database.kind, spec=spec))
         inbox = None
