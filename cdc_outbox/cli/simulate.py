@@ -1,6 +1,5 @@
 """``cdc-outbox simulate``."""
 
-import base64
 import json
 import re
 import time
@@ -15,6 +14,7 @@ from cdc_outbox.cli.configs import ConnectorConfig, read_config
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.octets import octets_as_json
 from cdc_outbox.cli.options import dsns_option
 from cdc_outbox.connect.columns import ColumnModes
 from cdc_outbox.connect.rows import Row, column_names, outbox_columns, parse_document, parse_row, read_rows
@@ -174,21 +174,13 @@ def _shown(outcome: Outcome, partitions: int) -> dict[str, Any]:
                 "topic": outcome.topic,
                 "partition": chosen_partition(outcome, partitions),
                 "partitions": partitions,
-                "key": _octets(outcome.key),
-                "headers": [[name, _octets(value)] for name, value in outcome.headers],
+                "key": octets_as_json(outcome.key),
+                "headers": [[name, octets_as_json(value)] for name, value in outcome.headers],
                 "timestamp_ms": outcome.timestamp_ms,
-                "value": _octets(outcome.value),
+                "value": octets_as_json(outcome.value),
             }
             refusal = find_refusal(outcome, partitions)
             return message | ({"error": {"stage": "send", "message": refusal}} if refusal else {})
-
-
-def _octets(octets: bytes | None) -> str | dict[str, str] | None:
-    """Return the text, or of what is none the bytes in base64."""
-    try:
-        return None if octets is None else octets.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(octets or b"").decode()}
 
 
 def _text(shown: Mapping[str, Any]) -> str:
