@@ -31,6 +31,21 @@ consumer_option = click.option(
 inbox_schema_option = click.option(
     "--inbox-schema", show_default="public", help="The schema that the inbox lies in; on MySQL a database."
 )
+
+
+def inbox_dsn_option(help_text: str) -> Callable[[FC], FC]:
+    """Return the option of a command whose ``--dsn`` is the outbox's database, or may be."""
+    return click.option(
+        "--inbox-dsn",
+        cls=ContextValue,
+        entry=Context.inbox_dsn,
+        envvar=INBOX_DSN_VARIABLE,
+        show_envvar=True,
+        show_default="--dsn",
+        help=help_text,
+    )
+
+
 _dsn_option = click.option(
     "--dsn",
     "--inbox-dsn",

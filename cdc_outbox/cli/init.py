@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.check import check_component, check_roles, check_spec, refuse_other_database
-from cdc_outbox.cli.context_option import ContextValue
-from cdc_outbox.cli.contexts import Context, Databases
+from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, database_name
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.inbox import INBOX_DSN_VARIABLE
+from cdc_outbox.cli.inbox import inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import dsns_option, read_spec
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
@@ -44,7 +43,7 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @click.command(short_help="Create, upgrade or check the outbox's or the inbox's tables.")
 @click.argument("spec", type=click.Path(path_type=Path), required=False)
 @click.option("--inbox", is_flag=True, help="Create the inbox of a consuming service.")
-@click.option("--inbox-schema", show_default="public", help="The schema that the inbox lies in; on MySQL a database.")
+@inbox_schema_option
 @click.option("--sql", is_flag=True, help="Print the statements instead of running them; no database is asked.")
 @click.option("--grants", is_flag=True, help="Print the statements that make the least roles, for a superuser.")
 @click.option("--check", is_flag=True, help="Say what is not as it should be, change nothing; exit 3 if anything is.")
@@ -57,15 +56,7 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @_role_option("pruner", "NAME_pruner")
 @_role_option("migrator", "NAME_migrator")
 @dsns_option(required=False, note="; its role owns what is created")
-@click.option(
-    "--inbox-dsn",
-    cls=ContextValue,
-    entry=Context.inbox_dsn,
-    envvar=INBOX_DSN_VARIABLE,
-    show_envvar=True,
-    show_default="--dsn",
-    help="The database of --inbox where there is no SPEC.",
-)
+@inbox_dsn_option("The database of --inbox where there is no SPEC.")
 def init(
     spec: Path | None,
     *,

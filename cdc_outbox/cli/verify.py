@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.context_option import ContextValue
-from cdc_outbox.cli.contexts import Context, Databases
+from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION, visible
-from cdc_outbox.cli.inbox import INBOX_DSN_VARIABLE, InboxPlace, inbox_schema_option
+from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import dsns_option, read_spec
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.consumer.topics import TopicReader
@@ -33,15 +32,7 @@ _COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not prove
 @dsns_option(required=True)
 @broker_options()
 @click.option("--consumer", help="Whose inbox to compare; without, the outbox and its topics only.")
-@click.option(
-    "--inbox-dsn",
-    cls=ContextValue,
-    entry=Context.inbox_dsn,
-    envvar=INBOX_DSN_VARIABLE,
-    show_envvar=True,
-    show_default="--dsn",
-    help="The database of the consumer's inbox.",
-)
+@inbox_dsn_option("The database of the consumer's inbox.")
 @inbox_schema_option
 @click.option(
     "--settle",
