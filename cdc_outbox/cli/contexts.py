@@ -42,6 +42,10 @@ class Databases:
             )
         return self.resolve(found)
 
+    def shared(self) -> str | None:
+        """Return the DSN that is no pipeline's own, ``None`` if there is none."""
+        return None if self.default is None else self.resolve(self.default)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -74,15 +78,15 @@ class Context:
         content = self.content
         return Databases(default=content.get("dsn"), by_pipeline=content.get("dsns", {}), resolve=self._resolve)
 
-    def dsn(self) -> str | None:
-        """Return the DSN of every pipeline, ``None`` if there is none."""
-        found = self.content.get("dsn")
-        return None if found is None else self._resolve(found)
+    def inbox_database(self) -> Databases | None:
+        """Return the DSN of the consuming service's database; where none is said, that of the outbox."""
+        found = self.content.get("inbox_dsn", self.content.get("dsn"))
+        return None if found is None else Databases(default=found, resolve=self._resolve)
 
     def inbox_dsn(self) -> str | None:
-        """Return the DSN of the consuming service's database; where none is said, that of the outbox."""
-        found = self.content.get("inbox_dsn")
-        return self.dsn() if found is None else self._resolve(found)
+        """Return the same for who needs it in any case."""
+        found = self.inbox_database()
+        return None if found is None else found.shared()
 
     def bootstrap_servers(self) -> str | None:
         """Return the brokers, ``None`` if nothing is said of them."""

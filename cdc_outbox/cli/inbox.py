@@ -11,6 +11,7 @@ import click
 from cdc_outbox.cli.context_option import ContextValue
 from cdc_outbox.cli.contexts import Context
 from cdc_outbox.cli.database import connected, database_name, dialect_of
+from cdc_outbox.cli.options import DatabasesType
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import TableNotFoundError
@@ -37,8 +38,10 @@ def inbox_dsn_option(help_text: str) -> Callable[[FC], FC]:
     """Return the option of a command whose ``--dsn`` is the outbox's database, or may be."""
     return click.option(
         "--inbox-dsn",
+        "inbox_database",
         cls=ContextValue,
-        entry=Context.inbox_dsn,
+        entry=Context.inbox_database,
+        type=DatabasesType(),
         envvar=INBOX_DSN_VARIABLE,
         show_envvar=True,
         show_default="--dsn",

@@ -69,7 +69,7 @@ def init(
     before: str | None,
     after: str | None,
     databases: Databases | None,
-    inbox_dsn: str | None,
+    inbox_database: Databases | None,
     **roles: str | None,
 ) -> int:
     """Create what a service's database needs, or bring it up to date; running it again changes nothing.
@@ -105,7 +105,7 @@ def init(
     pipeline = read_spec(spec) if spec is not None else None
     _refuse_two_databases(is_of_inbox=pipeline is None)
     # To print what a spec says takes no secret.
-    dsn = None if (sql or grants) and pipeline is not None else _dsn(pipeline, databases, inbox_dsn)
+    dsn = None if (sql or grants) and pipeline is not None else _dsn(pipeline, databases, inbox_database)
     wanted = wanted_of(pipeline, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
     if sql or grants:
         click.echo(_script(wanted, creates=sql, grants=grants))
@@ -128,17 +128,17 @@ def _is_named(option: str) -> bool:
 
 
 def _refuse_two_databases(*, is_of_inbox: bool) -> None:
-    if _is_named("inbox_dsn") and (not is_of_inbox or _is_named("databases")):
+    if _is_named("inbox_database") and (not is_of_inbox or _is_named("databases")):
         raise click.UsageError("--inbox-dsn goes with --inbox, without SPEC and --dsn: one database at a time")
 
 
-def _dsn(spec: Spec | None, databases: Databases | None, inbox_dsn: str | None) -> str | None:
+def _dsn(spec: Spec | None, databases: Databases | None, inbox_database: Databases | None) -> str | None:
     """Return the one DSN that is meant: what stands on the command line comes before what the environment says."""
-    if spec is None and inbox_dsn and not _is_named("databases"):
-        return inbox_dsn
+    if spec is None and inbox_database is not None and not _is_named("databases"):
+        return inbox_database.shared()
     if databases is None:
         return None
-    return databases.default if spec is None else databases.of(spec.name)
+    return databases.shared() if spec is None else databases.of(spec.name)
 
 
 _FRAMES = {

@@ -27,7 +27,9 @@ class _ClusterType(click.ParamType[Cluster]):
         return cluster if patience is None else replace(cluster, patience_seconds=patience)
 
 
-class _DatabasesType(click.ParamType[Databases]):
+class DatabasesType(click.ParamType[Databases]):
+    """A DSN, or those of a context."""
+
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Databases:  # noqa: ANN401, ARG002 - click's
@@ -42,7 +44,7 @@ def dsns_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
         "databases",
         cls=ContextValue,
         entry=Context.databases,
-        type=_DatabasesType(),
+        type=DatabasesType(),
         envvar="CDC_OUTBOX_DSN",
         show_envvar=True,
         required=required,

@@ -50,7 +50,7 @@ def verify(
     bootstrap_servers: str,
     kafka_settings: Path | None,
     consumer: str | None,
-    inbox_dsn: str | None,
+    inbox_database: Databases | None,
     inbox_schema: str | None,
     settle: float,
     as_json: bool,
@@ -73,9 +73,9 @@ def verify(
       cdc-outbox verify connectors/orders.yaml --consumer shipping --settle 5m --json
     """
     pipeline = read_spec(spec)
-    if consumer is None and inbox_dsn is not None:
+    if consumer is None and inbox_database is not None:
         consumer_hint = "--inbox-dsn is of use with --consumer only"
-        if click.get_current_context().get_parameter_source("inbox_dsn") is click.core.ParameterSource.COMMANDLINE:
+        if click.get_current_context().get_parameter_source("inbox_database") is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(consumer_hint)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox verify")
     dsn = databases.of(pipeline.name)
@@ -83,7 +83,8 @@ def verify(
         connection, driver = stack.enter_context(connected(dsn, pipeline.database.kind, spec=spec))
         inbox = None
         if consumer is not None:
-            inbox = InboxStage(stack.enter_context(InboxPlace(inbox_dsn or dsn, inbox_schema).opened(consumer)))
+            place = InboxPlace((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
+            inbox = InboxStage(stack.enter_context(place.opened(consumer)))
         verification = Verification(
             pipeline.contract,
             outbox=OutboxStage(connection, driver, pipeline.outbox),

@@ -71,8 +71,10 @@ def test_references_are_resolved_when_somebody_asks(folder: Path) -> None:
 def test_what_a_reference_leads_to_is_missed_only_by_who_asks_for_it(folder: Path) -> None:
     staging = context("staging", folder)
     assert staging.cluster() == Cluster(urls=("http://connect.staging:8083",))
+    databases = staging.databases()
+    assert databases is not None
     with pytest.raises(ConfigError, match="the variable DB_PASSWORD is not set"):
-        staging.dsn()
+        databases.of("orders")
     (folder / "secrets" / "connect").unlink()
     with pytest.raises(ConfigError, match="secrets/connect, which the context production wants, cannot be read"):
         context("production", folder).cluster()
@@ -210,7 +212,7 @@ DSNS = "contexts: {places: {dsns: {orders: 'postgresql://127.0.0.1:1/x', billing
 )
 @pytest.mark.usefixtures("here")
 def test_a_pipeline_goes_to_its_own_database_and_needs_no_secret_of_another(command: list[str]) -> None:
-    Path("cdc-outbox.yaml").write_text(DSNS)
+    Path("cdc-outbox.yaml").write_text(DSNS.replace("dsns:", "inbox_dsn: '${env:NOBODYS_DSN}', dsns:"))
     done = CliRunner().invoke(cli, [*command, "--context=places"])
     assert isinstance(done.exception, DatabaseError), done.output
 
