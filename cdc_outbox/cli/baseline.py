@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
-from cdc_outbox.cli.parked import in_columns
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.operate.baseline import Baseline, Gap
 

@@ -9,6 +9,7 @@ import click
 from cdc_outbox import kafka
 from cdc_outbox.cli.context_option import ContextValue
 from cdc_outbox.cli.contexts import Context
+from cdc_outbox.cli.files import read_text
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.properties_text import read_properties
 
@@ -50,12 +51,7 @@ def broker_settings(bootstrap_servers: str, file: Path | None, *, group: str) ->
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{file} cannot be read: {reason}", field="--kafka-settings") from error
-    document = read_properties(text, name=str(file))
+    document = read_properties(read_text(file, field="--kafka-settings"), name=str(file))
     if document.findings:
         raise ConfigError(f"{file} is not a file of settings", field="--kafka-settings", findings=document.findings)
     settings: dict[str, Any] = document.content

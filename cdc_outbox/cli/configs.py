@@ -16,12 +16,14 @@ class ConnectorConfig:
     """What a file says about a connector.
 
     Args:
+        name: The connector's; where the file does not say it, the file's own.
         options: The flat configuration.
         table: The one that it reads, as far as can be told.
         source: What Debezium calls that, behind the topics' prefix: the table, or ``message`` for logical messages.
         outbox: Where it is a spec.
     """
 
+    name: str
     options: Mapping[str, str]
     table: TableName
     source: str
@@ -44,6 +46,7 @@ def read_config(path: Path, settings: Mapping[str, str]) -> ConnectorConfig:
     if path.suffix != ".json":
         spec = read_spec(path)
         return ConnectorConfig(
+            name=spec.name,
             options={**render(spec), **settings},
             table=spec.outbox.table,
             source=raw_topic(spec).removeprefix(f"{spec.topic_prefix}."),
@@ -53,7 +56,7 @@ def read_config(path: Path, settings: Mapping[str, str]) -> ConnectorConfig:
     captured = options.get("table.include.list") or options.get("collection.include.list", "public.outbox")
     first = captured.split(",")[0]
     table = _table(first.replace("\\", "").strip())
-    return ConnectorConfig(options=options, table=table, source=str(table))
+    return ConnectorConfig(name=options.get("name", path.stem), options=options, table=table, source=str(table))
 
 
 def _table(name: str) -> TableName:

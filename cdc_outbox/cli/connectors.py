@@ -23,7 +23,7 @@ timeout_option = click.option(
 
 
 def names_of(connectors: Sequence[str], client: ConnectClient) -> list[str]:
-    """Return the names, each of which exists.
+    """Return the names, each of which exists; where none is named, of all that there are.
 
     Raises:
         ConnectorNotFoundError: One does not, with those that do.
@@ -31,9 +31,8 @@ def names_of(connectors: Sequence[str], client: ConnectClient) -> list[str]:
     names = list(dict.fromkeys(map(name_of, connectors)))
     there = client.find_names()
     for name in names:
-        if name not in there:
-            raise not_found(name, there)
-    return names
+        refuse_unknown(name, there)
+    return names or there
 
 
 def name_of(connector: str) -> str:
@@ -42,9 +41,14 @@ def name_of(connector: str) -> str:
     return read_spec(path).name if path.suffix in {".yaml", ".yml"} or path.is_file() else connector
 
 
-def not_found(name: str, there: Sequence[str]) -> ConnectorNotFoundError:
-    """Return the error for a connector that does not exist."""
-    listed = f"There are {', '.join(there)}." if there else "There are none."
-    return ConnectorNotFoundError(
-        f"there is no connector {name!r}", hint=f"{did_you_mean(name, list(there))} {listed}".strip()
-    )
+def refuse_unknown(name: str, there: Sequence[str]) -> None:
+    """Refuse a name that is none of those that there are.
+
+    Raises:
+        ConnectorNotFoundError: It is none.
+    """
+    if name not in there:
+        listed = f"There are {', '.join(there)}." if there else "There are none."
+        raise ConnectorNotFoundError(
+            f"there is no connector {name!r}", hint=f"{did_you_mean(name, list(there))} {listed}".strip()
+        )

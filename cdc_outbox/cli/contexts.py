@@ -1,7 +1,7 @@
 """Contexts: the database, the Connect cluster and the brokers that belong together, under a name, in a file."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,21 @@ REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Databases:
-    """The DSNs of one context: one for every pipeline, or one for each by its name."""
+    """The DSNs of one context: one for every pipeline, or one for each by its name.
+
+    Args:
+        resolve: Puts in what the references of a DSN stand for; of others nobody need know it.
+    """
 
     default: str | None = field(default=None, repr=False)
     by_pipeline: Mapping[str, str] = field(default_factory=dict, repr=False)
+    resolve: Callable[[str], str] = field(default=str, repr=False)
 
     def of(self, pipeline: str) -> str:
         """Return a pipeline's.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is none, or a reference leads nowhere.
         """
         found = self.by_pipeline.get(pipeline, self.default)
         if found is None:
@@ -35,7 +40,11 @@ class Databases:
                 field="--dsn",
                 hint=f"The context has those of {known}; give --dsn, or add it to dsns.",
             )
-        return found
+        return self.resolve(found)
+
+    def shared(self) -> str | None:
+        """Return the DSN that is no pipeline's own, ``None`` if there is none."""
+        return None if self.default is None else self.resolve(self.default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +75,18 @@ class Context:
         """Return the DSNs, ``None`` if there are none."""
         if not self.content.keys() & {"dsn", "dsns"}:
             return None
-        by_pipeline = {name: self._resolve(dsn) for name, dsn in self.content.get("dsns", {}).items()}
-        return Databases(default=self.dsn(), by_pipeline=by_pipeline)
+        content = self.content
+        return Databases(default=content.get("dsn"), by_pipeline=content.get("dsns", {}), resolve=self._resolve)
 
-    def dsn(self) -> str | None:
-        """Return the DSN of every pipeline, ``None`` if there is none."""
-        found = self.content.get("dsn")
-        return None if found is None else self._resolve(found)
+    def inbox_database(self) -> Databases | None:
+        """Return the DSN of the consuming service's database; where none is said, that of the outbox."""
+        found = self.content.get("inbox_dsn", self.content.get("dsn"))
+        return None if found is None else Databases(default=found, resolve=self._resolve)
 
     def inbox_dsn(self) -> str | None:
-        """Return the DSN of the consuming service's database; where none is said, that of the outbox."""
-        found = self.content.get("inbox_dsn")
-        return self.dsn() if found is None else self._resolve(found)
+        """Return the same for who needs it in any case."""
+        found = self.inbox_database()
+        return None if found is None else found.shared()
 
     def bootstrap_servers(self) -> str | None:
         """Return the brokers, ``None`` if nothing is said of them."""

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts
+from cdc_outbox.cli.files import read_text
 from cdc_outbox.connect.cluster import Keeper
 from cdc_outbox.document import Document, did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.secret import shows_password
 from cdc_outbox.yaml_text import read_yaml
 
+CONTEXTS_FILE = "cdc-outbox.yaml"
+"""What it is called in a folder, where specs may lie too."""
 _IN_CONNINFO = re.compile(r"password\s*=\s*'?[^\s$']", re.IGNORECASE)
 _WHOLE = {
     "": ("version", "default", "contexts"),
@@ -30,7 +33,7 @@ def contexts_path(variables: Mapping[str, str], folder: Path) -> Path | None:
     if named := variables.get("CDC_OUTBOX_CONTEXTS"):
         return Path(named)
     home = variables.get("XDG_CONFIG_HOME") or Path(variables.get("HOME", "/nonexistent")) / ".config"
-    places = (folder / "cdc-outbox.yaml", Path(home) / "cdc-outbox" / "contexts.yaml")
+    places = (folder / CONTEXTS_FILE, Path(home) / "cdc-outbox" / "contexts.yaml")
     return next((place for place in places if place.is_file()), None)
 
 
@@ -44,12 +47,7 @@ def read_contexts(variables: Mapping[str, str] | None = None, folder: Path | Non
     path = contexts_path(variables, folder or Path())
     if path is None:
         return Contexts()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}", field="CDC_OUTBOX_CONTEXTS") from error
-    document = read_yaml(text, name=str(path))
+    document = read_yaml(read_text(path, field="CDC_OUTBOX_CONTEXTS"), name=str(path))
     mistakes = [str(finding) for finding in document.findings] or list(_mistakes(document))
     if mistakes:
         raise ConfigError(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cdc_outbox.cli.connectors import not_found, timeout_option
+from cdc_outbox.cli.connectors import refuse_unknown, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
@@ -39,13 +39,13 @@ def delete(spec: Path, *, databases: Databases | None, cluster: Cluster, purge: 
     """
     steps = Steps(sys.stderr)
     pipeline = read_spec(spec)
-    client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+    client = ConnectClient(cluster, waits=steps.wait)
     with steps.shown():
         client.refuse_kept()
         if purge:
             remains = _purge(pipeline, client, databases, timeout, steps)
         else:
-            _refuse_stranger(pipeline, client)
+            refuse_unknown(pipeline.name, client.find_names())
             remains = retire(pipeline, client, None, timeout_seconds=timeout, report=steps.report)
     for line in what_stays(pipeline, remains):
         click.echo(line)
@@ -58,9 +58,3 @@ def _purge(pipeline: Spec, client: ConnectClient, databases: Databases | None, t
     with connected(databases.of(pipeline.name), pipeline.database.kind) as (connection, driver):
         database = Database(connection, driver, pipeline)
         return retire(pipeline, client, database, timeout_seconds=timeout, report=steps.report)
-
-
-def _refuse_stranger(pipeline: Spec, client: ConnectClient) -> None:
-    there = client.find_names()
-    if pipeline.name not in there:
-        raise not_found(pipeline.name, there)

@@ -138,7 +138,7 @@ class _Call:
         """Deploy one pipeline, or only look, and say what came of it."""
         steps = Steps(sys.stderr)
         outcome.steps = steps.done
-        client = ConnectClient(self.cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+        client = ConnectClient(self.cluster, waits=steps.wait)
         try:
             with steps.shown(), connected(self.databases.of(spec.name), spec.database.kind) as (connection, driver):
                 database = Database(connection, driver, spec)

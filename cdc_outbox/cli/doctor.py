@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
+from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
@@ -77,12 +78,13 @@ def doctor(
 
 
 def _table(findings: Sequence[Finding]) -> Iterator[str]:
-    rows = [_HEAD, *((str(each.severity), each.code, str(each.place), each.message) for each in findings)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
-    indent = " " * sum(width + 2 for width in widths)
-    below = ["", *(each.remedy for each in findings)]
-    for row, remedy in zip(rows if findings else (), below, strict=False):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        yield visible("  ".join([*cells, row[-1]]))
-        if remedy:
-            yield visible(f"{indent}{remedy}")
+    if not findings:
+        return
+    rows = ((str(each.severity), each.code, str(each.place), each.message) for each in findings)
+    head, *lines = in_columns([_HEAD, *rows])
+    yield head
+    indent = " " * head.index(_HEAD[-1])
+    for line, each in zip(lines, findings, strict=True):
+        yield line
+        if each.remedy:
+            yield visible(f"{indent}{each.remedy}")

@@ -104,7 +104,7 @@ def _each(
         keeps: Whether Connect keeps what it is told, so that an operator would undo it.
     """
     steps = Steps(sys.stderr)
-    client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+    client = ConnectClient(cluster, waits=steps.wait)
     with steps.shown():
         names = names_of(connectors, client)
         if keeps:

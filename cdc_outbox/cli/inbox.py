@@ -11,6 +11,7 @@ import click
 from cdc_outbox.cli.context_option import ContextValue
 from cdc_outbox.cli.contexts import Context
 from cdc_outbox.cli.database import connected, database_name, dialect_of
+from cdc_outbox.cli.options import DatabasesType
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import TableNotFoundError
@@ -31,6 +32,23 @@ consumer_option = click.option(
 inbox_schema_option = click.option(
     "--inbox-schema", show_default="public", help="The schema that the inbox lies in; on MySQL a database."
 )
+
+
+def inbox_dsn_option(help_text: str) -> Callable[[FC], FC]:
+    """Return the option of a command whose ``--dsn`` is the outbox's database, or may be."""
+    return click.option(
+        "--inbox-dsn",
+        "inbox_database",
+        cls=ContextValue,
+        entry=Context.inbox_database,
+        type=DatabasesType(),
+        envvar=INBOX_DSN_VARIABLE,
+        show_envvar=True,
+        show_default="--dsn",
+        help=help_text,
+    )
+
+
 _dsn_option = click.option(
     "--dsn",
     "--inbox-dsn",

@@ -9,9 +9,11 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.check import check_component, check_roles, check_spec, refuse_other_database
+from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, database_name
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.inbox import INBOX_DSN_VARIABLE
+from cdc_outbox.cli.inbox import inbox_dsn_option, inbox_schema_option
+from cdc_outbox.cli.options import dsns_option, read_spec
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
 from cdc_outbox.consumer.schema import inbox_component
@@ -41,7 +43,7 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @click.command(short_help="Create, upgrade or check the outbox's or the inbox's tables.")
 @click.argument("spec", type=click.Path(path_type=Path), required=False)
 @click.option("--inbox", is_flag=True, help="Create the inbox of a consuming service.")
-@click.option("--inbox-schema", show_default="public", help="The schema that the inbox lies in; on MySQL a database.")
+@inbox_schema_option
 @click.option("--sql", is_flag=True, help="Print the statements instead of running them; no database is asked.")
 @click.option("--grants", is_flag=True, help="Print the statements that make the least roles, for a superuser.")
 @click.option("--check", is_flag=True, help="Say what is not as it should be, change nothing; exit 3 if anything is.")
@@ -53,14 +55,8 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @_role_option("connector", "the spec's database.user")
 @_role_option("pruner", "NAME_pruner")
 @_role_option("migrator", "NAME_migrator")
-@click.option("--dsn", envvar="CDC_OUTBOX_DSN", show_envvar=True, help="The database; its role owns what is created.")
-@click.option(
-    "--inbox-dsn",
-    envvar=INBOX_DSN_VARIABLE,
-    show_envvar=True,
-    show_default="--dsn",
-    help="The database of --inbox where there is no SPEC.",
-)
+@dsns_option(required=False, note="; its role owns what is created")
+@inbox_dsn_option("The database of --inbox where there is no SPEC.")
 def init(
     spec: Path | None,
     *,
@@ -72,8 +68,8 @@ def init(
     new_incarnation: bool,
     before: str | None,
     after: str | None,
-    dsn: str | None,
-    inbox_dsn: str | None,
+    databases: Databases | None,
+    inbox_database: Databases | None,
     **roles: str | None,
 ) -> int:
     """Create what a service's database needs, or bring it up to date; running it again changes nothing.
@@ -106,8 +102,11 @@ def init(
         raise click.UsageError("--sql or --grants, --check, --new-incarnation: one at a time")
     if (before or after or new_incarnation) and not (new_incarnation and before and spec):
         raise click.UsageError("a new incarnation takes a SPEC, --new-incarnation and --from, and perhaps --to")
-    dsn = _dsn(dsn, inbox_dsn, of_inbox=inbox and spec is None)
-    wanted = wanted_of(spec, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
+    pipeline = read_spec(spec) if spec is not None else None
+    _refuse_two_databases(is_of_inbox=pipeline is None)
+    # To print what a spec says takes no secret.
+    dsn = None if (sql or grants) and pipeline is not None else _dsn(pipeline, databases, inbox_database)
+    wanted = wanted_of(pipeline, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
     if sql or grants:
         click.echo(_script(wanted, creates=sql, grants=grants))
         return ExitCode.DONE
@@ -124,13 +123,22 @@ def init(
         return _create(wanted, connection, driver)
 
 
-def _dsn(dsn: str | None, inbox_dsn: str | None, *, of_inbox: bool) -> str | None:
-    """Return the one DSN that is meant: what stands on the command line comes before what the environment says."""
-    sources = {name: click.get_current_context().get_parameter_source(name) for name in ("dsn", "inbox_dsn")}
-    named = {name for name, source in sources.items() if source is click.core.ParameterSource.COMMANDLINE}
-    if "inbox_dsn" in named and (not of_inbox or "dsn" in named):
+def _is_named(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE
+
+
+def _refuse_two_databases(*, is_of_inbox: bool) -> None:
+    if _is_named("inbox_database") and (not is_of_inbox or _is_named("databases")):
         raise click.UsageError("--inbox-dsn goes with --inbox, without SPEC and --dsn: one database at a time")
-    return inbox_dsn or dsn if of_inbox and "dsn" not in named else dsn
+
+
+def _dsn(spec: Spec | None, databases: Databases | None, inbox_database: Databases | None) -> str | None:
+    """Return the one DSN that is meant: what stands on the command line comes before what the environment says."""
+    if spec is None and inbox_database is not None and not _is_named("databases"):
+        return inbox_database.shared()
+    if databases is None:
+        return None
+    return databases.shared() if spec is None else databases.of(spec.name)
 
 
 _FRAMES = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.connectors import names_of, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
@@ -155,7 +156,7 @@ def _change(
     # Told to end, it lets the connector run again first, as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     steps = Steps(sys.stderr)
-    client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+    client = ConnectClient(cluster, waits=steps.wait)
     client.refuse_kept()
     [name] = names_of([connector], client)
     # Asked before anything is touched.
@@ -218,10 +219,8 @@ def _document(name: str, standing: Standing) -> dict[str, Any]:
 
 
 def _lines(standing: Standing) -> Iterator[str]:
-    rows = [_HEAD, *(_row(entry, standing.topic_prefix) for entry in standing.offsets)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows if standing.offsets else ():
-        yield visible("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if standing.offsets:
+        yield from in_columns([_HEAD, *(_row(entry, standing.topic_prefix) for entry in standing.offsets)])
     if standing.stored is None:
         yield "no offset is stored that counts: the connector goes on as a new one"
     if standing.slot is not None:

@@ -9,22 +9,12 @@ import click
 
 from cdc_outbox.cli.context_option import ContextValue, PatienceOption, patience_seconds
 from cdc_outbox.cli.contexts import Context, Databases
+from cdc_outbox.cli.files import read_text
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.spec import Spec, parse_spec
 
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
-
-dsn_option = click.option(
-    "--dsn",
-    cls=ContextValue,
-    entry=Context.dsn,
-    envvar="CDC_OUTBOX_DSN",
-    show_envvar=True,
-    required=True,
-    help="The database, as libpq takes it: postgresql://user:password@host/name or host=… dbname=….",
-)
 
 
 class _ClusterType(click.ParamType[Cluster]):
@@ -37,7 +27,9 @@ class _ClusterType(click.ParamType[Cluster]):
         return cluster if patience is None else replace(cluster, patience_seconds=patience)
 
 
-class _DatabasesType(click.ParamType[Databases]):
+class DatabasesType(click.ParamType[Databases]):
+    """A DSN, or those of a context."""
+
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Databases:  # noqa: ANN401, ARG002 - click's
@@ -46,13 +38,13 @@ class _DatabasesType(click.ParamType[Databases]):
 
 
 def dsns_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
-    """Return the option ``--dsn`` of a command that several pipelines may be given: a context has one for each."""
+    """Return the option ``--dsn`` of a command about pipelines: a context may have one for each."""
     return click.option(
         "--dsn",
         "databases",
         cls=ContextValue,
         entry=Context.databases,
-        type=_DatabasesType(),
+        type=DatabasesType(),
         envvar="CDC_OUTBOX_DSN",
         show_envvar=True,
         required=required,
@@ -121,9 +113,4 @@ def read_spec(path: Path) -> Spec:
     Raises:
         ConfigError: It cannot be read, or is wrong.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}") from error
-    return parse_spec(text, name=str(path))
+    return parse_spec(read_text(path), name=str(path))

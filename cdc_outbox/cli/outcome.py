@@ -11,7 +11,7 @@ from cdc_outbox.cli.colour import paint
 from cdc_outbox.cli.exits import ExitCode, exit_code_of
 from cdc_outbox.cli.findings import API_VERSION, visible
 from cdc_outbox.connect.change import Change
-from cdc_outbox.connect.effects import Reach
+from cdc_outbox.connect.effects import Effect, Reach
 from cdc_outbox.connect.plan import Plan
 from cdc_outbox.errors import CdcOutboxError
 
@@ -87,12 +87,10 @@ def change_line(change: Change) -> str:
     return paint(visible(str(change)), colour)
 
 
-def effect_line(change: Change) -> str:
-    """Return what a change does, in one line; empty where nobody reads yet."""
-    if change.effect is None:
-        return ""
-    label = paint(change.effect.reach, "red" if change.effect.reach is Reach.DANGEROUS else None)
-    return f"    {label}: {change.effect.text}"
+def effect_line(effect: Effect) -> str:
+    """Return what a change does, in one line."""
+    label = paint(effect.reach, "red" if effect.reach is Reach.DANGEROUS else None)
+    return f"    {label}: {effect.text}"
 
 
 def _change(change: Change) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """Parked events as text and as JSON."""
 
-import base64
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_outbox.cli.findings import visible
+from cdc_outbox.cli.columns import in_columns
+from cdc_outbox.cli.octets import octets_as_json
 from cdc_outbox.message import Message
 from cdc_outbox.operate.parked import ParkedRow
 
@@ -18,14 +18,6 @@ _TITLES = (
 def table_of(rows: Sequence[ParkedRow]) -> Iterator[str]:
     """Yield a line for each, under a line of titles."""
     return in_columns([_TITLES, *map(_cells, rows)])
-
-
-def in_columns(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield lines whose cells stand below each other; the first has the titles."""
-    shown = [[visible(cell) or "-" for cell in line] for line in lines]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for line in shown:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
 def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool) -> Iterator[tuple[str, str]]:
@@ -47,11 +39,11 @@ def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool
     yield "message", message.position
     if message.timestamp_ms is not None:
         yield "timestamp", _time(datetime.fromtimestamp(message.timestamp_ms / 1000, UTC))
-    yield "key", str(_text(message.key))
+    yield "key", str(octets_as_json(message.key))
     for name, value in message.headers:
-        yield f"header {name}", str(_text(value))
+        yield f"header {name}", str(octets_as_json(value))
     if payload:
-        yield "payload", str(_text(message.value))
+        yield "payload", str(octets_as_json(message.value))
 
 
 def name_of(row: ParkedRow) -> str:
@@ -89,10 +81,10 @@ def json_of_message(message: Message, *, payload: bool) -> dict[str, Any]:
     """Return a message: bytes as text where they are UTF-8, and else as an object with ``base64``."""
     found = {
         "timestamp_ms": message.timestamp_ms,
-        "key": _text(message.key),
-        "headers": [[name, _text(value)] for name, value in message.headers],
+        "key": octets_as_json(message.key),
+        "headers": [[name, octets_as_json(value)] for name, value in message.headers],
     }
-    return found | {"payload": _text(message.value)} if payload else found
+    return found | {"payload": octets_as_json(message.value)} if payload else found
 
 
 def _cells(row: ParkedRow) -> tuple[str, ...]:
@@ -117,10 +109,3 @@ def _number(sequence: int | None) -> str:
 
 def _time(moment: datetime | None) -> str:
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _text(octets: bytes | None) -> str | dict[str, str] | None:
-    try:
-        return None if octets is None else octets.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(octets or b"").decode()}

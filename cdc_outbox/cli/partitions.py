@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.check import refuse_other_database
+from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.options import dsn_option, read_spec
+from cdc_outbox.cli.options import dsns_option, read_spec
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConfigError, TableNotFoundError
 from cdc_outbox.table import OutboxTable
@@ -19,11 +20,11 @@ from cdc_outbox.writer.partitions import create_partitions
 
 @click.command(short_help="Create the outbox's next partitions.")
 @click.argument("spec", type=click.Path(path_type=Path))
-@dsn_option
+@dsns_option(required=True)
 @click.option(
     "--ahead", type=click.IntRange(0, 1000), help="Partitions beside the present one.  [default: 7 days or 2 months]"
 )
-def partitions(spec: Path, *, dsn: str, ahead: int | None) -> int:
+def partitions(spec: Path, *, databases: Databases, ahead: int | None) -> int:
     """Create the partitions of an outbox for the present day or month and those after it.
 
     Run it more often than the partitions last; running it again changes nothing. Without it nothing fails: an event
@@ -37,7 +38,7 @@ def partitions(spec: Path, *, dsn: str, ahead: int | None) -> int:
     pipeline = read_spec(spec)
     if pipeline.outbox.partitions is None:
         raise ConfigError("the spec has no outbox.partitions", field="outbox.partitions")
-    with connected(dsn, pipeline.database.kind) as (connection, driver):
+    with connected(databases.of(pipeline.name), pipeline.database.kind) as (connection, driver):
         refuse_other_database(pipeline, connection, driver)
         if not Catalog(connection, driver).exists(pipeline.outbox.table):
             raise TableNotFoundError(f"{pipeline.outbox.table} does not exist")

@@ -47,7 +47,7 @@ def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Clust
       cdc-outbox plan connectors/ --context production --json | jq '.pipelines[].changes'
     """
     steps = Steps(sys.stderr)
-    client = ConnectClient(cluster, waits=lambda what: steps.report("connect", f"waiting: {what}"))
+    client = ConnectClient(cluster, waits=steps.wait)
     outcomes = []
     with steps.shown():
         for path, spec in read_specs(paths).items():
@@ -81,7 +81,7 @@ def _lines(outcomes: list[Outcome]) -> list[str]:
     for outcome in outcomes:
         lines.append(outcome.verdict)
         for change in outcome.plan.changes if outcome.plan is not None else ():
-            lines += [f"  {change_line(change)}", *([effect_line(change)] if change.effect else [])]
+            lines += [f"  {change_line(change)}", *([effect_line(change.effect)] if change.effect else [])]
         if outcome.plan is not None and outcome.plan.dangers:
             lines.append("  deploy-connector refuses this without --replace")
     return lines

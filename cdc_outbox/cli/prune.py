@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.options import connect_url_option, dsn_option, read_spec
+from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -23,7 +24,7 @@ from cdc_outbox.table import Dialect, TableName
 
 @click.command(short_help="Delete the events that are proven delivered.")
 @click.argument("spec", type=click.Path(path_type=Path))
-@dsn_option
+@dsns_option(required=True)
 @connect_url_option(required=False, note="; for MariaDB and MySQL")
 @click.option("--dry-run", is_flag=True, help="Count what would go, and write nothing.")
 @click.option(
@@ -44,7 +45,7 @@ from cdc_outbox.table import Dialect, TableName
 def prune(
     spec: Path,
     *,
-    dsn: str,
+    databases: Databases,
     cluster: Cluster | None,
     dry_run: bool,
     keep: float | None,
@@ -80,7 +81,7 @@ def prune(
         max_seconds=max_seconds,
         wait_seconds=wait,
     )
-    with _pruning(pipeline, dsn, cluster, options) as pruning:
+    with _pruning(pipeline, databases.of(pipeline.name), cluster, options) as pruning:
         pruned = pruning.dry_run() if dry_run else pruning.run()
     _tell(pruned)
     click.echo(pruned.deleted)

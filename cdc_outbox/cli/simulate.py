@@ -1,6 +1,5 @@
 """``cdc-outbox simulate``."""
 
-import base64
 import json
 import re
 import time
@@ -12,8 +11,11 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.configs import ConnectorConfig, read_config
+from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.octets import octets_as_json
+from cdc_outbox.cli.options import dsns_option
 from cdc_outbox.connect.columns import ColumnModes
 from cdc_outbox.connect.rows import Row, column_names, outbox_columns, parse_document, parse_row, read_rows
 from cdc_outbox.database import DatabaseKind
@@ -45,9 +47,7 @@ def _release(_context: click.Context, option: click.Parameter, given: str | None
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--row", "rows", metavar="JSON", multiple=True, help="A row as a JSON object; may be given again.")
 @click.option("--from-table", is_flag=True, help="Take rows from the table, newest first.")
-@click.option(
-    "--dsn", envvar="CDC_OUTBOX_DSN", show_envvar=True, help="The database for --from-table, as libpq takes it."
-)
+@dsns_option(required=False, note="; for --from-table")
 @click.option("--table", metavar="SCHEMA.NAME", help="The table, where CONFIG does not say.")
 @click.option("--id", "event_id", help="With --from-table: the row with this id alone.")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="No more than so many rows.")
@@ -85,7 +85,7 @@ def simulate(
     *,
     rows: tuple[str, ...],
     from_table: bool,
-    dsn: str | None,
+    databases: Databases | None,
     table: str | None,
     event_id: str | None,
     limit: int,
@@ -110,8 +110,6 @@ def simulate(
     """
     if from_table == bool(rows):
         raise click.UsageError("Give either --row or --from-table.")
-    if from_table and dsn is None:
-        raise click.UsageError("--from-table needs --dsn or CDC_OUTBOX_DSN.")
     given = read_config(config, settings)
     simulation = Simulation(
         config=given.options,
@@ -126,8 +124,10 @@ def simulate(
     modes = ColumnModes(given.options)
     found: list[Row | str]
     if from_table:
+        if databases is None:
+            raise click.UsageError("--from-table needs --dsn or CDC_OUTBOX_DSN.")
         id_column = simulation.routing.router.options.get("table.field.event.id", "id")
-        with connected(dsn or "", DatabaseKind.POSTGRESQL) as (connection, driver):
+        with connected(databases.of(given.name), DatabaseKind.POSTGRESQL) as (connection, driver):
             asked = read_rows(connection, driver, given.named(table), id_column, event_id, limit=limit, modes=modes)
             found = list(asked)
         if not found:
@@ -174,21 +174,13 @@ def _shown(outcome: Outcome, partitions: int) -> dict[str, Any]:
                 "topic": outcome.topic,
                 "partition": chosen_partition(outcome, partitions),
                 "partitions": partitions,
-                "key": _octets(outcome.key),
-                "headers": [[name, _octets(value)] for name, value in outcome.headers],
+                "key": octets_as_json(outcome.key),
+                "headers": [[name, octets_as_json(value)] for name, value in outcome.headers],
                 "timestamp_ms": outcome.timestamp_ms,
-                "value": _octets(outcome.value),
+                "value": octets_as_json(outcome.value),
             }
             refusal = find_refusal(outcome, partitions)
             return message | ({"error": {"stage": "send", "message": refusal}} if refusal else {})
-
-
-def _octets(octets: bytes | None) -> str | dict[str, str] | None:
-    """Return the text, or of what is none the bytes in base64."""
-    try:
-        return None if octets is None else octets.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(octets or b"").decode()}
 
 
 def _text(shown: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.contexts_file import CONTEXTS_FILE
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.connect.lint import compare
 from cdc_outbox.connect.lint.specs import rendered
@@ -35,7 +36,7 @@ def read_specs(paths: Sequence[Path]) -> dict[Path, Spec]:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix in {".yaml", ".yml"} and file.name != CONTEXTS)
+    files = sorted(file for file in path.iterdir() if file.suffix in {".yaml", ".yml"} and file.name != CONTEXTS_FILE)
     if not files:
         raise ConfigError(f"{path} has no spec in it", hint="A spec's name ends in .yaml or .yml.")
     return files
@@ -47,7 +48,3 @@ def _refuse_twins(found: dict[Path, Spec]) -> None:
         if spec.name in files:
             raise ConfigError(f"{files[spec.name]} and {path} are both the pipeline {spec.name}", field="name")
         files[spec.name] = path
-
-
-CONTEXTS = "cdc-outbox.yaml"
-"""A file that may lie among them, and is none."""

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.connectors import name_of, not_found
+from cdc_outbox.cli.columns import in_columns
+from cdc_outbox.cli.connectors import names_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
@@ -72,12 +73,7 @@ def status(
     if rate_seconds is not None and bootstrap_servers is None:
         raise click.UsageError("--rates needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
     client = ConnectClient(cluster)
-    there = client.find_names()
-    names = [name_of(each) for each in connectors] or there
-    for name in names:
-        if name not in there:
-            raise not_found(name, there)
-    rows = [_row(name, client, databases) for name in names]
+    rows = [_row(name, client, databases) for name in names_of(connectors, client)]
     if rate_seconds is not None:
         brokers = Topics(broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox status"), _LOG)
         _add_rates(rows, client, brokers, rate_seconds)
@@ -161,13 +157,11 @@ def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
     has_rates = any("topics" in row for row in rows)
     head = (*_HEAD, _RATE) if has_rates else _HEAD
     cells = [head, *((*_cells(row), _rate(row)) if has_rates else _cells(row) for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    below = [None, *rows]
-    for row, of in zip(cells, below, strict=True):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        if of is not None and of["trace"]:
-            first = of["trace"].splitlines()[0]
-            yield visible(f"    {of['cause'] or first} {of['remedy']}".rstrip())
+    for line, row in zip(in_columns(cells), [None, *rows], strict=True):
+        yield line
+        if row is not None and row["trace"]:
+            first = row["trace"].splitlines()[0]
+            yield visible(f"    {row['cause'] or first} {row['remedy']}".rstrip())
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -175,10 +169,10 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     active = "" if row["slotActive"] in {None, True} else " (nobody reads it)"
     slot = "-" if row["slot"] is None else f"{row['slot']}{active}"
     return (
-        visible(row["name"]),
+        row["name"],
         row["state"],
         tasks,
-        visible(slot),
+        slot,
         _bytes(row["unconfirmedBytes"]),
         _seconds(row["behindSeconds"]),
         _bytes(row["keptBytes"]),

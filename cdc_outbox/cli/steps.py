@@ -42,6 +42,10 @@ class Steps:
             else:
                 self._write(f"{line}\n")
 
+    def wait(self, what: str) -> None:
+        """Show what Connect is waited for."""
+        self.report("connect", f"waiting: {what}")
+
     def tick(self) -> None:
         """Show for how long the last step lasts."""
         with self._lock:

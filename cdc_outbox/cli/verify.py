@@ -9,13 +9,12 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.context_option import ContextValue
-from cdc_outbox.cli.contexts import Context
+from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION, visible
-from cdc_outbox.cli.inbox import INBOX_DSN_VARIABLE, InboxPlace, inbox_schema_option
-from cdc_outbox.cli.options import dsn_option, read_spec
+from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
+from cdc_outbox.cli.options import dsns_option, read_spec
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
@@ -30,18 +29,10 @@ _COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not prove
 
 @click.command(short_help="Compare the outbox, its topics and a consumer.")
 @click.argument("spec", type=click.Path(path_type=Path))
-@dsn_option
+@dsns_option(required=True)
 @broker_options()
 @click.option("--consumer", help="Whose inbox to compare; without, the outbox and its topics only.")
-@click.option(
-    "--inbox-dsn",
-    cls=ContextValue,
-    entry=Context.inbox_dsn,
-    envvar=INBOX_DSN_VARIABLE,
-    show_envvar=True,
-    show_default="--dsn",
-    help="The database of the consumer's inbox.",
-)
+@inbox_dsn_option("The database of the consumer's inbox.")
 @inbox_schema_option
 @click.option(
     "--settle",
@@ -55,11 +46,11 @@ _COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not prove
 def verify(
     spec: Path,
     *,
-    dsn: str,
+    databases: Databases,
     bootstrap_servers: str,
     kafka_settings: Path | None,
     consumer: str | None,
-    inbox_dsn: str | None,
+    inbox_database: Databases | None,
     inbox_schema: str | None,
     settle: float,
     as_json: bool,
@@ -82,16 +73,18 @@ def verify(
       cdc-outbox verify connectors/orders.yaml --consumer shipping --settle 5m --json
     """
     pipeline = read_spec(spec)
-    if consumer is None and inbox_dsn is not None:
+    if consumer is None and inbox_database is not None:
         consumer_hint = "--inbox-dsn is of use with --consumer only"
-        if click.get_current_context().get_parameter_source("inbox_dsn") is click.core.ParameterSource.COMMANDLINE:
+        if click.get_current_context().get_parameter_source("inbox_database") is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(consumer_hint)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox verify")
+    dsn = databases.of(pipeline.name)
     with ExitStack() as stack:
         connection, driver = stack.enter_context(connected(dsn, pipeline.database.kind, spec=spec))
         inbox = None
         if consumer is not None:
-            inbox = InboxStage(stack.enter_context(InboxPlace(inbox_dsn or dsn, inbox_schema).opened(consumer)))
+            place = InboxPlace((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
+            inbox = InboxStage(stack.enter_context(place.opened(consumer)))
         verification = Verification(
             pipeline.contract,
             outbox=OutboxStage(connection, driver, pipeline.outbox),

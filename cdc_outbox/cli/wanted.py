@@ -3,10 +3,8 @@
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from cdc_outbox.cli.database import dialect_of
-from cdc_outbox.cli.options import read_spec
 from cdc_outbox.consumer.schema import consumer_role, inbox_component
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.database import DatabaseKind
@@ -109,7 +107,7 @@ class Wanted:
 
 
 def wanted_of(
-    path: Path | None,
+    spec: Spec | None,
     roles: Mapping[str, str | None],
     *,
     inbox: bool,
@@ -125,7 +123,6 @@ def wanted_of(
     Raises:
         ConfigError: The spec is wrong, or its database has no such thing.
     """
-    spec = read_spec(path) if path is not None else None
     table = None
     if inbox:
         dialect = spec.database.kind.dialect if spec is not None else dialect_of(dsn or "")

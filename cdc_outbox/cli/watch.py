@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from cdc_outbox.cli.connectors import name_of, names_of
+from cdc_outbox.cli.connectors import names_of
 from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.options import connect_url_option
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
@@ -80,11 +80,11 @@ def watch(
 
 def _watch(connectors: Sequence[str], cluster: Cluster, options: GuardOptions, interval: float) -> NoReturn:
     client = ConnectClient(cluster)
-    named = names_of(connectors, client) if connectors else client.find_names()
-    click.echo(visible(f"watching {', '.join(named) or 'nothing yet'}"))
+    names = names_of(connectors, client)
+    click.echo(visible(f"watching {', '.join(names) or 'nothing yet'}"))
     # It looks again anyway, and who is told to stop does not wait for a Connect that is silent.
     client = ConnectClient(replace(cluster, patience_seconds=0))
-    watching = Watching(client, [name_of(each) for each in connectors], options)
+    watching = Watching(client, names if connectors else (), options)
     while True:
         watching.look()
         time.sleep(interval)

@@ -281,22 +281,24 @@ class _State:
 
 
 def _verdict(event: Event, aggregate: Aggregate, last: int, order: Order, state: _State) -> Verdict:
-    event_id = event.id or ""
-    is_new = order.by_watermark or state.take(event_id)
+    is_new = order.by_watermark or state.take(event.id or "")
     if event.sequence is None or order.mode is SequenceMode.NONE:
-        if not is_new:
-            return Verdict.DUPLICATE
-        # What is behind another is applied after it, and then nobody asks again whether it was before.
-        if state.may_be_forgotten(event_id):
-            return Verdict.EXPIRED
-        return Verdict.BEHIND if state.is_blocked(aggregate, event_id) else _NEXT
+        return _anywhere(event, aggregate, state) if is_new else Verdict.DUPLICATE
     if event.sequence > last:
         return _later(event, aggregate, last, order, state) if is_new else Verdict.CONFLICT
     if order.by_watermark or not is_new:
         return Verdict.DUPLICATE
     if order.latest:
         return Verdict.SUPERSEDED
-    return Verdict.EXPIRED if state.may_be_forgotten(event_id) else Verdict.CONFLICT
+    return Verdict.EXPIRED if state.may_be_forgotten(event.id or "") else Verdict.CONFLICT
+
+
+def _anywhere(event: Event, aggregate: Aggregate, state: _State) -> Verdict:
+    """Return the verdict on a new event that has no place of its own among the others."""
+    # What is behind another is applied after it, and then nobody asks again whether it was before.
+    if state.may_be_forgotten(event.id or ""):
+        return Verdict.EXPIRED
+    return Verdict.BEHIND if state.is_blocked(aggregate, event.id or "") else _NEXT
 
 
 def _later(event: Event, aggregate: Aggregate, last: int, order: Order, state: _State) -> Verdict:

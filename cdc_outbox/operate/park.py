@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Any
 
 from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.ids import id_of, key_of
 from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.consumer.park import Reason, State, parked_message
 from cdc_outbox.drivers.immediate import finish
@@ -146,7 +145,8 @@ class Park:
 
     def _retry(self, rows: Sequence[ParkedRow], forced: Set[Reason], *, named: bool) -> Retried:
         rows, _ = self._locked(rows)
-        claimed = self._find_claimed(rows)
+        forcible = [row.event_id for row in rows if row.reason in FORCED]
+        claimed = finish(self._inbox.stores.inbox.find_claims(self._inbox.connection, forcible))
         if named and forced and not FORCED & {row.reason for row in rows}:
             reasons = ", ".join(f"{row.place} as {row.reason}" for row in rows)
             meant = ", ".join(sorted(forced))
@@ -196,10 +196,6 @@ class Park:
         marks = finish(self._inbox.stores.inbox.lock_marks(self._inbox.connection, aggregates))
         still, _ = self.find(ParkFilter(places=tuple(row.place for row in rows)))
         return still, {aggregate: mark.last for aggregate, mark in marks.items()}
-
-    def _find_claimed(self, rows: Sequence[ParkedRow]) -> set[str]:
-        keys = [key_of(row.event_id) for row in rows if row.reason in FORCED]
-        return {id_of(key) for (key,) in self._inbox.ask("find_claimed", keys=keys)} if keys else set()
 
     def _forget_starts(self, rows: Iterable[ParkedRow]) -> None:
         """Let an event begin anew that was taken for the one which kills the process."""

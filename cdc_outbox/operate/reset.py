@@ -100,25 +100,30 @@ class Reset:
             marks = {Aggregate(*names): last for *names, last in rows}
             self._refuse_to_lose_parked({place: start for place, (start, _) in bounds.items()})
             stays = standing(marks, firsts, self._contract)
-            [(claims,)] = self._ask_of_ids("count_claims", of_ids)
-            [(parked,)] = self._database.ask("count_parked", **self._wanted)
-            [(holes,)] = self._database.ask("count_holes", **self._wanted)
+            [(claims,)] = self._ask_of_ids("count_ids", "inbox", of_ids)
+            [(parked,)] = self._ask("count", "parked")
+            [(holes,)] = self._ask("count", "holes")
             if not dry_run:
                 self._forget(of_ids, stays)
                 # Once more, for who has joined meanwhile and may wait for the locks with what he has read before.
                 self._refuse_while_it_runs()
         return Forgotten(claims=claims, aggregates=len(marks), parked=parked, holes=holes, kept=len(stays))
 
-    def _ask_of_ids(self, statement: str, of_ids: Mapping[str, list[str]] | None) -> list[Row]:
-        """Ask about some of the consumer's events, or about all of them."""
+    def _ask(self, statement: str, table: str) -> list[Row]:
+        """Ask about the aggregates that are meant, in a table that knows them."""
+        return self._database.ask(statement, {"table": self._database.names[table]}, **self._wanted)
+
+    def _ask_of_ids(self, statement: str, table: str, of_ids: Mapping[str, list[str]] | None) -> list[Row]:
+        """Ask about some of the consumer's events, or about all of them, in a table that knows their ids alone."""
         name = statement if of_ids is None else f"{statement}_of"
-        return self._database.ask(name, consumer=self._consumer, **(of_ids or {}))
+        names = {"table": self._database.names[table]}
+        return self._database.ask(name, names, consumer=self._consumer, **(of_ids or {}))
 
     def _forget(self, of_ids: Mapping[str, list[str]] | None, stays: Mapping[Aggregate, int]) -> None:
-        for statement in ("forget_claims", "forget_starts"):
-            self._ask_of_ids(statement, of_ids)
-        for statement in ("forget_parked", "forget_holes", "forget_marks"):
-            self._database.ask(statement, **self._wanted)
+        for table in ("inbox", "starts"):
+            self._ask_of_ids("forget_ids", table, of_ids)
+        for table in ("parked", "holes", "watermarks"):
+            self._ask("forget", table)
         aggregates = list(stays)
         for start in range(0, len(aggregates), _PAGE):
             page = aggregates[start : start + _PAGE]

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_outbox.consumer.ids import id_of, key_of
 from cdc_outbox.consumer.inbox import columns_of
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.drivers import Row, TransactionDriver
+from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.inbox import OpenInbox
@@ -64,6 +64,7 @@ class InboxStage:
 
     def __init__(self, inbox: OpenInbox) -> None:
         self.consumer = inbox.consumer
+        self._inbox = inbox
         self._database = inbox.database("remembered")
         self._database.ask("isolate")
 
@@ -106,9 +107,8 @@ class InboxStage:
         """Return those ids that are remembered as applied."""
         found: set[str] = set()
         for start in range(0, len(event_ids), _PAGE):
-            keys = [key_of(event_id) for event_id in event_ids[start : start + _PAGE]]
-            rows = self._database.ask("claimed", consumer=self.consumer, event_ids=keys)
-            found.update(id_of(key) for (key,) in rows)
+            page = event_ids[start : start + _PAGE]
+            found |= finish(self._inbox.stores.inbox.find_claims(self._inbox.connection, page))
         return found
 
     def purged_before(self) -> datetime | None:

@@ -13,9 +13,10 @@ from cdc_outbox.cli.brokers import broker_options
 from cdc_outbox.cli.context_option import take_contexts
 from cdc_outbox.cli.contexts import Context, Databases
 from cdc_outbox.cli.contexts_file import contexts_path, read_contexts
-from cdc_outbox.cli.options import connect_url_option, dsn_option
+from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster
-from cdc_outbox.errors import CdcOutboxError, ConfigError
+from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError
+from tests.specs import ORDERS
 
 SECRET = "hunter2-s3cret"
 FILE = """\
@@ -70,8 +71,10 @@ def test_references_are_resolved_when_somebody_asks(folder: Path) -> None:
 def test_what_a_reference_leads_to_is_missed_only_by_who_asks_for_it(folder: Path) -> None:
     staging = context("staging", folder)
     assert staging.cluster() == Cluster(urls=("http://connect.staging:8083",))
+    databases = staging.databases()
+    assert databases is not None
     with pytest.raises(ConfigError, match="the variable DB_PASSWORD is not set"):
-        staging.dsn()
+        databases.of("orders")
     (folder / "secrets" / "connect").unlink()
     with pytest.raises(ConfigError, match="secrets/connect, which the context production wants, cannot be read"):
         context("production", folder).cluster()
@@ -130,13 +133,13 @@ def test_a_file_that_is_named_goes_before_the_folders_and_that_before_the_users(
 
 
 @click.command
-@dsn_option
+@dsns_option(required=True)
 @connect_url_option(required=True)
 @broker_options()
-def show(*, dsn: str, cluster: Cluster, bootstrap_servers: str, kafka_settings: Path | None) -> None:
+def show(*, databases: Databases, cluster: Cluster, bootstrap_servers: str, kafka_settings: Path | None) -> None:
     """Say where one would go."""
     _ = kafka_settings
-    click.echo(f"{dsn} {', '.join(cluster.urls)} {cluster.patience_seconds:g} {bootstrap_servers}")
+    click.echo(f"{databases.of('orders')} {', '.join(cluster.urls)} {cluster.patience_seconds:g} {bootstrap_servers}")
 
 
 def shown(*arguments: str, **variables: str) -> str:
@@ -189,14 +192,53 @@ def test_a_login_does_not_go_to_a_url_that_is_not_the_contexts() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_context_that_lacks_something_wanted_is_wrong_use() -> None:
-    said = shown("--context", "production")
-    assert "Missing option '--dsn'" in said
     assert "has no context 'nobody'" in shown("--context", "nobody")
+    Path("cdc-outbox.yaml").write_text("contexts: {bare: {connect: {url: http://connect:8083}}}")
+    assert "Missing option '--dsn'" in shown("--context", "bare")
+
+
+DSNS = "contexts: {places: {dsns: {orders: 'postgresql://127.0.0.1:1/x', billing: '${env:NOBODYS_DSN}'}}}"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["init", str(ORDERS)],
+        ["prune", str(ORDERS)],
+        ["verify", str(ORDERS), "--bootstrap-servers=localhost:1"],
+        ["preflight", str(ORDERS)],
+        ["simulate", str(ORDERS), "--from-table"],
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_a_pipeline_goes_to_its_own_database_and_needs_no_secret_of_another(command: list[str]) -> None:
+    Path("cdc-outbox.yaml").write_text(DSNS.replace("dsns:", "inbox_dsn: '${env:NOBODYS_DSN}', dsns:"))
+    done = CliRunner().invoke(cli, [*command, "--context=places"])
+    assert isinstance(done.exception, DatabaseError), done.output
+
+
+@pytest.mark.usefixtures("here")
+def test_what_only_prints_statements_needs_no_secret() -> None:
+    Path("cdc-outbox.yaml").write_text(DSNS.replace("postgresql://127.0.0.1:1/x", "${env:NOBODYS_DSN}"))
+    done = CliRunner().invoke(cli, ["init", str(ORDERS), "--sql", "--context=places"], catch_exceptions=False)
+    assert "create table" in done.output
 
 
 def test_every_command_that_a_context_can_tell_something_takes_one() -> None:
     root = click.Context(cli)
-    for name in ("preflight", "deploy-connector", "prune", "verify", "reset", "dead-letters", "adopt"):
+    elsewhere = {
+        "completion",
+        "consume",
+        "contexts",
+        "explain",
+        "lint",
+        "new",
+        "render",
+        "replay",
+        "spec-schema",
+        "stack",
+    }
+    for name in set(cli.list_commands(root)) - elsewhere:
         command = cli.get_command(root, name)
         assert command is not None
         leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
@@ -230,4 +272,6 @@ def test_the_file_that_the_documentation_shows_is_taken(tmp_path: Path) -> None:
     cluster = found.find("production").cluster()
     assert cluster is not None
     assert cluster.login == Basic("deployer", SECRET)
-    assert found.find("production").databases() == Databases(by_pipeline={"orders": "x", "billing": "y"})
+    databases = found.find("production").databases()
+    assert databases is not None
+    assert [databases.of(pipeline) for pipeline in ("orders", "billing")] == ["x", "y"]

@@ -121,7 +121,7 @@ def test_every_dialect_has_every_statement_of_the_inbox_and_all_its_names(dialec
     for statement in statements.values():
         for step in statement.steps():
             # Drivers that read % as the start of a parameter read it in texts, too.
-            rendered = step.render(table.names(), PYFORMAT)
+            rendered = step.render({"table": table.parked.quoted, **table.names()}, PYFORMAT)
             assert not re.search(r"\{\w+\}|;\n|%(?!\()", rendered)
 
 

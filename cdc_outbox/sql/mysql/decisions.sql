@@ -47,14 +47,6 @@ from json_table(convert(:rows using utf8mb4), '$[*]' columns (place bigint path 
 straight_join {parked} as parked on parked.place = wanted.place
 where parked.consumer = convert(:consumer using utf8mb4)
 
--- name: find_claimed
-select convert(claimed.event_id using utf8mb4)
-from json_table(convert(:rows using utf8mb4), '$[*]' columns (
-    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.keys'
-)) as wanted
-straight_join {inbox} as claimed
-    on claimed.consumer = convert(:consumer using utf8mb4) and claimed.event_id = wanted.event_id
-
 -- name: retry
 update json_table(convert(:rows using utf8mb4), '$[*]' columns (
     place bigint path '$.places',

@@ -41,8 +41,8 @@ where parked.consumer = convert(:consumer using utf8mb4)
 
 -- name: wake
 -- Where a successor is named, nothing later can be next, and what is before it contradicts what was applied; where
--- none is, the first one parked. Nobody else changes what is
--- parked of these aggregates: the lock on their watermarks is held.
+-- none is, the first one parked. Nobody else changes what is parked of these aggregates: the lock on their watermarks is
+-- held.
 select parked.place
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     source varchar({source_bytes}) character set utf8mb4 path '$.sources',

@@ -34,14 +34,6 @@ where consumer = convert(:consumer using utf8mb4)
 order by source, aggregatetype, aggregateid, first
 limit :limit
 
--- name: claimed
-select convert(claimed.event_id using utf8mb4)
-from json_table(convert(:rows using utf8mb4), '$[*]' columns (
-    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
-)) as wanted
-straight_join {inbox} as claimed
-    on claimed.consumer = convert(:consumer using utf8mb4) and claimed.event_id = wanted.event_id
-
 -- name: purged_before
 select timestampdiff(microsecond, '1970-01-01', max(purged_before)) / 1000000 from {purges}
 

@@ -11,29 +11,19 @@ where consumer = convert(:consumer using utf8mb4)
 order by source, aggregatetype, aggregateid
 for update
 
--- name: count_claims
-select count(*) from {inbox} where consumer = convert(:consumer using utf8mb4)
+-- name: count_ids
+select count(*) from {table} where consumer = convert(:consumer using utf8mb4)
 
--- name: count_claims_of
+-- name: count_ids_of
 select count(*)
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
 )) as wanted
-straight_join {inbox} as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id
+straight_join {table} as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id
 
--- name: count_parked
+-- name: count
 select count(*)
-from {parked}
-where consumer = convert(:consumer using utf8mb4)
-    and (
-        :aggregate_type is null
-        or aggregatetype = convert(:aggregate_type using utf8mb4)
-        and aggregateid = convert(:aggregate_id using utf8mb4)
-    )
-
--- name: count_holes
-select count(*)
-from {holes}
+from {table}
 where consumer = convert(:consumer using utf8mb4)
     and (
         :aggregate_type is null
@@ -58,46 +48,18 @@ where parked.consumer = convert(:consumer using utf8mb4)
     )
     and (kept.start is null or parked.`offset` < kept.start)
 
--- name: forget_claims
-delete from {inbox} where consumer = convert(:consumer using utf8mb4)
+-- name: forget_ids
+delete from {table} where consumer = convert(:consumer using utf8mb4)
 
--- name: forget_claims_of
+-- name: forget_ids_of
 delete known
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
 )) as wanted
-straight_join {inbox} as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id
+straight_join {table} as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id
 
--- name: forget_starts
-delete from {starts} where consumer = convert(:consumer using utf8mb4)
-
--- name: forget_starts_of
-delete known
-from json_table(convert(:rows using utf8mb4), '$[*]' columns (
-    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
-)) as wanted
-straight_join {starts} as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id
-
--- name: forget_parked
-delete from {parked}
-where consumer = convert(:consumer using utf8mb4)
-    and (
-        :aggregate_type is null
-        or aggregatetype = convert(:aggregate_type using utf8mb4)
-        and aggregateid = convert(:aggregate_id using utf8mb4)
-    )
-
--- name: forget_holes
-delete from {holes}
-where consumer = convert(:consumer using utf8mb4)
-    and (
-        :aggregate_type is null
-        or aggregatetype = convert(:aggregate_type using utf8mb4)
-        and aggregateid = convert(:aggregate_id using utf8mb4)
-    )
-
--- name: forget_marks
-delete from {watermarks}
+-- name: forget
+delete from {table}
 where consumer = convert(:consumer using utf8mb4)
     and (
         :aggregate_type is null

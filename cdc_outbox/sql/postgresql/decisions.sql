@@ -35,9 +35,6 @@ select place, timestamp_ms, "key", value, headers
 from {parked}
 where consumer = :consumer and place = any(cast(:places as bigint[]))
 
--- name: find_claimed
-select event_id from {inbox} where consumer = :consumer and event_id = any(cast(:keys as text[]))
-
 -- name: retry
 update {parked} as parked
 set state = 'waiting', retry_at = clock_timestamp(), forced = parked.forced or wanted.forced

@@ -24,9 +24,6 @@ where consumer = :consumer
 order by source, aggregatetype, aggregateid, first
 limit :limit
 
--- name: claimed
-select event_id from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
-
 -- name: purged_before
 select cast(extract(epoch from max(purged_before)) as double precision) from {purges}
 

@@ -6,21 +6,15 @@ where consumer = :consumer
 order by source, aggregatetype, aggregateid
 for update
 
--- name: count_claims
-select count(*) from {inbox} where consumer = :consumer
+-- name: count_ids
+select count(*) from {table} where consumer = :consumer
 
--- name: count_claims_of
-select count(*) from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
+-- name: count_ids_of
+select count(*) from {table} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
 
--- name: count_parked
+-- name: count
 select count(*)
-from {parked}
-where consumer = :consumer
-    and (cast(:aggregate_type as text) is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
-
--- name: count_holes
-select count(*)
-from {holes}
+from {table}
 where consumer = :consumer
     and (cast(:aggregate_type as text) is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
 
@@ -38,30 +32,14 @@ where parked.consumer = :consumer
     )
     and (kept.start is null or parked."offset" < kept.start)
 
--- name: forget_claims
-delete from {inbox} where consumer = :consumer
+-- name: forget_ids
+delete from {table} where consumer = :consumer
 
--- name: forget_claims_of
-delete from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
+-- name: forget_ids_of
+delete from {table} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
 
--- name: forget_starts
-delete from {starts} where consumer = :consumer
-
--- name: forget_starts_of
-delete from {starts} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
-
--- name: forget_parked
-delete from {parked}
-where consumer = :consumer
-    and (cast(:aggregate_type as text) is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
-
--- name: forget_holes
-delete from {holes}
-where consumer = :consumer
-    and (cast(:aggregate_type as text) is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
-
--- name: forget_marks
-delete from {watermarks}
+-- name: forget
+delete from {table}
 where consumer = :consumer
     and (cast(:aggregate_type as text) is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
 

@@ -34,11 +34,6 @@ select place, timestamp_ms, "key", value, headers
 from {parked}
 where consumer = :consumer and place in (select value ->> '$.places' from json_each(:rows))
 
--- name: find_claimed
-select event_id
-from {inbox}
-where consumer = :consumer and event_id in (select value ->> '$.keys' from json_each(:rows))
-
 -- name: retry
 update {parked} as parked
 set state = 'waiting', retry_at = julianday('now'), forced = parked.forced or wanted.value ->> '$.forced'

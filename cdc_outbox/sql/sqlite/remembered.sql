@@ -24,11 +24,6 @@ where consumer = :consumer
 order by source, aggregatetype, aggregateid, first
 limit :limit
 
--- name: claimed
-select event_id
-from {inbox}
-where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
-
 -- name: purged_before
 select (julianday(max(purged_before)) - 2440587.5) * 86400.0 from {purges}
 

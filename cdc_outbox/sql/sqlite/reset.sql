@@ -5,23 +5,17 @@ where consumer = :consumer
     and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
 order by source, aggregatetype, aggregateid
 
--- name: count_claims
-select count(*) from {inbox} where consumer = :consumer
+-- name: count_ids
+select count(*) from {table} where consumer = :consumer
 
--- name: count_claims_of
+-- name: count_ids_of
 select count(*)
-from {inbox}
+from {table}
 where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
 
--- name: count_parked
+-- name: count
 select count(*)
-from {parked}
-where consumer = :consumer
-    and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
-
--- name: count_holes
-select count(*)
-from {holes}
+from {table}
 where consumer = :consumer
     and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
 
@@ -34,32 +28,15 @@ where parked.consumer = :consumer
     and (:aggregate_type is null or parked.aggregatetype = :aggregate_type and parked.aggregateid = :aggregate_id)
     and (kept.value is null or parked."offset" < kept.value ->> '$.starts')
 
--- name: forget_claims
-delete from {inbox} where consumer = :consumer
+-- name: forget_ids
+delete from {table} where consumer = :consumer
 
--- name: forget_claims_of
-delete from {inbox}
+-- name: forget_ids_of
+delete from {table}
 where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
 
--- name: forget_starts
-delete from {starts} where consumer = :consumer
-
--- name: forget_starts_of
-delete from {starts}
-where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
-
--- name: forget_parked
-delete from {parked}
-where consumer = :consumer
-    and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
-
--- name: forget_holes
-delete from {holes}
-where consumer = :consumer
-    and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
-
--- name: forget_marks
-delete from {watermarks}
+-- name: forget
+delete from {table}
 where consumer = :consumer
     and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
 
