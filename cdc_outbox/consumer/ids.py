@@ -20,11 +20,6 @@ def key_of(event_id: str) -> str:
     return event_id if _TIMED.fullmatch(event_id) else _UNTIMED + event_id
 
 
-def id_of(key: str) -> str:
-    """Return the id that a key of the inbox stands for."""
-    return key.removeprefix(_UNTIMED)
-
-
 def time_of(event_id: str) -> datetime | None:
     """Return when an id was made, ``None`` where it does not tell."""
     if not _TIMED.fullmatch(event_id):
