@@ -29,6 +29,11 @@ def _known(pattern: str, sentence: str, remedy: str) -> Known:
     return Known(re.compile(pattern), sentence, remedy)
 
 
+_OWN_TOPICS = (
+    "Look whether the brokers run, and whether Connect's config topic (config.storage.topic) is still there, with one "
+    "partition and cleanup.policy=compact"
+)
+
 KNOWN = (
     _known(
         r'password authentication failed for user "(?P<role>[^"]*)"',
@@ -222,11 +227,21 @@ KNOWN = (
         "Make it beforehand, or correct topics.partitions and topics.replication_factor in the spec.",
     ),
     _known(
+        r"trying to forward REST request: .*[Tt]imeout",
+        "The worker that leads the cluster did not answer the one that was asked.",
+        f"{_OWN_TOPICS}; then into that worker's log.",
+    ),
+    _known(
+        r"trying to forward REST request",
+        "The worker that was asked cannot reach the one that leads the cluster.",
+        "After the death of a worker wait until another leads; else check that workers reach each other at their "
+        "rest.advertised.host.name and port.",
+    ),
+    _known(
         r"config topic|(?:task|connector|root) configurations? to Kafka|target state to Kafka|read to end of log"
         r"|Request timed out\. The worker|unable to handle this request",
         "Connect cannot write or read its own topics in Kafka.",
-        "Look whether the brokers run, and whether Connect's config topic (config.storage.topic) is still there, "
-        "with one partition and cleanup.policy=compact; then into the worker's log.",
+        f"{_OWN_TOPICS}; then into the worker's log.",
     ),
     _known(
         r"Failed to update metadata after|Timeout expired (?:while|before)|TimeoutException|Disconnected"

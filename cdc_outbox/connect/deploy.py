@@ -37,7 +37,7 @@ from cdc_outbox.errors import (
     DatabaseError,
     UnpublishedEventsError,
 )
-from cdc_outbox.finding import errors_in
+from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.spec import Spec
 
 
@@ -168,10 +168,15 @@ class Deployment:
         try:
             self._reader.wait_until_reading(stable_seconds=stable_seconds)
         except ConnectorFailedError as error:
-            found = () if error.trace else errors_in(check_database(self._spec, self._database.read_facts()))
+            found = () if error.trace else errors_in(self._find_reasons())
             if not found:
                 raise
             raise ConnectorFailedError(f"{error}: {found[0].message}", hint=found[0].remedy) from error
+
+    def _find_reasons(self) -> tuple[Finding, ...]:
+        stranger = self._reader.find_stranger()
+        found = check_database(self._spec, self._database.read_facts())
+        return found if stranger is None else (slot_in_use(self._spec, stranger), *found)
 
     def _create(self, undo: Undo) -> None:
         """Make the connector, stopped at first: offsets of an earlier one of its name show only once it exists."""
@@ -264,6 +269,8 @@ class Deployment:
             undo.owes_rows = False
         elif plan.changes and not plan.creates:
             self._change(undo)
+            if facts.slot is not None:
+                self._reader.expect_another_than(facts.slot.reader)
         self._reader.start(plan)
         return plan
 

@@ -41,6 +41,19 @@ class Reader:
         self._database = database
         self._timeout_seconds = timeout_seconds
         self._report = report
+        self._former = 0
+
+    def expect_another_than(self, process: int) -> None:
+        """Take what reads the slot for the connector only if it is another process of the server than this one.
+
+        A task that restarts has another; who goes on reading beside it is somebody else.
+        """
+        self._former = process
+
+    def find_stranger(self) -> SlotFacts | None:
+        """Return the slot if that process, and so somebody else, still reads it."""
+        slot = self._database.find_slot()
+        return slot if slot is not None and slot.active and slot.reader == self._former else None
 
     def find(self) -> Found | None:
         """Return the connector as it is, ``None`` if there is none."""
@@ -81,7 +94,7 @@ class Reader:
         )
         # Debezium makes a slot where it finds none: on another server it would run on one that begins now.
         wait_until(
-            self._is_slot_active,
+            self._reads,
             f"{self._name} to read its slot, though it runs",
             timeout_seconds=self._timeout_seconds,
             hint="Do the DSN and the spec's host lead to the same server? If not, drop the slot that was made there.",
@@ -128,6 +141,10 @@ class Reader:
         except PASSING:
             return False
         return stored is not None and not stored.in_snapshot
+
+    def _reads(self) -> bool:
+        slot = self._database.find_slot()
+        return slot is not None and slot.reader not in {0, self._former}
 
     def _is_slot_active(self) -> bool:
         slot = self._database.find_slot()

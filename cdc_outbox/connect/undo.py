@@ -8,7 +8,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.plan import Found
 from cdc_outbox.connect.reader import Reader, Report
 from cdc_outbox.connect.wait import Condition, condition_of, wait_until
-from cdc_outbox.errors import CdcOutboxError, ConnectorFailedError
+from cdc_outbox.errors import CdcOutboxError, ConnectError
 
 _STABLE_SECONDS = 2.0
 """For how long what ran before must run again: the failure of the change shows for a moment after it is gone."""
@@ -57,7 +57,7 @@ class Undo:
 
     def _appears(self) -> bool:
         """Tell whether what was asked for comes into being after all, as it was asked for."""
-        with suppress(ConnectorFailedError):
+        with suppress(ConnectError):
             wait_until(lambda: self.client.find_config(self.name) is not None, self.name, timeout_seconds=_LATE_SECONDS)
         return self.client.find_config(self.name) == self.wanted
 
@@ -69,7 +69,7 @@ class Undo:
 
     def _restore(self, before: Found) -> None:
         if self.changed:
-            self.client.put_config(dict(before.config))
+            self._put_back(dict(before.config))
             self.report("undo", "the previous configuration is back")
         if self.owes_rows:
             # Running it would leave the rows out, and nobody would ever know.
@@ -88,10 +88,18 @@ class Undo:
         if self.changed and condition_of(before.status) is Condition.UP:
             self._wait_until_it_runs_again()
 
+    def _put_back(self, config: dict[str, str]) -> None:
+        try:
+            self.client.put_config(config)
+        except ConnectError as error:
+            # It may have been taken all the same, or the other one never: what counts is what Connect has.
+            if not error.retryable or self.client.find_config(self.name) != config:
+                raise
+
     def _wait_until_it_runs_again(self) -> None:
         try:
             self.reader.wait_until_reading(stable_seconds=_STABLE_SECONDS)
-        except ConnectorFailedError as error:
-            self.report("undo", f"it does not run with it either: {error} {error.hint}".rstrip())
+        except ConnectError as error:
+            self.report("undo", f"it does not run with it either: {str(error).rstrip('.')}. {error.hint}".rstrip())
         else:
             self.report("undo", f"connector {self.name} runs again as it did")

@@ -65,8 +65,9 @@ class Watch:
 
         Raises:
             ConnectorFailedError: It failed, with the trace, or was not up for too long.
+            ConnectUnavailableError, RebalanceError: It was not up for too long, and no worker says why.
         """
-        status = _look(self._client, self._name)
+        status, silence = _look(self._client, self._name)
         now, found = time.monotonic(), condition_of(status)
         if found is not self._condition:
             self._condition, self._since = found, now
@@ -78,6 +79,8 @@ class Watch:
         if found is Condition.FAILED and lasted >= _FAILED_SECONDS:
             raise failure(f"{self._name}: {describe(status)}", status)
         if now - self._last_up >= self._timeout_seconds:
+            if silence is not None and silence.retryable:
+                raise silence
             waited = f"{self._name} did not come up within {self._timeout_seconds:g} s: {describe(status)}"
             raise failure(waited, status, hint="Look into the Connect worker's log.")
         return None
@@ -98,6 +101,7 @@ def wait_until_up(
 
     Raises:
         ConnectorFailedError: A task failed, with its trace, or the time is over.
+        ConnectUnavailableError, RebalanceError: The time is over, and no worker says why.
     """
     watch = Watch(client, name, timeout_seconds=timeout_seconds, report=report)
     deadline = time.monotonic() + 2 * timeout_seconds + stable_seconds
@@ -117,9 +121,8 @@ def wait_until_known(client: ConnectClient, name: str, *, timeout_seconds: float
     found: list[ConnectorStatus] = []
 
     def is_known() -> bool:
-        status = _look(client, name)
-        found.extend([status] if status else [])
-        return bool(found)
+        found.append(client.glance_at(name))
+        return True
 
     wait_until(is_known, f"Connect to know {name}", timeout_seconds=timeout_seconds)
     return found[0]
@@ -130,6 +133,7 @@ def wait_until(holds: Callable[[], bool], what: str, *, timeout_seconds: float, 
 
     Raises:
         ConnectorFailedError: It did not within the time.
+        ConnectUnavailableError, RebalanceError: Nor did Connect answer at the end of it.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:
@@ -140,6 +144,8 @@ def wait_until(holds: Callable[[], bool], what: str, *, timeout_seconds: float, 
         except PASSING as error:
             silence = error
         if time.monotonic() >= deadline:
+            if silence is not None and silence.retryable:
+                raise silence
             raise ConnectorFailedError(f"waited {timeout_seconds:g} s in vain for {what}", hint=hint) from silence
         time.sleep(_LOOK_SECONDS)
 
@@ -173,11 +179,12 @@ def reason_of(status: ConnectorStatus | None) -> Cause | None:
     return cause_of(trace) or (Cause(trace.splitlines()[0], remedy="") if trace else None)
 
 
-def _look(client: ConnectClient, name: str) -> ConnectorStatus | None:
+def _look(client: ConnectClient, name: str) -> tuple[ConnectorStatus | None, ConnectError | None]:
+    """Return the status, or why there is none."""
     try:
-        return client.glance_at(name)
-    except PASSING:
-        return None
+        return client.glance_at(name), None
+    except PASSING as silence:
+        return None, silence
 
 
 def trace_of(status: ConnectorStatus | None) -> str:

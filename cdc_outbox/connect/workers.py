@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.client import IncompleteRead
 from typing import Any
 
 import requests
@@ -29,14 +30,22 @@ _STALLED = (
     "A worker takes requests and leaves them unanswered while it cannot reach its brokers: look whether Kafka runs, "
     "and into the worker's log."
 )
+_BROKEN_OFF = "Look whether the worker still runs, and what stands before it: a proxy, a load balancer."
 _LOGIN = "Give the context a login (basic or bearer) that Connect takes: docs/deploying.md."
 _REDIRECT = "Redirects are not followed, for a login would go along: write the URL that it leads to, if it is the one."
 _CERTIFICATE = "Name in the context the certificates that the workers' are signed by (tls.ca): docs/deploying.md."
 
 
 def pauses(seconds: float) -> Iterator[float]:
-    """Yield how long to wait before each further attempt, twice as long each time, until the time is over."""
-    deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE_SECONDS
+    """Give how long to wait before each further attempt, twice as long each time, until the time is over.
+
+    The time is that from now on, for an attempt may itself take long to fail.
+    """
+    return _pauses_until(time.monotonic() + seconds)
+
+
+def _pauses_until(deadline: float) -> Iterator[float]:
+    pause = _FIRST_PAUSE_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         yield min(pause, left)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -160,7 +169,16 @@ def _silence(error: requests.RequestException, worker: str, url: str) -> Connect
             seconds = _TIMEOUT_SECONDS[1]
             message = f"the worker at {worker} took a request and did not answer it within {seconds:g} s"
             return ConnectUnavailableError(message, url=url, hint=_STALLED)
+    if _broke_off(error):
+        message = f"the connection to the worker at {worker} broke off before it had answered"
+        return ConnectUnavailableError(message, url=url, hint=_BROKEN_OFF)
     return ConnectUnavailableError(f"no Kafka Connect worker answers at {worker} ({type(error).__name__})", url=url)
+
+
+def _broke_off(error: BaseException | None) -> bool:
+    """Tell whether there was a connection, and it ended under the request."""
+    ends = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, IncompleteRead)
+    return error is not None and (isinstance(error, ends) or _broke_off(error.__context__))
 
 
 def _content(answer: requests.Response, url: str) -> Any:  # noqa: ANN401 - JSON

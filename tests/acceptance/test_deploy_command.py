@@ -110,12 +110,6 @@ def test_a_deployment_that_is_told_to_end_takes_back_what_it_did(
 @pytest.mark.parametrize(
     ("changes", "code", "sentence", "hint"),
     [
-        (
-            {"CDC_OUTBOX_CONNECT_URL": "http://127.0.0.1:1", "CDC_OUTBOX_CONNECT_PATIENCE": "1"},
-            75,
-            "no Kafka Connect worker answers",
-            "Connect worker runs",
-        ),
         ({"CDC_OUTBOX_DSN": "host=127.0.0.1 port=1"}, 75, "Connection refused", "Check that the server runs"),
         ({"CDC_OUTBOX_DSN": "{dsn} password=wrong"}, 1, "password authentication failed", "Check user and password"),
         ({"CDC_OUTBOX_DSN": "{dsn} dbname=nowhere"}, 1, 'database "nowhere" does not exist', "Check user and password"),

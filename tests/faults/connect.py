@@ -1,7 +1,7 @@
 """Two Connect workers under load, and the one that runs the task is killed; what arrives is counted.
 
 `infra/faults connect` prints how long it took until the other had taken over, and exits 1 if an event was lost or came
-out of order.
+out of order. At its end it deletes Connect's config topic under a deployment.
 """
 
 import argparse
@@ -11,17 +11,21 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
 from cdc_outbox import Event, Outbox
+from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.kafka import message_of
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.worker import Worker
+from tests.faults.config_topic import lose_config_topic
 from tests.rig import CONNECTOR_PASSWORD, Pipeline, eventually
 
 _AGGREGATES, _AT_ONCE = 50, 10
@@ -188,7 +192,16 @@ def main() -> int:
             for violation in result.violations:
                 _tell(f"    {violation}")
             good = good and not result.violations
-    return 0 if good else 1
+        return 0 if _survives_loss(stack) and good else 1
+
+
+def _survives_loss(stack: Stack) -> bool:
+    with TemporaryDirectory() as folder:
+        loss = lose_config_topic(stack, Path(folder))
+    good = loss.code == ExitCode.RETRY and "config.storage.topic" in loss.told
+    verdict = "good" if good else f"VIOLATED\n{loss.told}"
+    _tell(f"config topic lost: the change ended with {loss.code}, {loss.events} events, none lost  {verdict}")
+    return good
 
 
 def _tell(line: str) -> None:

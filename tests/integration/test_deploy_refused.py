@@ -6,6 +6,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from cdc_outbox.cli.exits import exit_code_of
 from cdc_outbox.connect import reader
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import Database
@@ -31,8 +32,13 @@ def test_a_slot_that_another_connector_reads_is_refused(deployed: Pipeline, monk
         with pytest.raises(ConnectorInvalidError) as caught:
             deployed.deploy(dry_run=dry_run, spec=copied)
         assert codes(caught.value) == ["DB503"]
+        assert exit_code_of(caught.value) == 1
+        assert "another connector or tool reads the slot" in str(caught.value.findings[0])
+        assert "Choose another slot name" in str(caught.value.findings[0])
     assert deployed.client.find_config(copied.name) is None
     assert deployed.deploy().is_empty
+    deployed.write(1)
+    eventually(lambda: sequences(deployed) == [1], "an event through the one that reads it")
 
 
 def slot_is_active(pipeline: Pipeline) -> bool:

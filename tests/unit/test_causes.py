@@ -46,6 +46,8 @@ CASES = (
     ("Error writing connector configuration to Kafka", "its own topics", "config.storage.topic"),
     ("Request timed out. The worker is currently ensuring membership in the cluster", "its own topics", "brokers"),
     ("Worker was unable to handle this request and may be unable to handle other", "its own topics", "brokers"),
+    ("IO Error trying to forward REST request: Idle timeout expired: 30000/30000 ms", "leads", "config.storage.topic"),
+    ("IO Error trying to forward REST request: java.net.ConnectException", "cannot reach the one", "advertised"),
     (f"{KAFKA}RecordTooLargeException: The message is 2 bytes", "larger than Kafka takes", "max.request.size"),
     (f"{KAFKA}TopicAuthorizationException: Not authorized to access topics: [x]", "does not let", "ACL"),
     (f"{KAFKA}TimeoutException: Topic x not present in metadata after 60000 ms.", "topic", "topics.partitions"),

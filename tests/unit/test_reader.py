@@ -62,6 +62,19 @@ def test_a_connector_that_runs_on_another_servers_slot_is_not_up() -> None:
     reader(Connect(UP), Server(reader=7)).wait_until_reading(stable_seconds=0)
 
 
+def test_who_read_the_slot_before_the_task_restarted_is_not_the_task() -> None:
+    found = reader(Connect(UP), Server(reader=7))
+    found.expect_another_than(7)
+    with pytest.raises(ConnectorFailedError, match="to read its slot, though it runs"):
+        found.wait_until_reading(stable_seconds=0)
+    stranger = found.find_stranger()
+    assert stranger is not None
+    assert stranger.reader == 7
+    found.expect_another_than(6)
+    found.wait_until_reading(stable_seconds=0)
+    assert found.find_stranger() is None
+
+
 def test_a_worker_that_does_not_answer_once_does_not_end_a_republish() -> None:
     client = Connect(UP, SILENCE, offset(lsn=1, snapshot="INITIAL"), SILENCE, offset(lsn=2))
     reader(client, Server(reader=0), timeout_seconds=5).publish_rows({"topic.prefix": "orders"}, {})

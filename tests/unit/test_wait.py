@@ -103,8 +103,20 @@ def test_what_comes_and_goes_is_not_waited_for_for_ever(clock: Clock) -> None:
 
 def test_what_never_comes_up_fails_in_time(clock: Clock) -> None:
     with pytest.raises(ConnectorFailedError, match="did not come up within 60 s"):
-        wait_for(clock, lambda _now: GONE)
+        wait_for(clock, lambda _now: status("RUNNING"))
     assert clock.now == pytest.approx(60, abs=0.5)
+
+
+def test_a_connector_is_not_blamed_for_workers_that_do_not_answer(clock: Clock) -> None:
+    with pytest.raises(ConnectUnavailableError, match="nobody answers"):
+        wait_for(clock, lambda now: UP if now < 5 else GONE)
+    assert clock.now == pytest.approx(65, abs=0.5)
+
+    def silent() -> bool:
+        raise ConnectUnavailableError("nobody answers")
+
+    with pytest.raises(ConnectUnavailableError, match="nobody answers"):
+        wait_until(silent, "something", timeout_seconds=2)
 
 
 def test_a_condition_is_looked_at_again_after_an_answer_that_did_not_come(clock: Clock) -> None:

@@ -46,6 +46,27 @@ def test_what_does_not_pass_is_given_up_in_time_and_may_be_tried_again(lasting: 
     assert caught.value.retryable
 
 
+def test_a_connection_that_breaks_off_is_told_from_a_worker_that_is_not_there() -> None:
+    with answering(each(RESET)) as (url, _), pytest.raises(ConnectUnavailableError, match="broke off") as caught:
+        client(url, seconds=0).find_names()
+    assert "what stands before it" in caught.value.hint
+    with pytest.raises(ConnectUnavailableError, match="no Kafka Connect worker answers"):
+        client(NOWHERE, seconds=0).find_names()
+
+
+def test_an_attempt_that_takes_long_to_fail_uses_up_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _seconds: None))
+
+    def fail_slowly(_asked: object) -> object:
+        now[0] += 50
+        return BROKEN
+
+    with answering(fail_slowly) as (url, asked), pytest.raises(ConnectUnavailableError):
+        client(url, seconds=30).find_names()
+    assert len(asked) == 1
+
+
 def test_pauses_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now, taken = [0.0], []
     monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0]))
