@@ -5,7 +5,6 @@ import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -14,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox import message
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError, ConfigError
+from cdc_outbox.topic import Topic
 
 _REFUSED = {
     "allow.auto.create.topics": "a topic that was created by asking for it has the wrong number of partitions",
@@ -155,21 +155,6 @@ def polled(client: Consumer, seconds: float, events: int) -> "Iterator[Message[b
 def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of a consumer's settings that are about the way to the brokers, which any client takes."""
     return {key: value for key, value in settings.items() if _ABOUT_CONNECTIONS.fullmatch(key)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """A topic, as it shall be or as it is.
-
-    Args:
-        replication_factor: -1 for the broker's default.
-        config: Of its settings those that are asked for, or all that it has.
-    """
-
-    name: str
-    partitions: int
-    replication_factor: int = -1
-    config: Mapping[str, str] = field(default_factory=dict)
 
 
 class Topics:
