@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import ValidationError
 
 from cdc_outbox import ConfigError
 from cdc_outbox.cli import cli
@@ -21,32 +21,10 @@ from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.topic import HEARTBEATS, Topic
 from tests.specs import MINIMAL, MONGODB, ORDERS
+from tests.strimzi import SPECS, check
 
 MARIADB = MINIMAL.replace("kind: postgresql", "kind: mariadb")
 PLACE = {"connect": "my-connect", "kafka": "my-cluster", "namespace": "kafka"}
-
-# What Strimzi's v1 takes of what is written here (1.3.0, kafkaconnectors and kafkatopics of kafka.strimzi.io).
-METADATA = {
-    "type": "object",
-    "required": ["name", "labels"],
-    "properties": {"labels": {"required": ["strimzi.io/cluster"], "additionalProperties": {"maxLength": 63}}},
-}
-TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
-TAKES: dict[str, dict[str, Any]] = {
-    "KafkaConnector": {
-        "class": {"type": "string"},
-        "tasksMax": {"type": "integer", "minimum": 1},
-        "version": {"type": "string"},
-        "config": TEXTS
-        | {"propertyNames": {"not": {"enum": ["name", "connector.class", "tasks.max", "connector.plugin.version"]}}},
-    },
-    "KafkaTopic": {
-        "topicName": {"type": "string"},
-        "partitions": {"type": "integer", "minimum": 1},
-        "replicas": {"type": "integer", "minimum": 1, "maximum": 32767},
-        "config": TEXTS,
-    },
-}
 
 
 def written(spec: Spec | Pipeline, **settings: str) -> list[dict[str, Any]]:
@@ -54,11 +32,8 @@ def written(spec: Spec | Pipeline, **settings: str) -> list[dict[str, Any]]:
     pipeline = pipeline_of(spec) if isinstance(spec, Spec) else spec
     resources = list(yaml.safe_load_all(TARGETS["strimzi"].render(pipeline, PLACE | settings)))
     for resource in resources:
-        if resource["kind"] in TAKES:
-            assert resource["apiVersion"] == "kafka.strimzi.io/v1"
-            spec_schema = {"properties": TAKES[resource["kind"]], "additionalProperties": False}
-            schema = {"required": ["spec"], "properties": {"metadata": METADATA, "spec": spec_schema}}
-            Draft202012Validator(schema).validate(resource)
+        if resource["kind"] in SPECS:
+            check(resource)
     return resources
 
 
@@ -148,6 +123,31 @@ def test_every_value_stays_the_text_that_it_is(value: str) -> None:
     [connector] = yaml.safe_load_all(text)
     assert connector["spec"]["config"] == {"o": value}
     assert '  config:\n    o: "' in text  # which no reader of YAML takes for a number
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "value"),
+    [
+        ("KafkaTopic", ("spec", "partition"), 3),
+        ("KafkaTopic", ("spec", "partitions"), 0),
+        ("KafkaTopic", ("spec", "config", "retention.ms"), 604800000),
+        ("KafkaTopic", ("metadata", "name"), "__debezium-heartbeat.orders"),
+        ("KafkaConnector", ("apiVersion",), "kafka.strimzi.io/v1beta2"),
+        ("KafkaConnector", ("metadata", "label"), {}),
+        ("KafkaConnector", ("spec", "pause"), False),
+        ("KafkaConnector", ("spec", "config", "tasks.max"), "1"),
+        ("KafkaConnector", ("status",), {}),
+    ],
+)
+def test_what_the_operator_would_not_take_is_seen_here(kind: str, place: tuple[str, ...], value: object) -> None:
+    resource = of_kind(written(spec_of(MINIMAL)), kind)[0]
+    *path, field = place
+    inner = resource
+    for step in path:
+        inner = inner[step]
+    inner[field] = value
+    with pytest.raises(ValidationError):
+        check(resource)
 
 
 def test_a_secret_is_named_and_not_written() -> None:
