@@ -5,6 +5,7 @@ import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -120,8 +121,14 @@ def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> Consum
         ConfigError: librdkafka does not know a setting, or refuses its value.
     """
     logger.addFilter(_REPEATS)
-    try:
+    with _refusing_settings():
         return Consumer(dict(settings), logger=logger)
+
+
+@contextmanager
+def _refusing_settings() -> Iterator[None]:
+    try:
+        yield
     except KafkaException as error:
         raise ConfigError(error.args[0].str(), field="kafka") from error
     except (TypeError, ValueError) as error:
@@ -162,11 +169,15 @@ class Topics:
 
     Args:
         settings: librdkafka's, of which those about the connection are used.
+
+    Raises:
+        ConfigError: librdkafka refuses one of them.
     """
 
     def __init__(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
         connection = connection_settings(settings) | {"bootstrap.servers": settings["bootstrap.servers"]}
-        self._admin = AdminClient(connection, logger=logger)
+        with _refusing_settings():
+            self._admin = AdminClient(connection, logger=logger)
 
     def find(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return those that exist, by their names.
