@@ -5,7 +5,7 @@ import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox import message
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError, ConfigError
+from cdc_outbox.topic import Topic
 
 _REFUSED = {
     "allow.auto.create.topics": "a topic that was created by asking for it has the wrong number of partitions",
@@ -120,8 +121,14 @@ def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> Consum
         ConfigError: librdkafka does not know a setting, or refuses its value.
     """
     logger.addFilter(_REPEATS)
-    try:
+    with _refusing_settings():
         return Consumer(dict(settings), logger=logger)
+
+
+@contextmanager
+def _refusing_settings() -> Iterator[None]:
+    try:
+        yield
     except KafkaException as error:
         raise ConfigError(error.args[0].str(), field="kafka") from error
     except (TypeError, ValueError) as error:
@@ -157,31 +164,20 @@ def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if _ABOUT_CONNECTIONS.fullmatch(key)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """A topic, as it shall be or as it is.
-
-    Args:
-        replication_factor: -1 for the broker's default.
-        config: Of its settings those that are asked for, or all that it has.
-    """
-
-    name: str
-    partitions: int
-    replication_factor: int = -1
-    config: Mapping[str, str] = field(default_factory=dict)
-
-
 class Topics:
     """The topics of some brokers.
 
     Args:
         settings: librdkafka's, of which those about the connection are used.
+
+    Raises:
+        ConfigError: librdkafka refuses one of them.
     """
 
     def __init__(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
         connection = connection_settings(settings) | {"bootstrap.servers": settings["bootstrap.servers"]}
-        self._admin = AdminClient(connection, logger=logger)
+        with _refusing_settings():
+            self._admin = AdminClient(connection, logger=logger)
 
     def find(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return those that exist, by their names.

@@ -20,6 +20,7 @@ _LOGIN = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
 _PASSWORD = re.compile(
     r"""(?:password|secret|token)\w*\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^"'\s;,&]+))""", re.IGNORECASE
 )
+_ESCAPED = re.compile(r"\\(.)")
 _LONG = 4
 """A secret of fewer letters stands in too many words."""
 MASK = "********"
@@ -72,7 +73,10 @@ class Veil:
 def _parts(value: str) -> Iterator[str]:
     """Yield the secrets inside a value: behind a user's name, in a URL, after a word that says so."""
     yield from (part for found in _LOGIN.finditer(value) for part in (found[1], unquote(found[1])))
-    yield from (found[1] or found[2] or found[3] for found in _PASSWORD.finditer(value))
+    for found in _PASSWORD.finditer(value):
+        written = found[1] or found[2] or found[3] or ""
+        # Who has read it says it without the backslashes that it was written with.
+        yield from (written, _ESCAPED.sub(r"\1", written))
     user, colon, password = value.partition(":")
     if colon and "/" not in user:
         yield password

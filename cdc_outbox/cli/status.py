@@ -26,7 +26,7 @@ from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
 from cdc_outbox.kafka import Topics
-from cdc_outbox.operate.topics import HEARTBEATS
+from cdc_outbox.topic import HEARTBEATS
 
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
 _RATE = "EVENTS/S"

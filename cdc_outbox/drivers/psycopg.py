@@ -69,7 +69,8 @@ def _refuse_misread(dsn: str) -> None:
     """
     try:
         read = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:
+    # What is percent-encoded and is no UTF-8 is bytes of the password, which the error would hold.
+    except (psycopg.ProgrammingError, UnicodeDecodeError):
         read = None
     # In front, @ is an abstract socket. An empty port between commas is the default one.
     if read is None or "@" in str(read.get("host", ""))[1:] or re.search(r"[^0-9, ]", str(read.get("port", ""))):

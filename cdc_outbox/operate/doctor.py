@@ -14,6 +14,7 @@ from cdc_outbox.connect.plan import Found, SlotPlan, SlotStep, make_plan
 from cdc_outbox.connect.preflight.look import LOOKS
 from cdc_outbox.connect.reader import find_connector
 from cdc_outbox.connect.render import render
+from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.connect.wait import Condition, condition_of, describe, reason_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.drivers import TransactionDriver
@@ -21,7 +22,7 @@ from cdc_outbox.errors import CdcOutboxError, ConnectError
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.kafka import Topics
-from cdc_outbox.operate.topics import differences, topics_of
+from cdc_outbox.operate.topics import differences
 from cdc_outbox.spec import Spec
 
 Opening = Callable[[], AbstractContextManager[tuple[Any, TransactionDriver]]]

@@ -1,15 +1,10 @@
-"""The topics of a pipeline: which there shall be, which there are, and how they differ."""
+"""The topics of a pipeline: how those that there are differ from those that there shall be."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cdc_outbox.connect.render import render, topic_settings
-from cdc_outbox.kafka import Topic
-from cdc_outbox.spec import Spec
+from cdc_outbox.topic import HEARTBEATS, Topic
 
-HEARTBEATS = "__debezium-heartbeat"
-"""What the names of topics begin with that hold no events."""
-_FOREVER = "-1"
 _MORE_PARTITIONS = (
     "More partitions send keys elsewhere, so that an aggregate's events lie in two partitions and lose their order: "
     "drain the pipeline first, as docs/deploying.md describes."
@@ -31,25 +26,6 @@ class Difference:
 
     def __str__(self) -> str:
         return f"{self.topic}: {self.text} {self.remedy}"
-
-
-def topics_of(spec: Spec) -> list[Topic]:
-    """Return every topic that a pipeline writes to: its events', its heartbeats', and its history's where it has one.
-
-    Those of the events are as Connect would make them, overrides included. Pure.
-    """
-    replicas, settings = spec.topics.replication_factor, topic_settings(render(spec))
-    found = [
-        Topic(name=name, partitions=spec.topics.partitions, replication_factor=replicas, config=settings)
-        for name in spec.contract.topics
-    ]
-    heartbeats = f"{HEARTBEATS}.{spec.topic_prefix}"
-    found.append(Topic(name=heartbeats, partitions=1, replication_factor=replicas, config={"cleanup.policy": "delete"}))
-    if spec.history.topic:
-        # What is gone of it keeps the connector from starting.
-        whole = {"cleanup.policy": "delete", "retention.ms": _FOREVER, "retention.bytes": _FOREVER}
-        found.append(Topic(name=spec.history.topic, partitions=1, replication_factor=replicas, config=whole))
-    return found
 
 
 def differences(wanted: Topic, found: Topic) -> Iterator[Difference]:

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FOR_ALL = "openjdk-17-jre-headless maven"
-FOR_TESTS = f"{FOR_ALL} openjdk-17-jdk-headless gcc pkg-config libmariadb-dev"
+FOR_TESTS = f"{FOR_ALL} openjdk-17-jdk-headless zsh fish gcc pkg-config libmariadb-dev"
 
 
 @pytest.fixture

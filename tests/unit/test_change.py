@@ -169,6 +169,18 @@ def test_a_trace_that_quotes_a_secret_is_shown_without(secret: str) -> None:
     assert "slot orders; ${env:PASSWORD}" in shown
 
 
+def test_a_password_is_not_shown_without_the_backslashes_that_it_was_written_with() -> None:
+    veil = Veil()
+    veil.remember_options({"producer.override.sasl.jaas.config": r'x.LoginModule required password="hun\"ter\\2";'})
+    assert veil.over('no login with hun"ter\\2') == f"no login with {MASK}"
+
+
+def test_an_empty_password_before_a_secret_hides_nothing_and_harms_nothing() -> None:
+    veil = Veil()
+    veil.remember_options({"producer.override.sasl.jaas.config": 'x.LoginModule required password="" token="hunter2";'})
+    assert veil.over("no login with hunter2") == f"no login with {MASK}"
+
+
 def test_a_version_is_that_of_debezium() -> None:
     assert version_of("3.6.0.Final") == (3, 6)
     assert version_of("") == version_of("unknown") == (3, 7)

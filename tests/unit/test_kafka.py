@@ -5,7 +5,7 @@ from confluent_kafka import Consumer, KafkaError
 
 from cdc_outbox import ConfigError
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
-from cdc_outbox.kafka import consumer_settings, make_consumer, translate
+from cdc_outbox.kafka import Topics, consumer_settings, make_consumer, translate
 
 
 def test_offsets_follow_the_effects_whatever_the_user_sets() -> None:
@@ -57,6 +57,12 @@ def test_both_group_protocols_can_be_chosen(protocol: str) -> None:
 def test_a_setting_that_librdkafka_refuses_is_named(extra: dict[str, object], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         made(**extra)
+
+
+def test_who_asks_for_topics_is_told_of_a_wrong_setting_too() -> None:
+    settings = consumer_settings(bootstrap_servers="b:1", group="g", extra={"security.protocol": "nonsense"})
+    with pytest.raises(ConfigError, match=r"security\.protocol"):
+        Topics(settings, logging.getLogger("silent"))
 
 
 def test_errors_are_told_apart_by_their_code() -> None:

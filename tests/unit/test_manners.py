@@ -1,4 +1,4 @@
-"""How every command behaves, whatever it is for: help, variables, streams, colour, completion, offers."""
+"""How every command behaves, whatever it is for: help, variables, streams, colour, offers."""
 
 import json
 import os
@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -211,42 +210,3 @@ def test_colour_is_for_terminals_that_want_it(variables: dict[str, str], *, is_r
     seen = in_a_terminal("render", "/nonexistent.yaml", **variables)
     assert b"error:" in seen
     assert (b"\x1b[" in seen) is is_red
-
-
-def completed(line: str, **variables: str) -> list[str]:
-    """Return what a shell offers at the end of a line."""
-    asked = {"_CDC_OUTBOX_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    clean = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **variables, **asked}
-    found = subprocess.run(
-        [f"{sys.prefix}/bin/cdc-outbox"], env=clean, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert found.stderr == ""
-    return [offer.partition(",")[2] for offer in found.stdout.splitlines()]
-
-
-def test_the_shell_completes(tmp_path: Path) -> None:
-    assert completed("cdc-outbox depl") == ["deploy-connector"]
-    assert completed("cdc-outbox dead-letters re") == ["retry"]
-    assert "--stable-seconds" in completed("cdc-outbox deploy-connector --stab")
-    assert completed("cdc-outbox completion z") == ["zsh"]
-    path = tmp_path / "contexts.yaml"
-    path.write_text("contexts: {staging: {dsn: dbname=x}, production: {dsn: dbname=y}}")
-    assert completed("cdc-outbox plan x.yaml --context st", CDC_OUTBOX_CONTEXTS=str(path)) == ["staging"]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    ran = Ran(capsys, "completion", shell)
-    assert ran.code == 0
-    assert f"_CDC_OUTBOX_COMPLETE={shell}_complete" in ran.stdout
-
-
-def test_bash_takes_its_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    script = tmp_path / "completion.bash"
-    script.write_text(Ran(capsys, "completion", "bash").stdout)
-    asks = f"""source {script}
-COMP_WORDS=(cdc-outbox depl); COMP_CWORD=1
-_cdc_outbox_completion cdc-outbox; echo "${{COMPREPLY[@]}}" """
-    clean: dict[str, Any] = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": "/nonexistent"}
-    found = subprocess.run(["bash", "-c", asks], env=clean, capture_output=True, text=True, timeout=60, check=False)
-    assert (found.stdout.strip(), found.stderr) == ("deploy-connector", "")

@@ -6,7 +6,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.drivers import psycopg
 from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseUnavailableError
 
-PASSWORDS = ["hun%ter2", "hun ter2", "hun@ter2", "hun/ter2", "hun%zzter2"]
+PASSWORDS = ["hun%ter2", "hun ter2", "hun@ter2", "hun/ter2", "hun%zzter2", "hun%efter2"]
 
 
 @pytest.mark.parametrize("password", PASSWORDS)

@@ -10,41 +10,21 @@ import yaml
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import ValidationError
 
 from cdc_outbox import ConfigError
 from cdc_outbox.cli import cli
 from cdc_outbox.connect.render import render
-from cdc_outbox.connect.targets import TARGETS, Option, Pipeline, Topic, chosen, pipeline_of
+from cdc_outbox.connect.targets import TARGETS, Option, Pipeline, chosen, pipeline_of
 from cdc_outbox.connect.targets.strimzi import TO_FILL_IN
+from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.spec import Spec, parse_spec
+from cdc_outbox.topic import HEARTBEATS, Topic
 from tests.specs import MINIMAL, MONGODB, ORDERS
+from tests.strimzi import SPECS, check
 
 MARIADB = MINIMAL.replace("kind: postgresql", "kind: mariadb")
 PLACE = {"connect": "my-connect", "kafka": "my-cluster", "namespace": "kafka"}
-
-# What Strimzi's v1 takes of what is written here (1.3.0, kafkaconnectors and kafkatopics of kafka.strimzi.io).
-METADATA = {
-    "type": "object",
-    "required": ["name", "labels"],
-    "properties": {"labels": {"required": ["strimzi.io/cluster"], "additionalProperties": {"maxLength": 63}}},
-}
-TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
-TAKES: dict[str, dict[str, Any]] = {
-    "KafkaConnector": {
-        "class": {"type": "string"},
-        "tasksMax": {"type": "integer", "minimum": 1},
-        "version": {"type": "string"},
-        "config": TEXTS
-        | {"propertyNames": {"not": {"enum": ["name", "connector.class", "tasks.max", "connector.plugin.version"]}}},
-    },
-    "KafkaTopic": {
-        "topicName": {"type": "string"},
-        "partitions": {"type": "integer", "minimum": 1},
-        "replicas": {"type": "integer", "minimum": 1, "maximum": 32767},
-        "config": TEXTS,
-    },
-}
 
 
 def written(spec: Spec | Pipeline, **settings: str) -> list[dict[str, Any]]:
@@ -52,11 +32,8 @@ def written(spec: Spec | Pipeline, **settings: str) -> list[dict[str, Any]]:
     pipeline = pipeline_of(spec) if isinstance(spec, Spec) else spec
     resources = list(yaml.safe_load_all(TARGETS["strimzi"].render(pipeline, PLACE | settings)))
     for resource in resources:
-        if resource["kind"] in TAKES:
-            assert resource["apiVersion"] == "kafka.strimzi.io/v1"
-            spec_schema = {"properties": TAKES[resource["kind"]], "additionalProperties": False}
-            schema = {"required": ["spec"], "properties": {"metadata": METADATA, "spec": spec_schema}}
-            Draft202012Validator(schema).validate(resource)
+        if resource["kind"] in SPECS:
+            check(resource)
     return resources
 
 
@@ -87,7 +64,7 @@ def test_strimzi_gets_the_same_options(text: str) -> None:
 def test_topics_have_what_connect_would_make_them_with() -> None:
     text = f"{MINIMAL}topics: {{partitions: 6, replication_factor: 3}}\n"
     text += "overrides: {topic.creation.default.retention.ms: 604800000}\n"
-    [topic] = of_kind(written(spec_of(text)), "KafkaTopic")
+    topic = of_kind(written(spec_of(text)), "KafkaTopic")[0]
     assert topic["metadata"]["name"] == "outbox.event.customer"
     assert topic["metadata"]["labels"] == {"strimzi.io/cluster": "my-cluster"}
     assert topic["spec"] == {
@@ -98,13 +75,38 @@ def test_topics_have_what_connect_would_make_them_with() -> None:
 
 
 def test_the_brokers_own_number_of_replicas_is_left_to_the_broker() -> None:
-    [topic] = of_kind(written(spec_of(MINIMAL)), "KafkaTopic")
-    assert "replicas" not in topic["spec"]
+    topics = of_kind(written(spec_of(MINIMAL)), "KafkaTopic")
+    assert [topic["spec"].get("replicas") for topic in topics] == [None, None]
+
+
+def test_heartbeats_and_history_get_topics_too_where_no_broker_makes_any() -> None:
+    text = f"{MARIADB}topics: {{partitions: 6, replication_factor: 3, retention: 2d}}\n"
+    spec = spec_of(f"{text}history: {{bootstrap_servers: 'kafka:9092', topic: Schema_of.orders}}\n")
+    written_as = {
+        topic["spec"].get("topicName", topic["metadata"]["name"]): topic["spec"]
+        for topic in of_kind(written(spec), "KafkaTopic")
+    }
+    events, heartbeats, history = "outbox.event.customer", f"{HEARTBEATS}.orders", "Schema_of.orders"
+    assert {name: (spec["partitions"], spec["replicas"]) for name, spec in written_as.items()} == {
+        events: (6, 3), heartbeats: (1, 3), history: (1, 3)
+    }  # fmt: skip
+    assert written_as[heartbeats]["config"] == {"cleanup.policy": "delete"}
+    kept = written_as[history]["config"]
+    assert (kept["cleanup.policy"], kept["retention.ms"], kept["retention.bytes"]) == ("delete", "-1", "-1")
+
+
+@pytest.mark.parametrize("text", [MINIMAL, MONGODB, ORDERS.read_text()])
+def test_topics_that_are_rendered_are_those_that_the_command_creates(text: str) -> None:
+    spec = spec_of(text)
+    topics = of_kind(written(spec), "KafkaTopic")
+    assert [topic["spec"].get("topicName", topic["metadata"]["name"]) for topic in topics] == [
+        topic.name for topic in topics_of(spec)
+    ]
 
 
 @given(names=st.sets(st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True), min_size=1, max_size=5))
 def test_each_topic_is_a_resource_of_its_own_whose_name_kubernetes_takes(names: set[str]) -> None:
-    topics = tuple(Topic(name=name, partitions=3, replicas=None, config={}) for name in sorted(names))
+    topics = tuple(Topic(name=name, partitions=3) for name in sorted(names))
     pipeline = Pipeline(name="orders", connector_class="x", tasks=1, options=(), topics=topics)
     found = of_kind(written(pipeline), "KafkaTopic")
     resources = [topic["metadata"]["name"] for topic in found]
@@ -123,9 +125,34 @@ def test_every_value_stays_the_text_that_it_is(value: str) -> None:
     assert '  config:\n    o: "' in text  # which no reader of YAML takes for a number
 
 
+@pytest.mark.parametrize(
+    ("kind", "place", "value"),
+    [
+        ("KafkaTopic", ("spec", "partition"), 3),
+        ("KafkaTopic", ("spec", "partitions"), 0),
+        ("KafkaTopic", ("spec", "config", "retention.ms"), 604800000),
+        ("KafkaTopic", ("metadata", "name"), "__debezium-heartbeat.orders"),
+        ("KafkaConnector", ("apiVersion",), "kafka.strimzi.io/v1beta2"),
+        ("KafkaConnector", ("metadata", "label"), {}),
+        ("KafkaConnector", ("spec", "pause"), False),
+        ("KafkaConnector", ("spec", "config", "tasks.max"), "1"),
+        ("KafkaConnector", ("status",), {}),
+    ],
+)
+def test_what_the_operator_would_not_take_is_seen_here(kind: str, place: tuple[str, ...], value: object) -> None:
+    resource = of_kind(written(spec_of(MINIMAL)), kind)[0]
+    *path, field = place
+    inner = resource
+    for step in path:
+        inner = inner[step]
+    inner[field] = value
+    with pytest.raises(ValidationError):
+        check(resource)
+
+
 def test_a_secret_is_named_and_not_written() -> None:
     resources = written(spec_of(MINIMAL))
-    assert [resource["kind"] for resource in resources] == ["Secret", "KafkaConnector", "KafkaTopic"]
+    assert [resource["kind"] for resource in resources] == ["Secret", "KafkaConnector", "KafkaTopic", "KafkaTopic"]
     assert resources[0]["metadata"]["annotations"] == {TO_FILL_IN: "PASSWORD"}
     assert resources[0].keys().isdisjoint({"data", "stringData"})  # else it would overwrite what was filled in
     assert resources[1]["spec"]["config"]["database.password"] == "${env:PASSWORD}"
@@ -133,7 +160,7 @@ def test_a_secret_is_named_and_not_written() -> None:
 
 def test_a_worker_that_reads_secrets_by_itself_is_allowed_to() -> None:
     resources = written(spec_of(MINIMAL), secrets="secrets")
-    secret, role, binding, connector, _topic = resources
+    secret, role, binding, connector, *_topics = resources
     assert connector["spec"]["config"]["database.password"] == "${secrets:kafka/orders-secrets:PASSWORD}"
     assert role["rules"] == [
         {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [secret["metadata"]["name"]], "verbs": ["get"]}

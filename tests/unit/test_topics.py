@@ -1,8 +1,9 @@
 """The topics of a pipeline, as they shall be and as they are."""
 
-from cdc_outbox.kafka import Topic
-from cdc_outbox.operate.topics import HEARTBEATS, differences, topics_of
+from cdc_outbox.connect.topics import topics_of
+from cdc_outbox.operate.topics import differences
 from cdc_outbox.spec import parse_spec
+from cdc_outbox.topic import HEARTBEATS, Topic
 from tests.specs import MINIMAL
 
 

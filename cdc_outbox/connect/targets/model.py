@@ -1,13 +1,15 @@
-"""A pipeline as no target in particular has it: a connector's options, and the topics of its events. Pure."""
+"""A pipeline as no target in particular has it: a connector's options, and its topics. Pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from cdc_outbox.connect.render import render, topic_settings
+from cdc_outbox.connect.render import render
+from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.secret import hides, is_secret
 from cdc_outbox.spec import Spec
+from cdc_outbox.topic import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +26,12 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """One topic that events go to; replicas that are ``None`` are as many as the broker has."""
-
-    name: str
-    partitions: int
-    replicas: int | None
-    config: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """What every target is given.
 
     Args:
         options: All but the connector's name, class and number of tasks, in the order of ``cdc-outbox render``.
-        topics: Of the events, one for each aggregate type, by their names.
+        topics: All that it writes to: its events', its heartbeats', and its schema history's where it has one.
     """
 
     name: str
@@ -82,16 +74,12 @@ def pipeline_of(spec: Spec) -> Pipeline:
     """
     config = render(spec)
     name, connector_class, tasks = (config.pop(option) for option in ("name", "connector.class", "tasks.max"))
-    settings, partitions, replicas = topic_settings(config), spec.topics.partitions, spec.topics.replication_factor
     return Pipeline(
         name=name,
         connector_class=connector_class,
         tasks=int(tasks),
         options=tuple(Option(option, value, is_secret(option)) for option, value in config.items()),
-        topics=tuple(
-            Topic(name=topic, partitions=partitions, replicas=None if replicas == -1 else replicas, config=settings)
-            for topic in spec.contract.topics
-        ),
+        topics=tuple(topics_of(spec)),
     )
 
 

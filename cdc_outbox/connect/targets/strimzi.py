@@ -7,9 +7,10 @@ from typing import Any
 
 import yaml
 
-from cdc_outbox.connect.targets.model import Option, Pipeline, Target, Topic
+from cdc_outbox.connect.targets.model import Option, Pipeline, Target
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.secret import REFERENCE
+from cdc_outbox.topic import Topic
 
 API_VERSION = "kafka.strimzi.io/v1"
 TO_FILL_IN = "cdc-outbox/fill-in"
@@ -174,8 +175,8 @@ def _topic(topic: Topic, settings: Mapping[str, str]) -> dict[str, Any]:
         name = f"{readable}-{sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
         spec["topicName"] = topic.name
     spec["partitions"] = topic.partitions
-    if topic.replicas is not None:
-        spec["replicas"] = topic.replicas
+    if topic.replication_factor != -1:
+        spec["replicas"] = topic.replication_factor
     return {
         "apiVersion": API_VERSION,
         "kind": "KafkaTopic",
