@@ -43,7 +43,7 @@ class InboxStore(Protocol):
         """
 
     async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
-        """Return those ids that somebody has claimed and committed, without a lock."""
+        """Return those ids that somebody has claimed and committed, without a lock; refuse what can be no id."""
 
     async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
         """Claim nothing, and return the transaction's name all the same."""
@@ -110,7 +110,13 @@ class SqlInbox:
         return Claims(frozenset(map(ids.__getitem__, keys)), transaction)
 
     async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
-        """Look."""
+        """Look.
+
+        Raises:
+            MessageError: An id does not fit into the index, so it was never claimed.
+        """
+        if event_ids:
+            self._refuse("id", [(event_id,) for event_id in event_ids])
         ids = {key_of(event_id): event_id for event_id in event_ids}
         rows = await self._sql.fetch(connection, "find_claims", event_ids=sorted(ids)) if ids else []
         return {ids[key] for (key,) in rows}
