@@ -158,6 +158,7 @@ def test_an_old_number_under_a_new_id_and_a_known_id_under_a_new_number_are_park
         desk.wait_for_parked((1, "dead", "conflict"), (3, "dead", "conflict"))
     errors = [error for (error,) in desk.rows("select error from inbox_parked order by place")]
     assert "contradicts what was applied: the aggregate stands at 2" in errors[0]
+    assert "contradicts what was applied: another event was applied under its id" in errors[1]
     assert desk.watermark() == 3
 
 
