@@ -234,6 +234,8 @@ class _Work:
         orders = {name: self._order_of(name) for name in {item.event.aggregate_type for item in self._readable}}
         if not any(order.by_watermark for order in orders.values()):
             return await self._inbox.claim(self._connection, [item.event_id for item in self._readable])
+        # The park keeps every id.
+        self._inbox.refuse([item.event_id for item in self._readable])
         ids = [item.event_id for item in self._readable if not orders[item.event.aggregate_type].by_watermark]
         claims = await self._inbox.claim(self._connection, ids)
         return claims if claims.transaction else await self._inbox.identify(self._connection)

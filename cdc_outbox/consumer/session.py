@@ -128,8 +128,13 @@ class Session:
             await stores.epochs.finish(connection, held)
 
     async def start(self, event_id: str) -> int:
-        """Note that an event is begun, and return how often it was."""
+        """Note that an event is begun, and return how often it was.
+
+        Raises:
+            MessageError: Its id is none that a database takes.
+        """
         async with self._transaction() as (stores, connection):
+            stores.inbox.refuse([event_id])
             return await stores.epochs.start(connection, event_id)
 
     async def find_due(self, owned: Iterable[Place], limit: int) -> tuple[list[ParkedEvent], list[ParkedCount]]:

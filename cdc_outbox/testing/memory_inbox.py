@@ -100,6 +100,9 @@ class MemoryDatabase:
         """Forget."""
         self.now, self._is_open = self.committed, False
 
+    def refuse(self, event_ids: Sequence[str]) -> None:
+        """Refuse nothing: there is room for any."""
+
     async def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401, ARG002
         """Claim ids and return those that were new."""
         new = frozenset(event_ids) - self.now.claims
