@@ -113,7 +113,7 @@ class Session:
             return Memory(
                 unseen=set(ids) - seen,
                 marks=await stores.inbox.find_marks(connection, {aggregate_of(event) for event in events}),
-                parked=await stores.park.find_parked(connection, ids),
+                parked=(await stores.park.find_parked(connection, ids)).keys(),
                 purged_before=await stores.inbox.find_purge(connection),
             )
 
