@@ -13,7 +13,7 @@ from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
-from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent
+from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, Rank
 from cdc_outbox.drivers import TransactionState
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import DatabaseUnavailableError, OutboxError, TransactionConflictError
@@ -165,7 +165,7 @@ class Connected(MemoryDatabase):
         names = [move.aggregate for move in moves]
         return await self._write("advance", "mark", names, partial(super().advance, connection, claims, moves))
 
-    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> set[str]:
+    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> dict[str, Rank]:
         self._look_alive("find_parked")
         return await super().find_parked(connection, event_ids)
 

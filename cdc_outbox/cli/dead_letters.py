@@ -155,8 +155,10 @@ def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, as_jso
         whole = json_of(row, consumer) | json_of_message(messages[number], payload=payload)
         click.echo(json.dumps(whole, indent=2, ensure_ascii=False))
         return
-    for name, text in details_of(row, consumer, messages[number], payload=payload):
-        click.echo(f"{visible(name):<10} {visible(text) or '-'}")
+    details = list(details_of(row, consumer, messages[number], payload=payload))
+    width = max(len(visible(name)) for name, _ in details)
+    for name, text in details:
+        click.echo(f"{visible(name):<{width}}  {visible(text) or '-'}")
 
 
 @dead_letters.command(short_help="Have parked events tried again.")

@@ -39,11 +39,11 @@ def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool
     yield "message", message.position
     if message.timestamp_ms is not None:
         yield "timestamp", _time(datetime.fromtimestamp(message.timestamp_ms / 1000, UTC))
-    yield "key", str(octets_as_json(message.key))
+    yield "key", _octets(message.key)
     for name, value in message.headers:
-        yield f"header {name}", str(octets_as_json(value))
+        yield f"header {name}", _octets(value)
     if payload:
-        yield "payload", str(octets_as_json(message.value))
+        yield "payload", _octets(message.value)
 
 
 def name_of(row: ParkedRow) -> str:
@@ -101,6 +101,10 @@ def _cells(row: ParkedRow) -> tuple[str, ...]:
         _time(row.retry_at),
         row.error.partition("\n")[0],
     )
+
+
+def _octets(value: bytes | None) -> str:
+    return "" if value is None else str(octets_as_json(value))
 
 
 def _number(sequence: int | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from cdc_outbox.consumer.epochs import EpochStore
 from cdc_outbox.consumer.inbox import Claims, InboxStore
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict
+from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict, sentence
 from cdc_outbox.consumer.park import REASONS, Failure, ParkedEvent, ParkStore, Reason
 from cdc_outbox.errors import ParkFullError
 
@@ -106,14 +106,3 @@ class Aside:
         else:
             self._removed.append(row.place)
             self._blocking[aggregate] -= row.blocks
-
-
-def sentence(judgement: Judgement) -> str:
-    """Say why an event is set aside."""
-    event, last = judgement.event, judgement.last
-    return {
-        Verdict.GAP: f"{event} came, and {last + 1} should have come",
-        Verdict.BEHIND: f"{event} waits for an event of its aggregate that is parked",
-        Verdict.CONFLICT: f"{event} contradicts what was applied: the aggregate stands at {last}",
-        Verdict.EXPIRED: f"{event} is older than the last purge, so nobody knows whether it was applied",
-    }[judgement.verdict]

@@ -26,7 +26,7 @@ from cdc_outbox.consumer.ordering import (
     moves_of,
     successors_of,
 )
-from cdc_outbox.consumer.park import ParkStore, Reason
+from cdc_outbox.consumer.park import ParkStore, Rank, Reason
 from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, is_of_driver
 from cdc_outbox.drivers.overlap import Meanwhile, nothing_else, overlapping
 from cdc_outbox.errors import (
@@ -226,7 +226,7 @@ class _Work:
         marks = await self._inbox.lock_marks(self._connection, redone)
         # Under the ids that their rows have: what could not be read then has another one now.
         there = await self._park.find_parked(self._connection, rows)
-        self._behind = _behind_unreadable(self._items, there)
+        self._behind = _behind_unreadable(self._items, there.keys())
         self._readable = [item for item in self._readable if item.parked is None or item.parked.event_id in there]
         return marks
 
@@ -234,6 +234,8 @@ class _Work:
         orders = {name: self._order_of(name) for name in {item.event.aggregate_type for item in self._readable}}
         if not any(order.by_watermark for order in orders.values()):
             return await self._inbox.claim(self._connection, [item.event_id for item in self._readable])
+        # The park keeps every id.
+        self._inbox.refuse([item.event_id for item in self._readable])
         ids = [item.event_id for item in self._readable if not orders[item.event.aggregate_type].by_watermark]
         claims = await self._inbox.claim(self._connection, ids)
         return claims if claims.transaction else await self._inbox.identify(self._connection)
@@ -265,8 +267,9 @@ class _Work:
             marks |= await self._inbox.lock_marks(self._connection, wanted - locked.keys())
             ids = [item.event_id for item in self._readable if item.aggregate in wanted]
             parked = await self._park.find_parked(self._connection, ids)
-            memory = Memory(unseen=self.claims.new, marks=marks, parked=parked, purged_before=purged_before)
+            memory = Memory(unseen=self.claims.new, marks=marks, parked=parked.keys(), purged_before=purged_before)
             judgements = self._judgements(memory)
+            _refuse_ids_of_others(judgements, parked)
         return marks, judgements
 
     def _judgements(self, memory: Memory) -> list[Judgement]:
@@ -314,6 +317,19 @@ _DONE = {Verdict.DUPLICATE: Outcome.DUPLICATE, Verdict.SUPERSEDED: Outcome.SUPER
 
 def _is_applied(item: Item, judgement: Judgement) -> bool:
     return judgement.verdict is _NEXT and item.failure is None and (item.parked is None or not item.is_stuck)
+
+
+def _refuse_ids_of_others(judgements: Sequence[Judgement], parked: Mapping[str, Rank]) -> None:
+    """Refuse an event under the id of another one that is set aside: it would pass for that one, and be lost.
+
+    Raises:
+        MessageError: There is one. What is parked has its place by its id, so this one is parked by its message's.
+    """
+    ranks = dict(parked)
+    for event, aggregate, verdict, _ in judgements:
+        rank = ranks.setdefault(event.id or "", (aggregate, event.sequence))
+        if verdict is Verdict.PARKED and rank != (aggregate, event.sequence):
+            raise MessageError(f"{event} has the id of another event, which is set aside")
 
 
 def _behind_unreadable(items: Sequence[Item], there: Set[str]) -> set[str]:

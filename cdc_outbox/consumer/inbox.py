@@ -36,6 +36,13 @@ class InboxStore(Protocol):
     its commit, and a rollback undoes all of it. Lists may be of any length; an empty one does nothing.
     """
 
+    def refuse(self, event_ids: Sequence[str]) -> None:
+        """Refuse what cannot be claimed, for those who write an id down before it is, or without.
+
+        Raises:
+            MessageError: An id cannot.
+        """
+
     async def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401 - any driver's
         """Claim ids and return those that were new.
 
@@ -43,7 +50,7 @@ class InboxStore(Protocol):
         """
 
     async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
-        """Return those ids that somebody has claimed and committed, without a lock."""
+        """Return those ids that somebody has claimed and committed, without a lock; refuse what can be no id."""
 
     async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
         """Claim nothing, and return the transaction's name all the same."""
@@ -96,6 +103,11 @@ class SqlInbox:
     def __init__(self, statements: Statements) -> None:
         self._sql = statements
 
+    def refuse(self, event_ids: Sequence[str]) -> None:
+        """Refuse an id that does not fit into the index."""
+        if event_ids:
+            self._refuse("id", [(event_id,) for event_id in event_ids])
+
     async def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401
         """Claim ids by inserting them first, in order; who comes second waits and is told.
 
@@ -104,13 +116,18 @@ class SqlInbox:
         """
         if not event_ids:
             return Claims()
-        self._refuse("id", [(event_id,) for event_id in event_ids])
+        self.refuse(event_ids)
         ids = {key_of(event_id): event_id for event_id in event_ids}
         keys, transaction = await self._claim(connection, sorted(ids))
         return Claims(frozenset(map(ids.__getitem__, keys)), transaction)
 
     async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
-        """Look."""
+        """Look.
+
+        Raises:
+            MessageError: An id does not fit into the index, so it was never claimed.
+        """
+        self.refuse(event_ids)
         ids = {key_of(event_id): event_id for event_id in event_ids}
         rows = await self._sql.fetch(connection, "find_claims", event_ids=sorted(ids)) if ids else []
         return {ids[key] for (key,) in rows}

@@ -228,6 +228,20 @@ def successors_of(
     }
 
 
+def sentence(judgement: Judgement) -> str:
+    """Say why an event is set aside."""
+    event, last = judgement.event, judgement.last
+    # A number that was not reached yet contradicts nothing by itself.
+    is_known = event.sequence is not None and event.sequence > last
+    why = "another event was applied under its id" if is_known else f"the aggregate stands at {last}"
+    return {
+        Verdict.GAP: f"{event} came, and {last + 1} should have come",
+        Verdict.BEHIND: f"{event} waits for an event of its aggregate that is parked",
+        Verdict.CONFLICT: f"{event} contradicts what was applied: {why}",
+        Verdict.EXPIRED: f"{event} is older than the last purge, so nobody knows whether it was applied",
+    }[judgement.verdict]
+
+
 _NEW = Mark()
 _NEXT, _GAPLESS = Verdict.NEXT, SequenceMode.GAPLESS  # an attribute of an enumeration is not looked up for nothing
 _BESIDE = {Verdict.PARKED, Verdict.CONFLICT, Verdict.EXPIRED}

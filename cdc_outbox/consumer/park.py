@@ -14,6 +14,9 @@ from cdc_outbox.consumer.statements import Statements
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
 
+Rank = tuple[Aggregate, int | None]
+"""What an event is besides its id: its aggregate, and its number there."""
+
 
 class State(StrEnum):
     """What happens next to a parked event."""
@@ -129,8 +132,8 @@ class ParkStore(Protocol):
     aggregate holds the lock on its watermark, and says there how many there are.
     """
 
-    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
-        """Return those ids that are parked."""
+    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> Mapping[str, Rank]:  # noqa: ANN401
+        """Return those ids that are parked, and the rank of the event that is parked under each."""
 
     async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
         """Park an event; one that is parked already stays as it is."""
@@ -168,11 +171,12 @@ class SqlPark:
     def __init__(self, statements: Statements) -> None:
         self._sql = statements
 
-    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
+    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> Mapping[str, Rank]:  # noqa: ANN401
         """Look."""
         if not event_ids:
-            return set()
-        return {event_id for (event_id,) in await self._sql.fetch(connection, "find_parked", event_ids=list(event_ids))}
+            return {}
+        rows = await self._sql.fetch(connection, "find_parked", event_ids=list(event_ids))
+        return {event_id: (Aggregate(*names), sequence) for event_id, *names, sequence in rows}
 
     async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
         """Insert one row."""

@@ -17,6 +17,7 @@ from cdc_outbox.consumer.ordering import (
     aggregate_of,
     judge,
     moves_of,
+    sentence,
     successors_of,
 )
 from cdc_outbox.consumer.orders import orders_of
@@ -86,18 +87,11 @@ class _Inbox:
         [judgement] = judge([event], memory, self._orders.__getitem__)
         match judgement.verdict:
             case Verdict.GAP:
-                expected, actual = judgement.last + 1, event.sequence or 0
-                raise SequenceGapError(
-                    f"{event} came, and {expected} should have come", expected=expected, actual=actual
-                )
+                raise SequenceGapError(sentence(judgement), expected=judgement.last + 1, actual=event.sequence or 0)
             case Verdict.CONFLICT:
-                raise SequenceConflictError(
-                    f"{event} contradicts what was applied: the aggregate stands at {judgement.last}"
-                )
-            case Verdict.EXPIRED:
-                raise ConsumerError(f"{event} is older than the last purge, so nobody knows whether it was applied")
-            case Verdict.BEHIND:
-                raise ConsumerError(f"{event} waits for an event of its aggregate that is parked")
+                raise SequenceConflictError(sentence(judgement))
+            case Verdict.EXPIRED | Verdict.BEHIND:
+                raise ConsumerError(sentence(judgement))
         return _Received(stores, claims, judgement, marks, order)
 
     @staticmethod

@@ -1,6 +1,7 @@
 """A consumer's connection to the database, opened when it is needed and closed after it failed."""
 
 import contextlib
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
@@ -17,6 +18,8 @@ from cdc_outbox.drivers.overlap import Meanwhile, nothing_else
 from cdc_outbox.drivers.transactions import async_transaction
 from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError, DatabaseUnavailableError
 from cdc_outbox.event import Event
+
+_log = logging.getLogger(__name__)
 
 _UNREACHABLE = (ConnectionError, TimeoutError, socket.gaierror)
 """What asyncpg lets pass of the operating system's where no server answers."""
@@ -81,10 +84,12 @@ class Session:
             ours = translate(error)
             if ours is None and isinstance(error, _UNREACHABLE):
                 ours = DatabaseUnavailableError(f"the database cannot be reached: {type(error).__name__}")
+            if ours is None:
+                _log.debug("connect failed", exc_info=error)
             raise ours or ConfigError(
                 f"connect raised {type(error).__name__}{origin_of(error)}, and is to return an open connection",
                 field="Consumer.connect",
-                hint="See the cause, which is the error of your own function or of the driver that it called.",
+                hint="It is the error of your own function, or of the driver that it called; --verbose shows it.",
             ) from error
 
     async def close(self) -> None:
@@ -108,7 +113,7 @@ class Session:
             return Memory(
                 unseen=set(ids) - seen,
                 marks=await stores.inbox.find_marks(connection, {aggregate_of(event) for event in events}),
-                parked=await stores.park.find_parked(connection, ids),
+                parked=(await stores.park.find_parked(connection, ids)).keys(),
                 purged_before=await stores.inbox.find_purge(connection),
             )
 
@@ -123,8 +128,13 @@ class Session:
             await stores.epochs.finish(connection, held)
 
     async def start(self, event_id: str) -> int:
-        """Note that an event is begun, and return how often it was."""
+        """Note that an event is begun, and return how often it was.
+
+        Raises:
+            MessageError: Its id is none that a database takes.
+        """
         async with self._transaction() as (stores, connection):
+            stores.inbox.refuse([event_id])
             return await stores.epochs.start(connection, event_id)
 
     async def find_due(self, owned: Iterable[Place], limit: int) -> tuple[list[ParkedEvent], list[ParkedCount]]:

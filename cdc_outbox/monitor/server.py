@@ -17,6 +17,8 @@ from cdc_outbox.progress import HasProgress
 
 _log = logging.getLogger(__name__)
 
+_BOTH = "there is /health and /metrics\n"
+_NO_METRICS = "there is /health, and /metrics where the consumer has metrics=PrometheusMetrics()\n"
 _REQUEST_SECONDS = 5
 """How long a client may take to say what it wants; a scrape says it at once."""
 
@@ -91,8 +93,7 @@ class MonitorServer:
             return self._health()
         if path == "/metrics" and self._metrics is not None:
             return 200, *self._metrics.exposition(accept)
-        shown = ["/health", *(["/metrics"] if self._metrics else [])]
-        return 404, "text/plain; charset=utf-8", f"there is {' and '.join(shown)}\n".encode()
+        return 404, "text/plain; charset=utf-8", (_NO_METRICS if self._metrics is None else _BOTH).encode()
 
     def _health(self) -> tuple[int, str, bytes]:
         progress, now = self._consumer.progress(), time.monotonic()

@@ -83,9 +83,11 @@ class InboxStage:
 
     def marks_of(self, aggregates: Sequence[Aggregate]) -> Iterator[Row]:
         """Return the same of these aggregates, without those of which nothing is remembered."""
-        for start in range(0, len(aggregates), _PAGE):
+        # A topic may hold what no database does, and so no consumer remembers.
+        storable = [aggregate for aggregate in aggregates if "\0" not in "".join(aggregate)]
+        for start in range(0, len(storable), _PAGE):
             yield from self._database.ask(
-                "marks_of", consumer=self.consumer, **columns_of(aggregates[start : start + _PAGE])
+                "marks_of", consumer=self.consumer, **columns_of(storable[start : start + _PAGE])
             )
 
     def parked(self) -> Iterator[tuple[Aggregate, str, str, Parked]]:

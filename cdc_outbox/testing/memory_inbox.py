@@ -11,7 +11,7 @@ from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.epochs import Place, Tenure, place_of
 from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
-from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, Reason, State
+from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, Rank, Reason, State
 from cdc_outbox.drivers import Parameters, Row, TransactionState
 from cdc_outbox.errors import OutboxError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.event import Event
@@ -100,6 +100,9 @@ class MemoryDatabase:
         """Forget."""
         self.now, self._is_open = self.committed, False
 
+    def refuse(self, event_ids: Sequence[str]) -> None:
+        """Refuse nothing: there is room for any."""
+
     async def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401, ARG002
         """Claim ids and return those that were new."""
         new = frozenset(event_ids) - self.now.claims
@@ -159,9 +162,10 @@ class MemoryDatabase:
         """Find nothing: nobody can commit a transaction before its time."""
         return False
 
-    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401, ARG002
-        """Return those ids that are parked."""
-        return {row.parked.event_id for row in self.now.rows.values()} & set(event_ids)
+    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> dict[str, Rank]:  # noqa: ANN401, ARG002
+        """Return those ids that are parked, each with its event's rank."""
+        found = {row.parked.event_id: (row.parked.aggregate, row.event.sequence) for row in self.now.rows.values()}
+        return {event_id: rank for event_id, rank in found.items() if event_id in set(event_ids)}
 
     async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
         """Park an event; one that is parked already stays as it is."""

@@ -213,7 +213,7 @@ def test_an_inbox_that_was_not_made_is_named_with_the_command_that_makes_it(shop
     done = run_command_in(service, "consume", "service:consumer", env=environment(shop))
     assert done.returncode == 1
     assert 'error: relation "public.inbox" does not exist' in done.stderr
-    assert "cdc-outbox init" in done.stderr
+    assert "`init --inbox`" in done.stderr
 
 
 @pytest.mark.parametrize(

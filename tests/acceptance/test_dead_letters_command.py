@@ -90,9 +90,11 @@ def test_what_is_parked_is_listed_shown_and_exported(receiver: Receiver, shell: 
     assert shell.about(receiver, "dead-letters", "list", "--aggregate", "order/9") == ("", "no such event is parked")
 
     shown = shell.about(receiver, "dead-letters", "show", "1")[0]
-    assert "header eventType OrderPlaced\n" in shown
+    assert re.search(r"^header eventType +OrderPlaced$", shown, re.MULTILINE)
+    assert "None" not in shown
     assert "hunter2" not in listed + shown + first
-    assert 'payload    {"secret":"hunter2"}\n' in shell.about(receiver, "dead-letters", "show", "1", "--payload")[0]
+    shown_too = shell.about(receiver, "dead-letters", "show", "1", "--payload")[0]
+    assert re.search(r'^payload +\{"secret":"hunter2"\}$', shown_too, re.MULTILINE)
     assert "payload" not in json.loads(shell.about(receiver, "dead-letters", "show", "1", "--json")[0])
     said = shell.about(receiver, "dead-letters", "show", "9", code=1)[1]
     assert said.startswith("error: of shipping nothing is parked at 9; there is 1, 2, 3 hint: ")

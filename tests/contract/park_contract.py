@@ -17,8 +17,8 @@ class ParkContract:
 
     def test_an_event_is_parked_once_and_found_by_its_id(self, opened: Opened) -> None:
         first = opened.add(3, gap())
-        assert finish(opened.park.find_parked(opened.connection, [first, "other"])) == {first}
-        assert finish(opened.park.find_parked(opened.connection, [])) == set()
+        assert finish(opened.park.find_parked(opened.connection, [first, "other"])) == {first: (A, 3)}
+        assert finish(opened.park.find_parked(opened.connection, [])) == {}
 
     @pytest.mark.parametrize(
         "message",
@@ -124,7 +124,7 @@ class ParkContract:
         ids = {opened.add(number, failed()) for number in (1, 2)}
         finish(opened.park.remove(opened.connection, [row.place for row in opened.due()]))
         finish(opened.park.remove(opened.connection, []))
-        assert finish(opened.park.find_parked(opened.connection, sorted(ids))) == set()
+        assert finish(opened.park.find_parked(opened.connection, sorted(ids))) == {}
         assert opened.counts() == set()
 
     @pytest.mark.parametrize("reason", list(Reason))

@@ -1,6 +1,7 @@
 """An event whose handler takes the process with it is found, given up, and the others go on."""
 
 import signal
+from dataclasses import replace
 
 from cdc_outbox.consumer.loop import _MAX_STARTS
 from cdc_outbox.consumer.ownership import _SUSPECT_TENURES
@@ -49,4 +50,17 @@ def test_a_consumer_that_dies_of_something_else_gives_nothing_up(desk: Desk) -> 
     desk.send(placed(applied + 1, event_type="Kills"))
     desk.consume(applied + 1, consumer)
     assert desk.parked() == []
+    assert desk.rows("select count(*) from inbox_starts") == [(0,)]
+
+
+def test_an_id_that_no_inbox_can_take_is_parked_and_ends_no_consumer_that_goes_carefully(desk: Desk) -> None:
+    with desk.pipeline.connect() as connection:
+        connection.execute(
+            """insert into inbox_epochs (consumer, topic, "partition", epoch, unfinished) values (%s, %s, 0, 1, %s)""",
+            (desk.name, desk.pipeline.topic, _SUSPECT_TENURES),
+        )
+    desk.send(*(replace(placed(1), id=event_id) for event_id in ("i\0", "i" * 3000)), placed(1))
+    with desk.running():
+        desk.wait_for_effects(*numbered(1))
+        desk.wait_for_parked(*[(None, "dead", "unreadable")] * 2)
     assert desk.rows("select count(*) from inbox_starts") == [(0,)]

@@ -128,6 +128,34 @@ def test_a_handler_slower_than_the_group_allows_keeps_its_partitions(
     assert "maximum poll interval" not in caplog.text.lower()
 
 
+def test_a_handler_that_hangs_loses_its_partition_and_its_effects_and_its_successor_goes_on(desk: Desk) -> None:
+    """Polling for it ends some time, and so does the server's patience with its transaction."""
+    entered, released, limits = threading.Event(), threading.Event(), Limits(handler_seconds=1.0)
+    settings = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 2000}
+    hanging, successor = (desk.consumer(kafka_settings=settings, limits=limits) for _ in range(2))
+    successor.on("Hangs")(apply_effect)
+
+    @hanging.on("Hangs")
+    def hang(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        entered.set()
+        assert released.wait(60)
+
+    desk.send(placed(1, event_type="Hangs"), placed(2))
+    with desk.running(hanging):
+        assert entered.wait(20)
+        with desk.running(successor):
+            desk.wait_for_effects(*numbered(2))
+            released.set()
+            desk.send(placed(3))
+            desk.wait_for_effects(*numbered(3))
+        # The last one left the group, so the other is the owner again.
+        desk.send(placed(4))
+        desk.wait_for_effects(*numbered(4))
+    assert desk.parked() == []
+    assert hanging.outcomes[Outcome.PARKED] == 0
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -108,3 +108,10 @@ def test_where_the_watermark_alone_remembers_no_id_is_kept_and_duplicates_are_kn
         eventually(lambda: consumer.outcomes[Outcome.DUPLICATE] == 3, "three duplicates")
         desk.wait_for_parked()
     assert desk.rows("select count(*) from inbox") == [(0,)]
+
+
+def test_where_no_id_is_remembered_one_that_no_park_can_take_is_unreadable_all_the_same(desk: Desk) -> None:
+    desk.send(*(replace(placed(2), id=event_id) for event_id in ("i\0", "i" * 3000)), placed(1))
+    with desk.running(desk.consumer(by_watermark={"order"})):
+        desk.wait_for_effects(*numbered(1))
+        desk.wait_for_parked(*[(None, "dead", "unreadable")] * 2)

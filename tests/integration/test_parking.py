@@ -158,7 +158,28 @@ def test_an_old_number_under_a_new_id_and_a_known_id_under_a_new_number_are_park
         desk.wait_for_parked((1, "dead", "conflict"), (3, "dead", "conflict"))
     errors = [error for (error,) in desk.rows("select error from inbox_parked order by place")]
     assert "contradicts what was applied: the aggregate stands at 2" in errors[0]
+    assert "contradicts what was applied: another event was applied under its id" in errors[1]
     assert desk.watermark() == 3
+
+
+@pytest.mark.parametrize("aggregate_type", ["order", "invoice"])
+def test_an_event_under_the_id_of_one_that_is_parked_does_not_pass_for_it(desk: Desk, aggregate_type: str) -> None:
+    handler = Flaky()
+    first = placed(1, event_type="Poison", aggregate_type=aggregate_type)
+    second = replace(placed(2, aggregate_type=aggregate_type), id=first.id)
+    desk.send(first, second, first)
+    consumer = flaky(desk, handler, retry=PATIENT)
+    with desk.running(consumer):
+        desk.wait_for_parked((1, "waiting", "failed"), (None, "dead", "unreadable"))
+        eventually(lambda: consumer.outcomes == {Outcome.PARKED: 3}, "three events")
+        handler.is_mended = True
+        retry = "update inbox_parked set state = 'waiting', retry_at = now() where reason = %s"
+        with desk.pipeline.connect() as connection:
+            connection.execute(retry, ["failed"])
+        desk.wait_for_effects(("1", 1))
+        with desk.pipeline.connect() as connection:
+            connection.execute(retry, ["unreadable"])
+        desk.wait_for_parked((2, "dead", "conflict"))
 
 
 def test_a_message_that_nobody_can_read_is_parked_as_it_came_and_others_go_on(desk: Desk) -> None:

@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -136,6 +137,12 @@ def test_a_message_that_nobody_can_read_is_named(shop: Shop) -> None:
     with shop.pipeline.connect() as connection:
         connection.execute("update inbox_parked set topic = 'of.another.pipeline'")
     assert kinds(verified(shop)) == {Kind.UNREADABLE: 1}
+
+
+def test_what_no_database_can_hold_is_compared_all_the_same(shop: Shop) -> None:
+    [event] = write(shop.pipeline)
+    carry(shop.pipeline, [replace(event, id="2\0"), replace(event, aggregate_id="1\0")])
+    assert kinds(verified(shop, settle=0.1)) == {Kind.BEHIND: 2, Kind.CONFLICT: 1, Kind.EXTRA: 1}
 
 
 def test_what_a_producer_aborted_is_in_no_topic_and_keeps_nobody_waiting(shop: Shop) -> None:

@@ -1,6 +1,7 @@
 """Who closes a consumer's connection, and what is said where there is none."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -58,12 +59,17 @@ def test_a_server_that_does_not_answer_is_waited_for_whoever_tells_of_it(
     assert isinstance(raised_by_connect(error), DatabaseUnavailableError)
 
 
-def test_a_bug_in_the_function_that_connects_is_named_in_a_sentence_without_what_it_may_quote() -> None:
+def test_a_bug_in_the_function_that_connects_is_named_in_a_sentence_without_what_it_may_quote(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
     raised = raised_by_connect(KeyError("hunter2"))
     assert isinstance(raised, ConfigError)
     assert str(raised).startswith("connect raised KeyError at test_session.py:")
     assert "hunter2" not in f"{raised} {raised.hint}"
     assert isinstance(raised.__cause__, KeyError)
+    assert "--verbose" in (raised.hint or "")
+    assert "hunter2" in caplog.text
 
 
 def test_an_error_of_ours_leaves_as_it_is() -> None:

@@ -9,6 +9,7 @@ from cdc_outbox.consumer import Limits, Outcome
 from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.park import Reason
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
@@ -49,6 +50,15 @@ def test_a_type_without_a_handler_is_warned_of_once(watch: Watch, caplog: pytest
         "OrderPlaced",
         "OrderClosed, OrderPaid",
     )
+
+
+def test_what_is_dead_without_having_been_tried_is_not_parked_in_silence(
+    watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    parked = {Reason.CONFLICT: 2, Reason.UNREADABLE: 1, Reason.GAP: 3, Reason.FAILED: 1}
+    watch.applied([], Delivered(outcomes=[], parked=parked), 0.1)
+    told = [(record.levelname, vars(record)["reason"], vars(record)["events"]) for record in caplog.records]
+    assert told == [("ERROR", "conflict", 2), ("ERROR", "unreadable", 1)]
 
 
 def test_a_consumer_that_is_given_nothing_says_once_that_it_waits(

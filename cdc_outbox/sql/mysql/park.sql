@@ -1,5 +1,7 @@
 -- name: find_parked
-select convert(parked.event_id using utf8mb4)
+select
+    convert(parked.event_id using utf8mb4), convert(parked.source using utf8mb4),
+    convert(parked.aggregatetype using utf8mb4), convert(parked.aggregateid using utf8mb4), parked.sequence
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
 )) as wanted

@@ -1,5 +1,7 @@
 -- name: find_parked
-select event_id from {parked} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
+select event_id, source, aggregatetype, aggregateid, sequence
+from {parked}
+where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
 
 -- name: add
 insert into {parked} (

@@ -1,5 +1,5 @@
 -- name: find_parked
-select event_id
+select event_id, source, aggregatetype, aggregateid, sequence
 from {parked}
 where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
 
