@@ -160,7 +160,8 @@ KNOWN = (
         "The name is looked up where the worker runs: correct database.host, or the variable that it refers to.",
     ),
     _known(
-        r"Connection to (?P<place>\S+) refused|The connection attempt failed|Connect(?:ion)? timed out|NoRouteToHost",
+        r"Connection to (?P<place>\S+) refused|The connection attempt failed|Connect(?:ion)?(?: validation)? timed out"
+        r"|NoRouteToHost",
         "The worker cannot reach the database.",
         "Check that the server runs, and host and port as the worker sees them, firewalls and listen_addresses "
         "included.",
