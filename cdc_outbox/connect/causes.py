@@ -184,7 +184,7 @@ KNOWN = (
     ),
     _known(
         r"Could not (?:find|load) (?:value for )?.*config provider|ConfigProvider|Failed to resolve.*\$\{"
-        r"|not resolve(?:d)? variable",
+        r"|not resolve(?:d)? variable|value is invalid: \$\{",
         "A reference in the configuration leads nowhere: the worker has no such config provider, or not what it "
         "looks for.",
         "Enable the provider in the worker's configuration (config.providers), and set the variable or the file there.",
