@@ -57,6 +57,11 @@ class Document:
 
 
 def did_you_mean(word: str, known: Iterator[str] | list[str]) -> str:
-    """Return a sentence that offers the nearest known word, empty where none is near."""
-    near = get_close_matches(word, list(known), n=1)
+    """Return a sentence that offers the nearest known word, empty where none is near.
+
+    One that goes on where the word ends is nearest: people leave out ends more often than they mistype beginnings.
+    """
+    words = list(known)
+    longer = [each for each in words if len(word) > 2 and each.startswith(word)]  # two letters begin too much
+    near = sorted(longer, key=len) or get_close_matches(word, words, n=1)
     return f"Did you mean {near[0]!r}?" if near else ""

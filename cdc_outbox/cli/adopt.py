@@ -90,6 +90,9 @@ def _find(
         if connector is None or cluster is None:
             raise click.UsageError("name a file, or a connector by --connector and --connect-url")
         return _in_connect(connector, cluster, version)
+    if connector is None and config != STDIN and not Path(config).exists():
+        hint = f"A connector that is in Kafka Connect is named so: --connector {visible(config)}"
+        raise ConfigError(f"there is no file {visible(config)!r}", hint=hint)
     found, findings = read_configs(config, version)
     if findings or (len(found) == 1 and connector in {None, found[0].name}):
         return (None if findings else found[0]), findings

@@ -36,9 +36,14 @@ def names_of(connectors: Sequence[str], client: ConnectClient) -> list[str]:
 
 
 def name_of(connector: str) -> str:
-    """Return a connector's name; what ends as a spec does, or is a file, is one."""
+    """Return a connector's name, from its spec where that is named."""
+    return read_spec(Path(connector)).name if is_spec(connector) else connector
+
+
+def is_spec(connector: str) -> bool:
+    """Whether a spec is named, and no connector: it ends as a spec does, or is a file."""
     path = Path(connector)
-    return read_spec(path).name if path.suffix in {".yaml", ".yml"} or path.is_file() else connector
+    return path.suffix in {".yaml", ".yml"} or path.is_file()
 
 
 def refuse_unknown(name: str, there: Sequence[str]) -> None:
@@ -48,7 +53,7 @@ def refuse_unknown(name: str, there: Sequence[str]) -> None:
         ConnectorNotFoundError: It is none.
     """
     if name not in there:
-        listed = f"There are {', '.join(there)}." if there else "There are none."
+        listed = f"There {'is only' if len(there) == 1 else 'are'} {', '.join(there) or 'none'}."
         raise ConnectorNotFoundError(
             f"there is no connector {name!r}", hint=f"{did_you_mean(name, list(there))} {listed}".strip()
         )

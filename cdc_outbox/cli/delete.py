@@ -1,54 +1,69 @@
 """``cdc-outbox delete``."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
-from cdc_outbox.cli.connectors import refuse_unknown, timeout_option
+from cdc_outbox.cli.connectors import is_spec, refuse_unknown, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.refusals import refuse_other_kind
-from cdc_outbox.connect.retire import Remains, retire, what_stays
+from cdc_outbox.connect.retire import Remains, retire, retire_unspecified, what_stays
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.spec import Spec
 
 
 @click.command(short_help="Delete a connector, and say what stays of it.")
-@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("connector", metavar="NAME|SPEC")
 @dsns_option(required=False, note="; --purge needs it, for a role that may drop the slot")
 @connect_url_option(required=True)
 @click.option("--purge", is_flag=True, help="Also forget its offsets and drop its slot, with what is in it.")
 @timeout_option
-def delete(spec: Path, *, databases: Databases | None, cluster: Cluster, purge: bool, timeout: float) -> None:
-    """Delete the connector of SPEC, once it has stopped and noted how far it has read.
+def delete(connector: str, *, databases: Databases | None, cluster: Cluster, purge: bool, timeout: float) -> None:
+    """Delete a connector, named or by its spec, once it has stopped and noted how far it has read.
 
     Its slot stays and keeps WAL, and Connect keeps its offsets, so that a connector of the same spec goes on where this
     one ended. With --purge both are removed, the offsets first: what was written and not published yet is never
-    published. Publication, tables and topics stay in any case.
+    published. Publication, tables and topics stay in any case. --purge takes the spec, which says whose the slot is.
 
     \b
     Examples:
-      cdc-outbox delete connectors/orders.yaml
+      cdc-outbox delete orders
       cdc-outbox delete connectors/orders.yaml --purge
     """
     steps = Steps(sys.stderr)
-    pipeline = read_spec(spec)
+    pipeline = read_spec(Path(connector)) if is_spec(connector) else None
+    if purge and pipeline is None:
+        raise ConfigError(
+            "--purge takes a spec, which says whose the slot is",
+            field="--purge",
+            hint=f"`cdc-outbox adopt --connector {connector}` writes the spec of a connector that has none.",
+        )
     client = ConnectClient(cluster, waits=steps.wait)
     with steps.shown():
         client.refuse_kept()
-        if purge:
-            remains = _purge(pipeline, client, databases, timeout, steps)
+        if pipeline is not None and purge:
+            lines: Iterable[str] = what_stays(pipeline, _purge(pipeline, client, databases, timeout, steps))
         else:
-            refuse_unknown(pipeline.name, client.find_names())
-            remains = retire(pipeline, client, None, timeout_seconds=timeout, report=steps.report)
-    for line in what_stays(pipeline, remains):
-        click.echo(line)
+            lines = _delete(pipeline or connector, client, timeout, steps)
+    for line in lines:
+        click.echo(visible(line))
+
+
+def _delete(pipeline: Spec | str, client: ConnectClient, timeout: float, steps: Steps) -> Iterable[str]:
+    name = pipeline if isinstance(pipeline, str) else pipeline.name
+    refuse_unknown(name, client.find_names())
+    if isinstance(pipeline, str):
+        return retire_unspecified(name, client, timeout_seconds=timeout, report=steps.report)
+    return what_stays(pipeline, retire(pipeline, client, None, timeout_seconds=timeout, report=steps.report))
 
 
 def _purge(pipeline: Spec, client: ConnectClient, databases: Databases | None, timeout: float, steps: Steps) -> Remains:

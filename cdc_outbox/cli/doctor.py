@@ -1,6 +1,7 @@
 """``cdc-outbox doctor``."""
 
 import logging
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import FORMATS, strict_option, sum_up, visible
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
+from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.finding import Finding, errors_in
@@ -59,15 +61,17 @@ def doctor(
     brokers = None
     if bootstrap_servers is not None:
         brokers = Topics(broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox doctor"), _LOG)
+    steps = Steps(sys.stderr)
     asked = Doctor(
         spec=pipeline,
-        client=ConnectClient(cluster),
+        client=ConnectClient(cluster, waits=steps.wait),
         database=None
         if databases is None
         else lambda: connected(databases.of(pipeline.name), pipeline.database.kind, spec=spec),
         brokers=brokers,
     )
-    findings = by_severity(asked.look())
+    with steps.shown():
+        findings = by_severity(asked.look())
     text = "\n".join(_table(findings)) if output == "table" else FORMATS[output](findings)
     if text:
         click.echo(text)

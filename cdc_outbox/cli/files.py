@@ -11,11 +11,12 @@ from cdc_outbox.errors import ConfigError
 STDIN = "-"
 
 
-def read_text(path: Path, *, field: str = "") -> str:
+def read_text(path: Path, *, field: str = "", hint: str = "") -> str:
     """Return what a file says.
 
     Args:
         field: What named the file.
+        hint: What to do where it cannot be read.
 
     Raises:
         ConfigError: It cannot be read.
@@ -24,7 +25,7 @@ def read_text(path: Path, *, field: str = "") -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}", field=field) from error
+        raise ConfigError(f"{path} cannot be read: {reason}", field=field, hint=hint) from error
 
 
 def read_text_of(name: str) -> str | None:

@@ -1,16 +1,20 @@
 """``cdc-outbox lint``."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from cdc_outbox.cli.files import STDIN, read_text_of
 from cdc_outbox.cli.findings import output_option, strict_option, tell, visible
+from cdc_outbox.cli.specs import files_of
 from cdc_outbox.connect.lint import NEWEST, Config, Version, find_in_text, lint_all
 from cdc_outbox.connect.lint.fixes import fix
 from cdc_outbox.document import Document
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding
+
+_SUFFIXES = (".yaml", ".yml", ".json", ".properties")
 
 
 def _version(_context: click.Context, _option: click.Parameter, value: str) -> Version:
@@ -41,7 +45,8 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
 
     A file is a spec of ours (YAML), or what Connect runs today, whoever wrote it: a flat configuration as JSON or
     properties, one with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi.
-    Several files are also compared with each other: same slot, same prefix, same server id.
+    A folder stands for its files of those kinds. Several files are also compared with each other: same slot, same
+    prefix, same server id.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be opened; with --strict
     also 3, warnings and no errors. Notes never change it.
@@ -61,7 +66,7 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
     findings: list[Finding] = []
     if mends and STDIN in files:
         raise click.UsageError("--fix rewrites files; standard input is none")
-    for name in dict.fromkeys(files):
+    for name in _names(files):
         if mends:
             _mend(name, version)
         found, refused = read_configs(name, version)
@@ -69,6 +74,15 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
         findings += refused
     findings += lint_all(configs)
     return tell(findings, output=output, strict=strict)
+
+
+def _names(files: Iterable[str]) -> Iterator[str]:
+    """Yield the names of files, each once; a folder stands for what can be a configuration in it."""
+    for name in dict.fromkeys(files):
+        if name != STDIN and Path(name).is_dir():
+            yield from map(str, files_of([Path(name)], suffixes=_SUFFIXES))
+        else:
+            yield name
 
 
 def read_configs(name: str, version: Version) -> tuple[list[Config], list[Finding]]:

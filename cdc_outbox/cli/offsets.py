@@ -58,9 +58,11 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
     Example:
       cdc-outbox offsets show connectors/orders.yaml --json
     """
-    client = ConnectClient(cluster)
-    [name] = names_of([connector], client)
-    standing = _standing(name, client, databases)
+    steps = Steps(sys.stderr)
+    client = ConnectClient(cluster, waits=steps.wait)
+    with steps.shown():
+        [name] = names_of([connector], client)
+        standing = _standing(name, client, databases)
     if prints_json:
         click.echo(json.dumps(_document(name, standing), indent=2))
         return

@@ -113,4 +113,13 @@ def read_spec(path: Path) -> Spec:
     Raises:
         ConfigError: It cannot be read, or is wrong.
     """
-    return parse_spec(read_text(path), name=str(path))
+    return parse_spec(read_text(path, hint=_spec_called(path)), name=str(path))
+
+
+def _spec_called(path: Path) -> str:
+    """Return a sentence for those who wrote a pipeline's name, as other commands take it."""
+    if path.suffix or path.exists():
+        return ""
+    near = (folder / f"{path.name}.yaml" for folder in (path.parent, path.parent / "connectors"))
+    found = next(filter(Path.is_file, near), None)
+    return f"Did you mean {str(found)!r}?" if found else "A spec is a file, which `cdc-outbox new` writes."

@@ -1,5 +1,6 @@
 """``cdc-outbox preflight``."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.findings import output_option, strict_option, tell
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
+from cdc_outbox.cli.specs import files_of, specs_argument
+from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.preflight.look import LOOKS
@@ -18,19 +21,19 @@ from cdc_outbox.finding import Finding
 
 
 @click.command(short_help="Find what is wrong with a pipeline's database.")
-@click.argument("specs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="SPEC...")
+@specs_argument
 @dsns_option(required=True)
 @connect_url_option(required=False, note="; without it nothing is said about stored offsets")
 @output_option
 @strict_option
 def preflight(
-    specs: tuple[Path, ...], *, databases: Databases, cluster: Cluster | None, output: str, strict: bool
+    paths: tuple[Path, ...], *, databases: Databases, cluster: Cluster | None, output: str, strict: bool
 ) -> int:
     """Find what would keep the connectors of SPECs from publishing every event, and change nothing.
 
-    Server, role, table, publication, slot and log are asked, and Connect for the offsets that it has stored. What could
-    not be asked is told as a note. The transactions of the connection are read-only; a slot is looked into without
-    moving it, and while that lasts, half a minute at most, nobody else can read it.
+    A folder stands for its specs. Server, role, table, publication, slot and log are asked, and Connect for the offsets
+    that it has stored. What could not be asked is told as a note. The transactions of the connection are read-only; a
+    slot is looked into without moving it, and while that lasts, half a minute at most, nobody else can read it.
 
     DSN is the outbox's database, which several SPECs share, as this machine reaches it, for a role that may read
     outbox, heads and statistics and look into slots: on PostgreSQL a superuser, or REPLICATION and pg_read_all_stats;
@@ -44,8 +47,10 @@ def preflight(
       cdc-outbox preflight connectors/orders.yaml
       cdc-outbox preflight connectors/orders.yaml connectors/billing.yaml --output sarif > findings.sarif
     """
-    client = ConnectClient(cluster) if cluster else None
-    findings = [finding for path in dict.fromkeys(specs) for finding in _look(path, databases, client)]
+    steps = Steps(sys.stderr)
+    client = ConnectClient(cluster, waits=steps.wait) if cluster else None
+    with steps.shown():
+        findings = [finding for path in files_of(paths) for finding in _look(path, databases, client)]
     return tell(findings, output=output, strict=strict)
 
 

@@ -1,6 +1,6 @@
 """Specs of several pipelines, from files and folders."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -22,10 +22,7 @@ def read_specs(paths: Sequence[Path]) -> dict[Path, Spec]:
     Raises:
         ConfigError: One cannot be read or is wrong, a folder has none, or two do not go together.
     """
-    found: dict[Path, Spec] = {}
-    for path in paths:
-        for file in _files(path):
-            found.setdefault(file, read_spec(file))
+    found: dict[Path, Spec] = {file: read_spec(file) for file in files_of(paths)}
     _refuse_twins(found)
     findings = errors_in(tuple(compare([rendered(spec) for spec in found.values()])))
     if findings:
@@ -33,12 +30,22 @@ def read_specs(paths: Sequence[Path]) -> dict[Path, Spec]:
     return found
 
 
-def _files(path: Path) -> list[Path]:
+def files_of(paths: Iterable[Path], *, suffixes: Sequence[str] = (".yaml", ".yml")) -> list[Path]:
+    """Return files in the order in which they are named, each once; a folder stands for those that end so, by name.
+
+    Raises:
+        ConfigError: A folder has none.
+    """
+    return list(dict.fromkeys(file for path in paths for file in _files(path, suffixes)))
+
+
+def _files(path: Path, suffixes: Sequence[str]) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix in {".yaml", ".yml"} and file.name != CONTEXTS_FILE)
+    files = sorted(file for file in path.iterdir() if file.suffix in suffixes and file.name != CONTEXTS_FILE)
     if not files:
-        raise ConfigError(f"{path} has no spec in it", hint="A spec's name ends in .yaml or .yml.")
+        ends = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+        raise ConfigError(f"{path} has no spec in it", hint=f"A spec's name ends in {ends}.")
     return files
 
 

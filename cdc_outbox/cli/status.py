@@ -2,7 +2,9 @@
 
 import json
 import logging
+import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION, visible
 from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
@@ -72,8 +75,10 @@ def status(
     """
     if rate_seconds is not None and bootstrap_servers is None:
         raise click.UsageError("--rates needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
-    client = ConnectClient(cluster)
-    rows = [_row(name, client, databases) for name in names_of(connectors, client)]
+    steps = Steps(sys.stderr)
+    client = ConnectClient(cluster, waits=steps.wait)
+    with steps.shown():
+        rows = [_row(name, client, databases) for name in names_of(connectors, client)]
     if rate_seconds is not None:
         brokers = Topics(broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox status"), _LOG)
         _add_rates(rows, client, brokers, rate_seconds)
@@ -165,7 +170,8 @@ def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    tasks = ", ".join(f"{task['id']} {task['state']}" for task in row["tasks"]) or "none"
+    counts = sorted(Counter(task["state"] for task in row["tasks"]).items())
+    tasks = ", ".join(f"{count} {state}" for state, count in counts) or "none"
     active = "" if row["slotActive"] in {None, True} else " (nobody reads it)"
     slot = "-" if row["slot"] is None else f"{row['slot']}{active}"
     return (

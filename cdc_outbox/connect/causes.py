@@ -160,7 +160,8 @@ KNOWN = (
         "The name is looked up where the worker runs: correct database.host, or the variable that it refers to.",
     ),
     _known(
-        r"Connection to (?P<place>\S+) refused|The connection attempt failed|Connect(?:ion)? timed out|NoRouteToHost",
+        r"Connection to (?P<place>\S+) refused|The connection attempt failed|Connect(?:ion)?(?: validation)? timed out"
+        r"|NoRouteToHost",
         "The worker cannot reach the database.",
         "Check that the server runs, and host and port as the worker sees them, firewalls and listen_addresses "
         "included.",
@@ -183,7 +184,7 @@ KNOWN = (
     ),
     _known(
         r"Could not (?:find|load) (?:value for )?.*config provider|ConfigProvider|Failed to resolve.*\$\{"
-        r"|not resolve(?:d)? variable",
+        r"|not resolve(?:d)? variable|value is invalid: \$\{",
         "A reference in the configuration leads nowhere: the worker has no such config provider, or not what it "
         "looks for.",
         "Enable the provider in the worker's configuration (config.providers), and set the variable or the file there.",

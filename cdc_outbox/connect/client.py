@@ -261,7 +261,7 @@ def _refused(option: str, message: str) -> Finding:
         code="CC001",
         severity=Severity.ERROR,
         place=Place(document="connect", path=option),
-        message=message,
+        message=message if message.endswith((".", "!", "?")) else f"{message}.",
         remedy="" if cause is None else cause.remedy,
     )
 

@@ -1,6 +1,7 @@
 """Make a connector be what its spec says: plan, apply, wait, and undo what did not come up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from cdc_outbox.connect.client import ConnectClient
@@ -27,6 +28,7 @@ from cdc_outbox.connect.reader import Reader, Report
 from cdc_outbox.connect.refusals import refuse, refuse_unfit, refuse_what_connect_refuses
 from cdc_outbox.connect.render import render, render_republishing
 from cdc_outbox.connect.undo import Undo
+from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.connect.workers import CONFLICT
 from cdc_outbox.errors import (
     ConfigError,
@@ -39,6 +41,9 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.spec import Spec
+
+_LATE_SECONDS = 3.0
+"""How long one of several workers may show the configuration that was before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +166,25 @@ class Deployment:
             if self._options.undoes or isinstance(error, ConnectorInvalidError | UnpublishedEventsError):
                 undo.take_back()
             raise
+        # Not taken back: what runs is what somebody else wants.
+        self._refuse_overwritten(self._config if undo.created or undo.changed or found is None else found.config)
         return plan
+
+    def _refuse_overwritten(self, ours: Mapping[str, str]) -> None:
+        """Refuse to call deployed what another deployment has replaced while this one waited."""
+
+        def is_ours() -> bool:
+            return self._client.find_config(self._spec.name) == ours
+
+        if is_ours():
+            return
+        with suppress(ConnectorFailedError):
+            wait_until(is_ours, "the configuration to be this one", timeout_seconds=_LATE_SECONDS)
+            return
+        raise ConnectorFailedError(
+            f"somebody else has changed {self._spec.name} while this deployment waited",
+            hint="Agree on who deploys, and run again; `cdc-outbox plan` shows how it differs from this spec.",
+        )
 
     def _wait(self, *, stable_seconds: float) -> None:
         """Wait until it reads; where Connect does not know why it does not, the database may."""

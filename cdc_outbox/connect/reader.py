@@ -102,6 +102,7 @@ class Reader:
 
     def find_slot_without_strangers(self) -> SlotFacts | None:
         """Return the slot once nobody reads it, or as it is if that lasts."""
+        self._report("slot", f"somebody reads it; waiting up to {_LINGER_SECONDS:g} s for one that is gone to let go")
         with suppress(ConnectorFailedError):
             wait_until(lambda: not self._is_slot_active(), "the slot to be free", timeout_seconds=_LINGER_SECONDS)
         return self._database.find_slot()

@@ -1,6 +1,7 @@
 """The end of a connector: what goes in which order, and what stays."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cdc_outbox.connect.client import ConnectClient
@@ -11,7 +12,7 @@ from cdc_outbox.connect.render import render
 from cdc_outbox.connect.states import Ward, delete_and_wait
 from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.errors import ConnectorInvalidError
+from cdc_outbox.errors import ConnectError, ConnectorInvalidError
 from cdc_outbox.spec import Spec
 
 
@@ -38,13 +39,11 @@ def retire(
     config = client.find_config(spec.name)
     if config is not None:
         _refuse_another_slot(spec, config)
-        ward = Ward(client, spec.name, timeout_seconds=timeout_seconds, report=lambda text: report("stop", text))
-        ward.stop()
+        _stop(client, spec.name, timeout_seconds=timeout_seconds, report=report)
         if database is not None:
             client.reset_offsets(spec.name)
             report("offsets", "forgotten")
-        delete_and_wait(client, spec.name, timeout_seconds=timeout_seconds)
-        report("connector", f"{spec.name} deleted")
+        _delete(client, spec.name, timeout_seconds=timeout_seconds, report=report)
     elif database is not None:
         # Connect shows the offsets of a name, and forgets them, only while a connector has it.
         client.create_stopped(render(spec))
@@ -57,17 +56,54 @@ def retire(
     return Remains(slot=False, offsets=False)
 
 
+def retire_unspecified(name: str, client: ConnectClient, *, timeout_seconds: float, report: Report) -> tuple[str, ...]:
+    """Stop and delete a connector that no spec describes, and return one line for each thing that is still there."""
+    config = client.find_config(name) or {}
+    topics: list[str] = []
+    with suppress(ConnectError):  # workers may take no notes of them
+        topics = client.find_topics(name)
+    _stop(client, name, timeout_seconds=timeout_seconds, report=report)
+    _delete(client, name, timeout_seconds=timeout_seconds, report=report)
+    return tuple(_unspecified_stays(name, config, topics))
+
+
 def what_stays(spec: Spec, remains: Remains) -> Iterator[str]:
     """Yield one line for each thing that is still there."""
     postgresql = spec.database.kind is DatabaseKind.POSTGRESQL
     if remains.offsets:
-        yield f"stays: the offsets that Connect keeps under {spec.name}"
+        yield _offsets_stay(spec.name)
     if remains.slot and postgresql:
-        yield f"stays: the slot {spec.database.slot}, which keeps WAL until it is dropped"
+        yield _slot_stays(spec.database.slot)
     if postgresql:
         yield f"stays: the publication {spec.database.publication}"
     yield f"stays: the table {spec.outbox.table}, and what is beside it"
     yield f"stays: the topics {', '.join(spec.contract.topics)}"
+
+
+def _unspecified_stays(name: str, config: Mapping[str, str], topics: Sequence[str]) -> Iterator[str]:
+    yield _offsets_stay(name)
+    if kind_of(config.get("connector.class", "")) is Kind.POSTGRESQL:
+        yield _slot_stays(slot_of(config))
+        yield f"stays: the publication {config.get('publication.name', 'dbz_publication')}"
+    if topics:
+        yield f"stays: the topics {', '.join(topics)}"
+
+
+def _offsets_stay(name: str) -> str:
+    return f"stays: the offsets that Connect keeps under {name}"
+
+
+def _slot_stays(slot: str) -> str:
+    return f"stays: the slot {slot}, which keeps WAL until it is dropped"
+
+
+def _stop(client: ConnectClient, name: str, *, timeout_seconds: float, report: Report) -> None:
+    Ward(client, name, timeout_seconds=timeout_seconds, report=lambda text: report("stop", text)).stop()
+
+
+def _delete(client: ConnectClient, name: str, *, timeout_seconds: float, report: Report) -> None:
+    delete_and_wait(client, name, timeout_seconds=timeout_seconds)
+    report("connector", f"{name} deleted")
 
 
 def _refuse_another_slot(spec: Spec, config: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.wait import wait_until, wait_until_known, wait_until_up
+from cdc_outbox.errors import ConnectorInvalidError
 
 
 class Ward:
@@ -38,7 +39,17 @@ class Ward:
         self._wait_until_up(stable_seconds)
 
     def restart(self, *, only_failed: bool, stable_seconds: float) -> None:
-        """Begin again with the connector and its tasks, or with those that failed, and wait until all run."""
+        """Begin again with the connector and its tasks, or with those that failed, and wait until all run.
+
+        Raises:
+            ConnectorInvalidError: Somebody halted it; it would begin again and rest.
+        """
+        status = wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds)
+        if status.is_halted:
+            raise ConnectorInvalidError(
+                f"{self._name} is {status.state}, and a restart leaves it so",
+                hint="`cdc-outbox resume` lets it run, if nobody halted it on purpose.",
+            )
         self._client.restart(self._name, only_failed=only_failed)
         self._wait_until_up(stable_seconds)
 

@@ -44,6 +44,9 @@ class Undo:
     def take_back(self) -> None:
         """Do it; an error is reported and not raised, for the first one says more."""
         try:
+            if self._is_overwritten():
+                self.report("undo", f"somebody else has changed {self.name} meanwhile; it is left so")
+                return
             if self.owes_rows:
                 self._forget_snapshot()
             if self.created or (self.creating and self._appears()):
@@ -54,6 +57,14 @@ class Undo:
         except CdcOutboxError as error:
             self.report("undo", f"could not be undone: {error}")
             self.report("undo", f"look at {self.name}, or run the command again once that has passed")
+
+    def _is_overwritten(self) -> bool:
+        """Tell whether another deployment has replaced what this one gave, so that there is nothing to take back."""
+        if self.owes_rows or not (self.created or self.changed):
+            return False
+        known = [self.wanted, *([] if self.before is None else [self.before.config])]
+        now = self.client.find_config(self.name)
+        return now is not None and now not in known
 
     def _appears(self) -> bool:
         """Tell whether what was asked for comes into being after all, as it was asked for."""

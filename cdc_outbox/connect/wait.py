@@ -1,6 +1,7 @@
 """When a connector counts as up: it and all its tasks run, and stay so."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -154,9 +155,8 @@ def describe(status: ConnectorStatus | None) -> str:
     """Say a status in one line: ``connector RUNNING, 1 task RUNNING``."""
     if status is None:
         return "not known to Connect yet"
-    states = sorted({task.state for task in status.tasks})
-    counts = [(sum(task.state == state for task in status.tasks), state) for state in states]
-    tasks = ", ".join(f"{count} task{'s' * (count > 1)} {state}" for count, state in counts) or "no task yet"
+    counts = sorted(Counter(task.state for task in status.tasks).items())
+    tasks = ", ".join(f"{count} task{'s' * (count > 1)} {state}" for state, count in counts) or "no task yet"
     return f"connector {status.state}, {tasks}"
 
 

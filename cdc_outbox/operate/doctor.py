@@ -119,7 +119,9 @@ class Doctor:
             yield _found("OP102", Place(document="database", path=self.spec.name), message, remedy)
             return
         with self.database() as (connection, driver):
-            yield from look(self.spec, connection, driver, self.client if self._connect_answers else None)
+            found = look(self.spec, connection, driver, self.client if self._connect_answers else None)
+            # That Connect was not asked is no news, and no option helps, where it did not answer before.
+            yield from (each for each in found if self._connect_answers or each.code != "DB601")
             if kind is DatabaseKind.POSTGRESQL and self._connect_answers:
                 yield from self._reading(connection, driver)
 

@@ -41,7 +41,7 @@ def test_a_connector_is_halted_resumed_and_restarted_and_each_is_waited_for(
     assert done.returncode == 0, done.stderr
     head, line = done.stdout.splitlines()
     assert head.split() == ["CONNECTOR", "STATE", "TASKS", "SLOT", "NOT", "CONFIRMED", "BEHIND", "WAL", "KEPT"]
-    assert line.split()[:5] == [name, "RUNNING", "0", "RUNNING", deployed.spec.database.slot]
+    assert line.split()[:5] == [name, "RUNNING", "1", "RUNNING", deployed.spec.database.slot]
     without = {key: value for key, value in env.items() if key != "CDC_OUTBOX_DSN"}
     assert row(name, without)["slot"] is None
 
@@ -94,7 +94,7 @@ def test_a_failure_is_explained_and_what_does_not_run_is_not_called_restarted(
     eventually(lambda: condition_of(pipeline.client.find_status(pipeline.name)) is failed, "the task to fail")
     done = run_command("status", pipeline.name, env=env)
     assert done.returncode == 1
-    assert "0 FAILED" in done.stdout
+    assert " 1 FAILED " in done.stdout
     assert "An option has a value that is not taken" in done.stdout
     again = run_command("restart", pipeline.name, "--failed", env=env)
     assert again.returncode == 1
@@ -127,7 +127,9 @@ def test_a_deleted_connector_goes_on_where_it_ended_and_a_purged_one_leaves_noth
     eventually(lambda: sequences(deployed) == [1, 2, 3], "what was written meanwhile")
 
     # An interrupted purge is finished by the next one, also without a connector.
-    assert run_command("delete", spec, env=env).returncode == 0
+    by_name = run_command("delete", name, env=env)
+    assert by_name.returncode == 0, by_name.stderr
+    assert f"stays: the slot {slot}, which keeps WAL until it is dropped\n" in by_name.stdout
     for _ in range(2):
         done = run_command("delete", spec, "--purge", env=env)
         assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ import pytest
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.plan import EarlierEvents, SlotStep
+from cdc_outbox.connect.reader import Reader
 from cdc_outbox.connect.render import HEARTBEAT_PREFIX, render, render_republishing
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import (
@@ -260,6 +261,26 @@ def test_a_change_that_does_not_come_up_gives_way_to_what_ran(
     eventually(lambda: condition_of(deployed.client.find_status(deployed.name)) is Condition.UP, "the old one to run")
     deployed.write(1)
     eventually(lambda: sequences(deployed) == [1], "an event through the old one")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_somebody_else_deploys_meanwhile_is_neither_called_ours_nor_taken_back(
+    deployed: Pipeline, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    other = render(spec_with(deployed, "aggregates:", "latency: economy\naggregates:"))
+    ours = spec_with(deployed, "aggregates:", "latency: low\naggregates:")
+
+    def wait(*_asked: object, **_options: object) -> None:
+        deployed.client.put_config(other)
+        if fails:
+            raise ConnectorFailedError("it failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reader, "wait_until_reading", wait)
+        with pytest.raises(ConnectorFailedError, match="it failed" if fails else "somebody else has changed"):
+            deployed.deploy(spec=ours)
+    assert deployed.client.find_config(deployed.name) == other
+    assert (f"undo: somebody else has changed {deployed.name} meanwhile; it is left so" in deployed.reports) is fails
 
 
 def test_what_failed_may_be_left_to_look_at(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

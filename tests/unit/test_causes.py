@@ -41,6 +41,7 @@ CASES = (
     (f"{DEBEZIUM}The connector previously stopped while taking a snapshot, but", "cut off", "republish"),
     (f"{CONNECT}Failed to find any class that implements Connector and which name matches x.Y", "plugin", ".path"),
     (f"{JAVA}.lang.ClassNotFoundException: nowhere.Nobody", "class nowhere.Nobody", "plugin.path"),
+    ("The 'database.hostname' value is invalid: ${env:HOTS} has invalid format (only", "leads nowhere", "the variable"),
     (f"{CONNECT}Field 'ts' is not of type INT64", "event's time", "timestamp without time zone"),
     (f"{CONNECT}Failed to write connector configuration to Kafka: ", "its own topics", "config.storage.topic"),
     ("Error writing connector configuration to Kafka", "its own topics", "config.storage.topic"),

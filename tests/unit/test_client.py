@@ -43,7 +43,7 @@ def test_an_option_that_the_connector_did_not_look_at_is_no_finding() -> None:
     answer: Answer = (200, {"configs": [{"definition": {}, "value": None}, looked_at]})
     with connect_that_answers(config=answer) as (client, _):
         found = client.validate({"connector.class": "x", "name": "orders"})
-    assert [(finding.place.path, finding.message) for finding in found] == [("database.hostname", "refused")]
+    assert [(finding.place.path, finding.message) for finding in found] == [("database.hostname", "refused.")]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,7 @@ def test_an_option_that_the_connector_did_not_look_at_is_no_finding() -> None:
     [
         ('FATAL: password authentication failed for user "me"', "database.password leads to"),
         ("The connection attempt failed.", "host and port as the worker sees them"),
+        ("Connection validation timed out after 60000 ms", "host and port as the worker sees them"),
         ("refused", ""),
     ],
 )
@@ -60,6 +61,7 @@ def test_what_connect_refuses_has_the_remedy_that_a_failed_task_has(message: str
         [found] = client.validate({"connector.class": "x", "name": "orders"})
     assert remedy in found.remedy
     assert bool(remedy) is bool(found.remedy)
+    assert found.message == message.rstrip(".") + "."  # the remedy follows it on the same line
 
 
 def test_a_secret_that_came_into_the_configuration_since_is_not_shown() -> None:

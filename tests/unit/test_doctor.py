@@ -1,12 +1,17 @@
 """What a doctor says of a connector, and what its command exits with where somebody does not answer."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from cdc_outbox.cli import cli
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.preflight.look import LOOKS, what_connect_hides
+from cdc_outbox.database import DatabaseKind
 from cdc_outbox.finding import Finding
 from cdc_outbox.operate.doctor import Doctor
 from cdc_outbox.spec import parse_spec
@@ -33,6 +38,16 @@ def test_only_a_silence_that_passes_is_tried_again_later(spec: str, dsn: list[st
     silent = ["--connect-url", "http://127.0.0.1:1", "--connect-patience", "0"]
     done = CliRunner().invoke(cli, ["doctor", spec, *silent, *dsn], standalone_mode=False)
     assert (done.return_value, "OP101" in done.stdout) == (code, True)
+
+
+def test_who_did_not_answer_is_not_said_to_be_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOOKS, DatabaseKind.POSTGRESQL, lambda *_asked: what_connect_hides("orders", None))
+    client = ConnectClient(Cluster(urls=("http://127.0.0.1:1",), patience_seconds=0))
+    opened: Any = nullcontext((None, None))
+    found = list(Doctor(spec=parse_spec(MINIMAL), client=client, database=lambda: opened, brokers=None).look())
+    client.close()
+    assert [finding.place.document for finding in found if finding.code == "OP101"] == ["connect"]
+    assert "DB601" not in {finding.code for finding in found}
 
 
 def findings(state: str, *tasks: tuple[str, str]) -> dict[str, Finding]:

@@ -141,6 +141,19 @@ def test_a_command_like_none_lists_those_that_there_are(capsys: pytest.CaptureFi
     assert all(path[0] in stderr for path in COMMANDS if len(path) == 1)
 
 
+def test_what_other_tools_commands_are_said_to_be_here_exists() -> None:
+    page = (ORDERS.parents[1] / "docs" / "deploying.md").read_text()
+    table = page[page.index("## If you know another tool") :].split("\n\n")[1]
+    ours = [line.split(" | ")[1] for line in table.splitlines()[2:]]
+    named = {tuple(words.split()) for cell in ours for words in re.findall(r"`([a-z][a-z -]*)`", cell)}
+    here = {word for path in COMMANDS for word in path}
+    assert {words[0] for words in named} <= here
+    for command, *more in named:
+        for option in (each for each in more if each.startswith("--")):
+            taking = [options_of(path) for path in COMMANDS if path == (command,)]
+            assert option == "--context" or option in {opt for found in taking for each in found for opt in each.opts}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -85,3 +85,15 @@ def test_a_republish_whose_task_fails_ends_with_its_trace() -> None:
     with pytest.raises(ConnectorFailedError) as caught:
         reader(Connect(FAILED), Server(reader=0), timeout_seconds=30).publish_rows({"topic.prefix": "orders"}, {})
     assert caught.value.trace == "java.lang.Boom"
+
+
+def test_who_waits_for_a_slot_to_be_free_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_outbox.connect.reader._LINGER_SECONDS", 0.01)
+    told: list[tuple[str, str]] = []
+    client: Any = Connect(UP)
+    server: Any = Server(reader=7)
+    watching = Reader("orders", client, server, timeout_seconds=1, report=lambda *step: told.append(step))
+    found = watching.find_slot_without_strangers()
+    assert found is not None
+    assert found.active
+    assert [step for step, _text in told] == ["slot"]

@@ -4,10 +4,10 @@ import pytest
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.lint.config import Kind
-from cdc_outbox.connect.retire import Remains, retire, what_stays
+from cdc_outbox.connect.retire import Remains, retire, retire_unspecified, what_stays
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import parse_spec
-from tests.connect_server import answering
+from tests.connect_server import Answer, Asked, answering
 from tests.specs import MINIMAL
 
 DEBEZIUM = MINIMAL.replace("database:\n", "database:\n  slot: debezium\n")
@@ -36,3 +36,42 @@ def test_a_topic_of_several_aggregate_types_stays_once() -> None:
     text = MINIMAL.replace("aggregates:\n", "topics: {name: events}\naggregates:\n  order: {}\n")
     *_, topics = what_stays(parse_spec(text), Remains())
     assert topics == "stays: the topics events"
+
+
+@pytest.mark.parametrize(
+    ("config", "stays"),
+    [
+        (
+            {"connector.class": Kind.POSTGRESQL, "slot.name": "other", "publication.name": "rows"},
+            ["the slot other, which keeps WAL until it is dropped", "the publication rows"],
+        ),
+        (
+            {"connector.class": Kind.POSTGRESQL},
+            ["the slot debezium, which keeps WAL until it is dropped", "the publication dbz_publication"],
+        ),
+        ({"connector.class": "org.example.Sink"}, []),
+    ],
+)
+def test_a_connector_that_no_spec_describes_is_stopped_and_deleted_and_what_stays_is_told(
+    config: dict[str, str], stays: list[str]
+) -> None:
+    gone: list[Asked] = []
+
+    def answer(asked: Asked) -> Answer:
+        if asked.method == "DELETE":
+            gone.append(asked)
+        if asked.path.endswith("/topics"):
+            return 200, {"byhand": {"topics": ["rows.b", "rows.a"]}}
+        if asked.path.endswith("/status"):
+            return 200, {"connector": {"state": "STOPPED"}, "tasks": []}
+        return (404, {"message": "Connector byhand not found"}) if gone and asked.method == "GET" else (200, config)
+
+    told: list[tuple[str, str]] = []
+    with answering(answer) as (url, asked):
+        client = ConnectClient(url)
+        lines = retire_unspecified("byhand", client, timeout_seconds=5, report=lambda *step: told.append(step))
+        client.close()
+    assert [f"stays: {line}" for line in ("the offsets that Connect keeps under byhand", *stays)] == list(lines[:-1])
+    assert lines[-1] == "stays: the topics rows.a, rows.b"
+    assert [each.path for each in asked if each.method != "GET"] == ["/connectors/byhand/stop", "/connectors/byhand"]
+    assert told == [("stop", "byhand is STOPPED"), ("connector", "byhand deleted")]

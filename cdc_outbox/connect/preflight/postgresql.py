@@ -117,7 +117,8 @@ def _check_role(spec: Spec, role: RoleFacts | None) -> Iterator[Finding]:
     if user.startswith("${"):
         return
     if role is None:
-        yield error("DB201", user, f"the role {user!r} does not exist.", f"create role {quote(user)} login replication")
+        remedy = "Run what `cdc-outbox init SPEC --grants` prints, and give the role a password."
+        yield error("DB201", user, f"the role {user!r} does not exist.", remedy)
         return
     if not role.can_login or not role.can_replicate:
         missing = "LOGIN" if not role.can_login else "REPLICATION"
