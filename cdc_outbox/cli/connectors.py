@@ -1,6 +1,7 @@
 """Connectors that are named on the command line: by their name, or by the spec that describes them."""
 
 from collections.abc import Sequence
+from fnmatch import filter as matching
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConnectorNotFoundError
 
-names_argument = click.argument("connectors", nargs=-1, required=True, metavar="NAME|SPEC...")
+names_argument = click.argument("connectors", nargs=-1, required=True, metavar="NAME|PATTERN|SPEC...")
 timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -25,14 +26,30 @@ timeout_option = click.option(
 def names_of(connectors: Sequence[str], client: ConnectClient) -> list[str]:
     """Return the names, each of which exists; where none is named, of all that there are.
 
+    ``orders-*`` stands for all whose names begin so, as a shell would write it.
+
     Raises:
         ConnectorNotFoundError: One does not, with those that do.
     """
-    names = list(dict.fromkeys(map(name_of, connectors)))
     there = client.find_names()
-    for name in names:
-        refuse_unknown(name, there)
-    return names or there
+    names: dict[str, None] = {}
+    for name in map(name_of, connectors):
+        found = matching(there, name)
+        if not found:
+            refuse_unknown(name, there)
+        names |= dict.fromkeys([name] if name in there else found)
+    return list(names) or there
+
+
+def one_name_of(connector: str, client: ConnectClient) -> str:
+    """Return the name, which exists, of the one connector that is meant.
+
+    Raises:
+        ConnectorNotFoundError: It does not, with those that do.
+    """
+    name = name_of(connector)
+    refuse_unknown(name, client.find_names())
+    return name
 
 
 def name_of(connector: str) -> str:

@@ -35,6 +35,7 @@ def pause(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float) -> N
     \b
     Example:
       cdc-outbox pause orders
+      cdc-outbox pause 'billing-*'
     """
     _each(connectors, cluster, timeout, Ward.pause)
 

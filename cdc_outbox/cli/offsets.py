@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.columns import in_columns
-from cdc_outbox.cli.connectors import names_of, timeout_option
+from cdc_outbox.cli.connectors import one_name_of, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.findings import API_VERSION, visible
@@ -61,7 +61,7 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait)
     with steps.shown():
-        [name] = names_of([connector], client)
+        name = one_name_of(connector, client)
         standing = _standing(name, client, databases)
     if prints_json:
         click.echo(json.dumps(_document(name, standing), indent=2))
@@ -160,7 +160,7 @@ def _change(
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait)
     client.refuse_kept()
-    [name] = names_of([connector], client)
+    name = one_name_of(connector, client)
     # Asked before anything is touched.
     agreed = yes or _agree(name, judge(_standing(name, client, databases)))
     timeout, stable_seconds = waits

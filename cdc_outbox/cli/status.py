@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @click.command(short_help="Say what connectors, their tasks and their slots do.")
-@click.argument("connectors", nargs=-1, metavar="[NAME|SPEC]...")
+@click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...")
 @dsns_option(required=False, note="; without it nothing is said of slots")
 @connect_url_option(required=True)
 @broker_options(required=False)

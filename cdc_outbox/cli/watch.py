@@ -22,7 +22,7 @@ _DEFAULTS = GuardOptions()
 
 
 @click.command(short_help="Restart what fails, and give up loudly.")
-@click.argument("connectors", nargs=-1, metavar="[NAME|SPEC]...")
+@click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...")
 @connect_url_option(required=True)
 @click.option(
     "--give-up-after",

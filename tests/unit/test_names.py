@@ -6,11 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_outbox.cli import cli
-from cdc_outbox.cli.connectors import refuse_unknown
+from cdc_outbox.cli.connectors import names_of, refuse_unknown
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import CdcOutboxError, ConfigError, ConnectorNotFoundError, ConnectUnavailableError
 from tests.connect_server import Answer, Asked, answering
 from tests.specs import MINIMAL
+from tests.unit.test_client import connect_that_answers
 
 
 def complaint(*arguments: str) -> CdcOutboxError:
@@ -112,3 +113,17 @@ def test_whoever_is_waited_for_is_named_while_it_lasts(command: list[str]) -> No
     assert isinstance(ran.exception, ConnectUnavailableError)
     assert "waiting: no Kafka Connect worker answers" in ran.stderr
     assert ran.stdout == ""
+
+
+def test_a_pattern_names_all_connectors_that_are_called_so() -> None:
+    there = ["billing", "orders-1", "orders-2", "orders-[x]"]
+
+    def names(*asked: str) -> list[str]:
+        with connect_that_answers(config=(200, there)) as (client, _):
+            return names_of(asked, client)
+
+    assert names("orders-?", "billing", "bill*") == ["orders-1", "orders-2", "billing"]
+    assert names("orders-[x]") == ["orders-[x]"]
+    assert names() == sorted(there)
+    with pytest.raises(ConnectorNotFoundError, match="'shop-\\*'"):
+        names("billing", "shop-*")
