@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 import pytest
-from psycopg.sql import Literal
+from psycopg.sql import SQL, Literal
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.testing import MariaDb, Stack
@@ -74,11 +74,10 @@ def run(script: str, folder: Path, services: dict[str, str]) -> str:
 def test_writing_deploying_and_consuming_as_the_readme_says(services: dict[str, str], folder: Path) -> None:
     deploy = block("cdc-outbox init connectors/orders.yaml ")
     with psycopg.connect(services["ORDERS_DSN"], autocommit=True) as orders:
-        create = "create role orders_connector login replication password {}"
-        orders.execute(psycopg.sql.SQL(create).format(Literal(CONNECTOR_PASSWORD)))
-        init, *rest = deploy.splitlines()
+        init, grants, *rest = deploy.splitlines()
         run(init, folder, services)
-        orders.execute("grant select on outbox to orders_connector")
+        orders.execute(run(grants, folder, services).encode())
+        orders.execute(SQL("alter role orders_connector password {}").format(Literal(CONNECTOR_PASSWORD)))
         assert run("\n".join(rest), folder, services) == "orders: deployed\norders: nothing to change\n"
 
     for name in ("orders", "shipping"):
