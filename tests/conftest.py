@@ -1,6 +1,7 @@
 """One stack for the whole run, and a pipeline of its own for each test that asks."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,8 @@ from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop
 # How long an example takes says what else the machine does, and nothing about the code.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
+# A shell has what it runs in the background ignore Ctrl-C, and so would every command that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
