@@ -34,10 +34,10 @@ def names_of(connectors: Sequence[str], client: ConnectClient) -> list[str]:
     there = client.find_names()
     names: dict[str, None] = {}
     for name in map(name_of, connectors):
-        found = matching(there, name)
+        found = [name] if name in there else matching(there, name)
         if not found:
             refuse_unknown(name, there)
-        names |= dict.fromkeys([name] if name in there else found)
+        names |= dict.fromkeys(found)
     return list(names) or there
 
 

@@ -13,7 +13,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, database_name
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import dsns_option, read_spec
+from cdc_outbox.cli.options import dsns_option, is_named, read_spec
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
 from cdc_outbox.consumer.schema import inbox_component
@@ -94,16 +94,12 @@ def init(
       cdc-outbox init connectors/orders.yaml --check --writer orders_writer
       cdc-outbox init connectors/orders.yaml --new-incarnation --from orders.1
     """
-    if spec is None and not inbox:
-        raise click.UsageError("say what to create: a SPEC for the outbox, --inbox for the inbox, or both")
-    if inbox_schema is not None and not inbox:
-        raise click.UsageError("--inbox-schema says where the inbox of --inbox lies; without that it means nothing")
     if (sql or grants) + check + new_incarnation > 1:
         raise click.UsageError("--sql or --grants, --check, --new-incarnation: one at a time")
     if (before or after or new_incarnation) and not (new_incarnation and before and spec):
         raise click.UsageError("a new incarnation takes a SPEC, --new-incarnation and --from, and perhaps --to")
+    _refuse_unclear(has_spec=spec is not None, inbox=inbox, inbox_schema=inbox_schema)
     pipeline = read_spec(spec) if spec is not None else None
-    _refuse_two_databases(is_of_inbox=pipeline is None)
     # To print what a spec says takes no secret.
     dsn = None if (sql or grants) and pipeline is not None else _dsn(pipeline, databases, inbox_database)
     wanted = wanted_of(pipeline, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
@@ -123,18 +119,19 @@ def init(
         return _create(wanted, connection, driver)
 
 
-def _is_named(option: str) -> bool:
-    return click.get_current_context().get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE
-
-
-def _refuse_two_databases(*, is_of_inbox: bool) -> None:
-    if _is_named("inbox_database") and (not is_of_inbox or _is_named("databases")):
+def _refuse_unclear(*, has_spec: bool, inbox: bool, inbox_schema: str | None) -> None:
+    """Refuse what does not say what to create, or in which one database."""
+    if not has_spec and not inbox:
+        raise click.UsageError("say what to create: a SPEC for the outbox, --inbox for the inbox, or both")
+    if inbox_schema is not None and not inbox:
+        raise click.UsageError("--inbox-schema says where the inbox of --inbox lies; without that it means nothing")
+    if is_named("inbox_database") and (has_spec or is_named("databases")):
         raise click.UsageError("--inbox-dsn goes with --inbox, without SPEC and --dsn: one database at a time")
 
 
 def _dsn(spec: Spec | None, databases: Databases | None, inbox_database: Databases | None) -> str | None:
     """Return the one DSN that is meant: what stands on the command line comes before what the environment says."""
-    if spec is None and inbox_database is not None and not _is_named("databases"):
+    if spec is None and inbox_database is not None and not is_named("databases"):
         return inbox_database.shared()
     if databases is None:
         return None

@@ -107,6 +107,11 @@ def _aggregates(
     return found
 
 
+def is_named(parameter: str) -> bool:
+    """Whether a parameter of the command that runs stands on the command line, and not in the environment only."""
+    return click.get_current_context().get_parameter_source(parameter) is click.core.ParameterSource.COMMANDLINE
+
+
 def read_spec(path: Path) -> Spec:
     """Read a spec from a file.
 

@@ -14,7 +14,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION, visible
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import dsns_option, read_spec
+from cdc_outbox.cli.options import dsns_option, is_named, read_spec
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
@@ -75,7 +75,7 @@ def verify(
     pipeline = read_spec(spec)
     if consumer is None and inbox_database is not None:
         consumer_hint = "--inbox-dsn is of use with --consumer only"
-        if click.get_current_context().get_parameter_source("inbox_database") is click.core.ParameterSource.COMMANDLINE:
+        if is_named("inbox_database"):
             raise click.UsageError(consumer_hint)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox verify")
     dsn = databases.of(pipeline.name)

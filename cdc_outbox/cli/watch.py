@@ -64,6 +64,8 @@ def watch(
     run one watch for each where one must not end that of the others. A connector that is paused or stopped is left so,
     and a Connect that does not answer is waited for.
 
+    A pattern stands for the connectors that there are at the beginning.
+
     Exit codes: 0 it was told to stop (SIGTERM, Ctrl-C), 1 a connector was given up, 75 Connect does not answer at the
     beginning.
 

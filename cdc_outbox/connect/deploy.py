@@ -1,7 +1,6 @@
 """Make a connector be what its spec says: plan, apply, wait, and undo what did not come up."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from cdc_outbox.connect.client import ConnectClient
@@ -42,7 +41,7 @@ from cdc_outbox.errors import (
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.spec import Spec
 
-_LATE_SECONDS = 3.0
+_STALE_SECONDS = 3.0
 """How long one of several workers may show the configuration that was before."""
 
 
@@ -172,19 +171,14 @@ class Deployment:
 
     def _refuse_overwritten(self, ours: Mapping[str, str]) -> None:
         """Refuse to call deployed what another deployment has replaced while this one waited."""
-
-        def is_ours() -> bool:
-            return self._client.find_config(self._spec.name) == ours
-
-        if is_ours():
-            return
-        with suppress(ConnectorFailedError):
-            wait_until(is_ours, "the configuration to be this one", timeout_seconds=_LATE_SECONDS)
-            return
-        raise ConnectorFailedError(
-            f"somebody else has changed {self._spec.name} while this deployment waited",
-            hint="Agree on who deploys, and run again; `cdc-outbox plan` shows how it differs from this spec.",
-        )
+        name = self._spec.name
+        try:
+            wait_until(lambda: self._client.find_config(name) == ours, name, timeout_seconds=_STALE_SECONDS)
+        except ConnectorFailedError as error:
+            raise ConnectorFailedError(
+                f"somebody else has changed {name} while this deployment waited",
+                hint="Agree on who deploys, and run again; `cdc-outbox plan` shows how it differs from this spec.",
+            ) from error
 
     def _wait(self, *, stable_seconds: float) -> None:
         """Wait until it reads; where Connect does not know why it does not, the database may."""

@@ -20,8 +20,6 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 """How late a parked event may be tried again that somebody else made due."""
 _FULL = "the park is full"
-_DEAD_ON_ARRIVAL = frozenset({Reason.CRASHED, Reason.CONFLICT, Reason.EXPIRED, Reason.UNREADABLE})
-"""Why events are parked that nothing is tried with; of a handler that fails each attempt is logged where it is made."""
 _UNASSIGNED_SECONDS = 10.0
 """How long a consumer is without a partition before it says so; to join a group takes less."""
 _UNASSIGNED = (
@@ -178,7 +176,8 @@ class Watch:
         self._metrics.measure("cdc_outbox_consumer_end_to_end_seconds", *ways, consumer=self._name)
         self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
         for reason, events in delivered.parked.items():
-            if reason in _DEAD_ON_ARRIVAL:
+            # Of a handler that fails, each attempt is logged where it is made.
+            if reason.state is State.DEAD and reason is not Reason.FAILED:
                 _log.error("events are dead", extra={"reason": reason, "events": events})
         # By state it is known with the next look.
         self._parked.update({(reason.state, reason): events for reason, events in delivered.parked.items()})
