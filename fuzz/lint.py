@@ -26,9 +26,9 @@ from cdc_outbox.connect.meaning import differences
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding
-from tests.configs import CLEAN
-from tests.hazards import CASES
-from tests.strategies import rubbish_texts
+from tests.support.configs import CLEAN
+from tests.support.hazards import CASES
+from tests.support.strategies import rubbish_texts
 
 SECRET = "kMq7ZnT0pSecReT"
 SPECS = [path.read_text() for path in sorted((Path(__file__).parents[1] / "connectors").glob("*.yaml"))]

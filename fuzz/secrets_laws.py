@@ -15,8 +15,8 @@ from cdc_outbox.connect.render import render
 from cdc_outbox.spec import parse_spec
 from fuzz.secrets_planted import HELD, MANY, PLAIN, SECRETS, held_by, refuse_secrets
 from fuzz.secrets_said import FAULTS, Ready, Worker, opened, said_by
-from tests.connect_server import answering
-from tests.specs import MINIMAL
+from tests.support.connect_server import answering
+from tests.support.specs import MINIMAL
 
 NOBODY = "127.0.0.1:1"
 AT_ONCE = ("--timeout", "0.01", "--stable-seconds", "0")

@@ -16,8 +16,8 @@ from cdc_outbox.cli import main
 from cdc_outbox.connect import reader, undo, wait
 from cdc_outbox.connect.facts import DatabaseFacts, SlotFacts, WrittenFacts
 from cdc_outbox.lsn import Lsn
-from tests.connect_server import Answer, Asked
-from tests.unit.test_preflight import GOOD, SLOT
+from tests.support.connect_server import Answer, Asked
+from tests.support.database_facts import GOOD, SLOT
 
 FAULTS = ("trace", "connector trace", "validation", 400, 403, 409, 500)
 

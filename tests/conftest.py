@@ -11,8 +11,8 @@ from cdc_outbox.consumer import watch
 from cdc_outbox.jvm import NEWEST_PLUGINS
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from cdc_outbox.testing.configure import ConfigureCheck
-from tests.desk import Desk, Feed
-from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop
+from tests.support.desk import Desk, Feed
+from tests.support.rig import CONNECTOR_PASSWORD, Pipeline, Shop
 
 # How long an example takes says what else the machine does, and nothing about the code.
 settings.register_profile("tests", deadline=None)

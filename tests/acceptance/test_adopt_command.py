@@ -1,19 +1,15 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.unit.test_adopt import FOREIGN, FOREIGN_SPEC, SECRET
-
-COMMAND = Path(sys.prefix) / "bin" / "cdc-outbox"
+from tests.support.commands import run_command
+from tests.support.foreign_connector import FOREIGN, FOREIGN_SPEC, SECRET
 
 
 def run(*arguments: str | Path, text: str | bytes = "") -> tuple[int, str, str]:
-    octets = text if isinstance(text, bytes) else text.encode()
-    done = subprocess.run([COMMAND, "adopt", *arguments], input=octets, capture_output=True, check=False)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    done = run_command("adopt", *arguments, text=text)
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_a_file_becomes_a_spec_and_what_was_told_goes_to_stderr(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig import run_command
+from tests.support.commands import run_command
 
 SPEC = str(Path(__file__).parents[2] / "connectors" / "orders.yaml")
 

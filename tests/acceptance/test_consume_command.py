@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig import Shop, eventually, one, run_command
+from tests.support.commands import run_command
+from tests.support.rig import Shop, eventually, one
 
 SERVICE = '''
 """A service whose consumer can be told to die at a step."""

@@ -18,11 +18,11 @@ from django.db import models
 from cdc_outbox.consumer import AsyncConsumer, Consumer, SequenceMode, WireContract
 from cdc_outbox.testing import MariaDb, Stack
 from tests.contract.consumer_contract import PostgresLedger, running
-from tests.contract.django_site import add_entry, entry, remove_alias
-from tests.contract.mariadb import MariaDbStore
-from tests.contract.test_driver_sqlalchemy import url_of
-from tests.desk import placed
-from tests.rig import eventually, import_block
+from tests.support.desk import placed
+from tests.support.django_site import add_entry, entry, remove_alias
+from tests.support.mariadb import MariaDbStore
+from tests.support.rig import eventually, import_block
+from tests.support.sqlalchemy_clients import url_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "consuming.md").read_text()
 BLOCKS = re.findall(r"^```(?:python|sh)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

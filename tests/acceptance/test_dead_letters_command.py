@@ -19,8 +19,8 @@ from cdc_outbox.cli import main
 from cdc_outbox.consumer import Consumer
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.testing import Stack
-from tests.parking import CONTRACT, Receiver
-from tests.rig import run_command
+from tests.support.commands import run_command
+from tests.support.parking import CONTRACT, Receiver
 
 DOCS = Path(__file__).parents[2] / "docs" / "consuming.md"
 

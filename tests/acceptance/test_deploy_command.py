@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cdc_outbox.errors import ConnectorNotFoundError
-from tests.rig import Pipeline, eventually, run_command
+from tests.support.commands import run_command
+from tests.support.rig import Pipeline, eventually
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,8 +15,9 @@ from cdc_outbox import Event, ForeignOutbox, HeaderNames, SequenceMode, WireCont
 from cdc_outbox.consumer import Inbox, Outcome, Verdict
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import SERIES
-from tests.desk import Desk, numbered, placed
-from tests.rig import Connection, apply_effect, eventually, one, run_command
+from tests.support.commands import run_command
+from tests.support.desk import Desk, numbered, placed
+from tests.support.rig import Connection, apply_effect, eventually, one
 
 
 def test_a4_consumers_read_the_stream_of_a_category_and_handle_events_by_their_type(desk: Desk) -> None:

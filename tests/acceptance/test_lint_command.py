@@ -1,21 +1,20 @@
 import json
-import subprocess
-import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
-from tests.unit.test_lint_forms import D5
+from tests.support.commands import run_command
+from tests.support.configs import D5
 
 ROOT = Path(__file__).parents[2]
-COMMAND = Path(sys.prefix) / "bin" / "cdc-outbox"
 GOLDEN = ROOT / "tests" / "unit" / "golden" / "orders.json"
 
 
 def run(*arguments: str | Path, text: str | bytes = "") -> tuple[int, str, str]:
-    octets = text.encode() if isinstance(text, str) else text
-    done = subprocess.run([COMMAND, *arguments], input=octets, capture_output=True, check=False, cwd=ROOT)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    with chdir(ROOT):
+        done = run_command(*arguments, text=text)
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_what_is_right_prints_nothing_and_exits_0() -> None:

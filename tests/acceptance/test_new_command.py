@@ -1,16 +1,17 @@
 import json
-import subprocess
-import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import run_command
+
 ROOT = Path(__file__).parents[2]
-COMMAND = Path(sys.prefix) / "bin" / "cdc-outbox"
 
 
 def run(*arguments: str | Path) -> tuple[int, str, str]:
-    done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
+    with chdir(ROOT):
+        done = run_command(*arguments)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from cdc_outbox.connect.states import Ward
 from cdc_outbox.lsn import Lsn
-from tests.integration.test_deploy import sequences
-from tests.rig import Pipeline, eventually, one, run_command
+from tests.support.commands import run_command
+from tests.support.deployments import sequences
+from tests.support.rig import Pipeline, eventually, one
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import pytest
 
 from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import Condition, condition_of
-from tests.integration.test_deploy import broken, sequences, slot_exists
-from tests.rig import Pipeline, eventually, run_command
+from tests.support.commands import run_command
+from tests.support.deployments import broken, sequences, slot_exists
+from tests.support.rig import Pipeline, eventually
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cdc_outbox.testing import Stack
-from tests.rig import Pipeline, eventually, run_command
+from tests.support.commands import run_command
+from tests.support.rig import Pipeline, eventually
 
 SECRET = "hunter2-s3cret"
 CANARY = "  cdc-outbox.canary: {sequence: none}\n"

@@ -5,7 +5,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.rig import Pipeline, eventually, one, run_command
+from tests.support.commands import run_command
+from tests.support.rig import Pipeline, eventually, one
 
 MARIADB = "{kind: mariadb, host: h, name: orders, user: connector, password: '${env:PASSWORD}'}"
 

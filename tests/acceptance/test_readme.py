@@ -17,9 +17,9 @@ from psycopg.sql import SQL, Literal
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.testing import MariaDb, Stack
-from tests.contract.mariadb import MariaDbStore
-from tests.contract.postgresql import PostgresStore
-from tests.rig import CONNECTOR_PASSWORD, eventually, import_block, one, open_to_all
+from tests.support.mariadb import MariaDbStore
+from tests.support.postgresql import PostgresStore
+from tests.support.rig import CONNECTOR_PASSWORD, eventually, import_block, one, open_to_all
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -129,7 +129,7 @@ def test_fastapi_and_sqlalchemy_as_the_readme_says(
 def test_django_as_the_readme_says(services: dict[str, str], folder: Path) -> None:
     from django.test import RequestFactory
 
-    from tests.contract.django_site import add_alias, remove_alias
+    from tests.support.django_site import add_alias, remove_alias
 
     run("cdc-outbox init connectors/orders.yaml", folder, services)
     with closing(PostgresStore(services["ORDERS_DSN"])) as store:

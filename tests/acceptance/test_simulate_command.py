@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.rig import Pipeline, run_command
-from tests.specs import MONGODB
+from tests.support.commands import run_command
+from tests.support.rig import Pipeline
+from tests.support.specs import MONGODB
 
 SPEC = str(Path(__file__).parents[2] / "connectors" / "orders.yaml")
 ID = "da8d6de6-3b77-45ff-8f44-57db55a7a06c"

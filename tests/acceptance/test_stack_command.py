@@ -15,7 +15,8 @@ import pytest
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ProcessRecord
-from tests.rig import eventually, open_to_all, run_command
+from tests.support.commands import run_command
+from tests.support.rig import eventually, open_to_all
 
 COMMAND = f"{sys.prefix}/bin/cdc-outbox"
 DATABASES = ["--database", "orders", "--database=shipping_2", "--database", "orders"]

@@ -7,7 +7,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from cdc_outbox.testing import Stack
-from tests.rig import Pipeline, run_command
+from tests.support.commands import run_command
+from tests.support.rig import Pipeline
 
 
 @pytest.fixture

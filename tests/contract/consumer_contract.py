@@ -27,10 +27,10 @@ from cdc_outbox.migrations import upgrade
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from tests.contract.mariadb import MariaDbStore
-from tests.contract.sqlite import SqliteStore
-from tests.desk import PATIENT, in_order, placed
-from tests.rig import QUICK, Pipeline, eventually, run_upgrade
+from tests.support.desk import PATIENT, in_order, placed
+from tests.support.mariadb import MariaDbStore
+from tests.support.rig import QUICK, Pipeline, eventually, run_upgrade
+from tests.support.sqlite import SqliteStore
 
 Ends = Callable[[Any], Awaitable[object]]
 

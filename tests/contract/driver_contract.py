@@ -28,8 +28,8 @@ from cdc_outbox.errors import (
     TransactionTimeoutError,
 )
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from tests.contract.driver_clients import Client
-from tests.rig import eventually
+from tests.support.driver_clients import Client
+from tests.support.rig import eventually
 
 
 class DriverContract:

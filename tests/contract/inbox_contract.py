@@ -1,19 +1,22 @@
 """What every inbox and every register of epochs promises; a subclass says how to open a transaction."""
 
 import secrets
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from cdc_outbox.consumer import InboxTable
+from cdc_outbox.consumer.database import sql_stores
 from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.epochs import EpochStore, Place, Tenure
 from cdc_outbox.consumer.inbox import Claims, InboxStore
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move
 from cdc_outbox.consumer.park import Failure, ParkedEvent, ParkStore, Reason, State
-from cdc_outbox.drivers import AsyncTransactionDriver
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.drivers import AsyncTransactionDriver, find_transaction_driver
+from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.errors import WatermarkMovedError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
@@ -219,3 +222,15 @@ class EpochContract:
         assert finish(opened.epochs.start(opened.connection, "2")) == 1
         finish(opened.epochs.forget_start(opened.connection, "1"))
         assert finish(opened.epochs.start(opened.connection, "1")) == 1
+
+
+@contextmanager
+def opened_on(connection: Any) -> Iterator[Opened]:
+    """Open a transaction on a connection, and close both at the end."""
+    driver = ImmediateTransactions(find_transaction_driver(connection))
+    table = InboxTable.on(driver.dialect)
+    shop, other = (sql_stores(table=table, consumer=name, driver=driver) for name in ("shop", "other"))
+    with closing(connection):
+        finish(driver.begin(connection))
+        yield Opened(connection, driver, shop, other)
+        finish(driver.rollback(connection))

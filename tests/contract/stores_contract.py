@@ -15,7 +15,7 @@ from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import MessageError, TransactionEndedError
 from tests.contract.inbox_contract import HOME, A, EpochContract, InboxContract, Opened, failed, gap
 from tests.contract.park_contract import ParkContract
-from tests.rig import eventually
+from tests.support.rig import eventually
 
 
 class StoresContract(InboxContract, ParkContract, EpochContract):

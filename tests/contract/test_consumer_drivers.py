@@ -25,11 +25,11 @@ from tests.contract.consumer_contract import (
     OnSqlite,
     Service,
 )
-from tests.contract.django_site import add_entry, entry
-from tests.contract.test_driver import asyncpg_options
-from tests.contract.test_driver_sqlalchemy import url_of
-from tests.desk import placed
-from tests.rig import eventually
+from tests.support.desk import placed
+from tests.support.django_site import add_entry, entry
+from tests.support.driver_clients import asyncpg_options
+from tests.support.rig import eventually
+from tests.support.sqlalchemy_clients import url_of
 
 
 class CursorUsers(ConsumerContract):

@@ -24,9 +24,9 @@ from cdc_outbox.drivers import (
 )
 from cdc_outbox.errors import ConfigError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from tests.contract.driver_clients import AsyncClient, Client, joins_outside
 from tests.contract.driver_contract import MariaDbContract, PostgresContract, SqliteContract
-from tests.rig import eventually
+from tests.support.driver_clients import AsyncClient, Client, asyncpg_options, joins_outside
+from tests.support.rig import eventually
 
 
 class TestPsycopg(PostgresContract):
@@ -143,11 +143,6 @@ class TestPsycopg2(PostgresContract):
 
 class TestPsycopg2InAutocommit(TestPsycopg2):
     autocommit = True
-
-
-def asyncpg_options(dsn: str) -> dict[str, Any]:
-    found = psycopg.conninfo.conninfo_to_dict(dsn)
-    return {key: found[key] for key in ("host", "port", "user", "password")} | {"database": found["dbname"]}
 
 
 async def open_pool(pool: Any) -> None:

@@ -13,9 +13,9 @@ from django.db.transaction import TransactionManagementError
 from cdc_outbox.drivers import TransactionState
 from cdc_outbox.errors import ConfigError, OutboxError, TransactionAbortedError, TransactionEndedError
 from cdc_outbox.testing import Stack
-from tests.contract.django_site import add_entry, entry, remove_alias
-from tests.contract.driver_clients import Client
 from tests.contract.driver_contract import DriverContract, MariaDbContract, ReopenedPostgresContract, SqliteContract
+from tests.support.django_site import add_entry, entry, remove_alias
+from tests.support.driver_clients import Client
 
 
 class Sites(DriverContract):

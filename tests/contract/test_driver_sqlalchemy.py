@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 import sqlmodel
-from sqlalchemy import URL, Engine, create_engine, event, text
+from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
@@ -20,8 +20,6 @@ from cdc_outbox.errors import (
     TransactionAbortedError,
     TransactionEndedError,
 )
-from cdc_outbox.testing import MariaDbDsn
-from tests.contract.driver_clients import AsyncClient, Client
 from tests.contract.driver_contract import (
     DriverContract,
     MariaDbContract,
@@ -29,7 +27,8 @@ from tests.contract.driver_contract import (
     ReopenedPostgresContract,
     SqliteContract,
 )
-from tests.contract.sqlalchemy_clients import make_url
+from tests.support.driver_clients import AsyncClient, Client
+from tests.support.sqlalchemy_clients import url_of
 
 
 class Base(DeclarativeBase):
@@ -39,16 +38,6 @@ class Base(DeclarativeBase):
 class Row(Base):
     __tablename__ = "t"
     a: Mapped[int] = mapped_column(primary_key=True)
-
-
-def url_of(dsn: str | MariaDbDsn | Path, driver: str) -> str | URL:
-    match dsn:
-        case str():
-            return make_url(dsn, driver)
-        case MariaDbDsn():
-            return dsn.url(f"mysql+{driver}")
-        case _:
-            return f"sqlite+{driver}:///{dsn}"
 
 
 class Sessions(DriverContract):

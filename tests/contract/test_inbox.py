@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Set
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from pymysql.constants import CLIENT
 
 from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.consumer.database import sql_stores
-from cdc_outbox.drivers import find_transaction_driver
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.mysql import PyMySql
 from cdc_outbox.drivers.psycopg import Psycopg
@@ -24,10 +23,10 @@ from cdc_outbox.errors import ConfigError, MessageError, OutboxError
 from cdc_outbox.migrations import upgrade
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn, MemoryDatabase, Stack
-from tests.contract.inbox_contract import A, Opened
-from tests.contract.mariadb import MariaDbStore
+from tests.contract.inbox_contract import A, Opened, opened_on
 from tests.contract.stores_contract import ServerStoresContract, SqlStoresContract, StoresContract
-from tests.rig import eventually, one, run_upgrade
+from tests.support.mariadb import MariaDbStore
+from tests.support.rig import eventually, one, run_upgrade
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -203,15 +202,3 @@ class TestSqlite(SqlStoresContract):
 
 
 INBOX = InboxTable.on(Dialect.MYSQL)
-
-
-@contextmanager
-def opened_on(connection: Any) -> Iterator[Opened]:
-    """Open a transaction on a connection, and close both at the end."""
-    driver = ImmediateTransactions(find_transaction_driver(connection))
-    table = InboxTable.on(driver.dialect)
-    shop, other = (sql_stores(table=table, consumer=name, driver=driver) for name in ("shop", "other"))
-    with closing(connection):
-        finish(driver.begin(connection))
-        yield Opened(connection, driver, shop, other)
-        finish(driver.rollback(connection))

@@ -13,7 +13,7 @@ from cdc_outbox.drivers.overlap import Meanwhile
 from cdc_outbox.drivers.psycopg import Psycopg, connect
 from cdc_outbox.drivers.sqlite3 import Sqlite3
 from cdc_outbox.testing import Stack
-from tests.rig import eventually
+from tests.support.rig import eventually
 
 IDLE_SECONDS = 0.5
 

@@ -22,8 +22,8 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import new_event_id
 from tests.contract.consumer_contract import OnMariaDb, OnPostgres, OnSqlite
-from tests.contract.test_driver import asyncpg_options
-from tests.desk import placed
+from tests.support.desk import placed
+from tests.support.driver_clients import asyncpg_options
 
 OPTIONS: dict[str, Any] = {
     "name": "shipping",

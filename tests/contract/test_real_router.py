@@ -33,9 +33,9 @@ from cdc_outbox.spec import Spec, parse_spec
 from fuzz.router import Tally, run
 from fuzz.router_cases import make_case
 from fuzz.router_tables import CONVERTERS
-from tests.profiles import PROFILES, payload_of
-from tests.shapes import object_text
-from tests.specs import MINIMAL
+from tests.support.profiles import PROFILES, payload_of
+from tests.support.shapes import object_text
+from tests.support.specs import MINIMAL
 
 CASES = 5_000
 

@@ -25,8 +25,8 @@ from cdc_outbox.router import (
     LogicalName,
     java_partition,
 )
-from tests.contract.router_edges import EDGES, Edge
-from tests.rig import Connection, Pipeline, eventually, one
+from tests.support.rig import Connection, Pipeline, eventually, one
+from tests.support.router_edges import EDGES, Edge
 
 PAYLOADS: list[Any] = [
     {"plain": 1},

@@ -7,7 +7,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from tests.strimzi import FORBIDDEN, RELEASE, SPECS
+from tests.support.strimzi import FORBIDDEN, RELEASE, SPECS
 
 _COPYING = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 _MODEL = "io.strimzi.api.kafka.model"

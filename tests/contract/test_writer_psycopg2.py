@@ -12,8 +12,8 @@ from cdc_outbox import NotInTransactionError, Outbox
 from cdc_outbox.drivers import find_async_driver, find_driver
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import Stack
-from tests.contract.postgresql import PostgresStore, PostgresWriterContract
 from tests.contract.writer_contract import ORDER, Client, PlaceContract
+from tests.support.postgresql import PostgresStore, PostgresWriterContract
 
 
 @pytest.fixture(scope="module")

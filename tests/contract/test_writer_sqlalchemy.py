@@ -19,8 +19,9 @@ from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, Out
 from cdc_outbox.event import new_event_id
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import Stack
-from tests.contract.postgresql import PostgresStore, PostgresWriterContract
-from tests.contract.sqlalchemy_clients import (
+from tests.contract.writer_contract import ORDER, Client, PlaceContract
+from tests.support.postgresql import PostgresStore, PostgresWriterContract
+from tests.support.sqlalchemy_clients import (
     AsyncConnectionClient,
     AsyncScopedSessionClient,
     AsyncSessionClient,
@@ -31,7 +32,6 @@ from tests.contract.sqlalchemy_clients import (
     SqlModelClient,
     make_url,
 )
-from tests.contract.writer_contract import ORDER, Client, PlaceContract
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ import sqlalchemy
 
 from cdc_outbox import NotInTransactionError
 from cdc_outbox.testing import MariaDb
-from tests.contract.mariadb import MariaDbStore, MariaDbWriterContract
-from tests.contract.sqlalchemy_clients import AsyncSessionClient, ConnectionClient, SessionClient
-from tests.contract.sqlite import BUSY_SECONDS, SqliteStore
 from tests.contract.writer_contract import Client, PlaceContract, Store, WriterContract
+from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
+from tests.support.sqlalchemy_clients import AsyncSessionClient, ConnectionClient, SessionClient
+from tests.support.sqlite import BUSY_SECONDS, SqliteStore
 
 
 @pytest.fixture(scope="module")

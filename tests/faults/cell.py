@@ -12,7 +12,7 @@ from tests.faults.line import Line
 from tests.faults.member import Member, end_all
 from tests.faults.points import Point
 from tests.faults.program import CUT, GO, Orders
-from tests.rig import eventually
+from tests.support.rig import eventually
 
 SETTINGS = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 250, "topic.metadata.refresh.interval.ms": 300}
 RECOVERY_SECONDS = 20.0

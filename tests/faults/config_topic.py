@@ -6,8 +6,8 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from cdc_outbox.testing import Stack
-from tests.release import NO_CHANGE, Release
-from tests.rig import Pipeline, eventually
+from tests.support.release import NO_CHANGE, Release
+from tests.support.rig import Pipeline, eventually
 
 _TOPIC = "connect-config"
 

@@ -22,7 +22,7 @@ from tests.faults.cell import RECOVERY_SECONDS, SETTINGS, Result
 from tests.faults.ledger import POISONED, Ground, Ledger
 from tests.faults.member import Member, end_all
 from tests.faults.program import Orders
-from tests.rig import eventually
+from tests.support.rig import eventually
 
 _MEMBERS, _PARTITIONS = 3, 6
 _AGGREGATES = [f"a{number}" for number in range(30)]

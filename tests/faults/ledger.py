@@ -17,7 +17,7 @@ from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.event import new_event_id
 from cdc_outbox.testing import Stack
 from tests.faults.program import contract_of
-from tests.rig import Connection, run_upgrade
+from tests.support.rig import Connection, run_upgrade
 
 POISONED = "z"
 """The aggregate with the event whose handler raises."""

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from cdc_outbox.connect.facts import Database
-from tests.pruning import Pruner
-from tests.rig import Connection, Pipeline
+from tests.support.pruning import Pruner
+from tests.support.rig import Connection, Pipeline
 
 
 @pytest.fixture

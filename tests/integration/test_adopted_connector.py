@@ -12,8 +12,9 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.wait import wait_until_up
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
-from tests.rig import eventually, make_connector_role, one, run_command
-from tests.unit.test_adopt import FOREIGN
+from tests.support.commands import run_command
+from tests.support.foreign_connector import FOREIGN
+from tests.support.rig import eventually, make_connector_role, one
 
 TABLE = """
 create schema sales;

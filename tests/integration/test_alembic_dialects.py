@@ -17,8 +17,8 @@ from cdc_outbox.errors import OutboxError
 from cdc_outbox.migrations import upgrade
 from cdc_outbox.testing import MariaDb, Stack
 from cdc_outbox.writer.schema import outbox_component
-from tests.alembic_service import METADATA, ORDER, Service, dump
-from tests.contract.sqlalchemy_clients import make_url
+from tests.support.alembic_service import METADATA, ORDER, Service, dump
+from tests.support.sqlalchemy_clients import make_url
 
 DECLARE = """
 from cdc_outbox import OutboxTable

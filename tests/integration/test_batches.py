@@ -9,8 +9,8 @@ import pytest
 from cdc_outbox.consumer import Consumer, Event, Limits, Outcome
 from cdc_outbox.consumer.database import _pipeline_of
 from cdc_outbox.errors import ConfigError
-from tests.desk import PATIENT, Desk, numbered, placed
-from tests.rig import Connection, apply_effect, eventually
+from tests.support.desk import PATIENT, Desk, numbered, placed
+from tests.support.rig import Connection, apply_effect, eventually
 
 
 def transactions(desk: Desk) -> int:

@@ -8,8 +8,8 @@ from cdc_outbox.errors import StackError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.configure import ConfigureCheck
-from tests.profiles import PROFILES
-from tests.specs import MINIMAL, ORDERS
+from tests.support.profiles import PROFILES
+from tests.support.specs import MINIMAL, ORDERS
 
 EVENT_ROUTER = "io.debezium.transforms.outbox.EventRouter"
 STRING = "org.apache.kafka.connect.storage.StringConverter"

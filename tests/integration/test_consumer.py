@@ -20,8 +20,8 @@ from cdc_outbox.errors import (
     TransactionEndedError,
 )
 from cdc_outbox.message import Message
-from tests.desk import HASTY, numbered
-from tests.rig import Connection, Pipeline, Shop, apply_effect, eventually, one
+from tests.support.desk import HASTY, numbered
+from tests.support.rig import Connection, Pipeline, Shop, apply_effect, eventually, one
 
 EVENTS_TOTAL = "cdc_outbox_consumer_events_total"
 

@@ -15,8 +15,8 @@ from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import HandlerFaults, Stack
 from cdc_outbox.writer.schema import outbox_component
-from tests.integration.test_reaction import deliver
-from tests.rig import Connection, Pipeline, run_upgrade
+from tests.support.reactions import deliver
+from tests.support.rig import Connection, Pipeline, run_upgrade
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from cdc_outbox.consumer.loop import _MAX_STARTS
 from cdc_outbox.consumer.ownership import _SUSPECT_TENURES
-from tests.desk import Desk, numbered, placed
-from tests.desk_service import serving
-from tests.rig import apply_effect, eventually
+from tests.support.desk import Desk, numbered, placed
+from tests.support.desk_service import serving
+from tests.support.rig import apply_effect, eventually
 
 STATIC = {"kafka": {"group.instance.id": "one"}}
 """Who comes back under its own name gets its partitions at once, and not after the dead one's session."""

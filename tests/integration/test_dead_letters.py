@@ -19,8 +19,8 @@ from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.operate.park import Park
 from cdc_outbox.operate.parked import ParkFilter
 from cdc_outbox.testing import Stack
-from tests.parking import CONTRACT, SOURCE, Receiver, make_inbox
-from tests.rig import eventually
+from tests.support.parking import CONTRACT, SOURCE, Receiver, make_inbox
+from tests.support.rig import eventually
 
 APPLIED, DUPLICATE, PARKED = Outcome.APPLIED, Outcome.DUPLICATE, Outcome.PARKED
 

@@ -32,7 +32,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
-from tests.rig import Connection, apply_effect, run_upgrade
+from tests.support.rig import Connection, apply_effect, run_upgrade
 
 GAPLESS, NONE = SequenceMode.GAPLESS, SequenceMode.NONE
 

@@ -16,30 +16,9 @@ from cdc_outbox.errors import (
     ConnectorNotFoundError,
     UnpublishedEventsError,
 )
-from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
-from tests.rig import Pipeline, eventually, one
-
-
-def spec_with(pipeline: Pipeline, old: str, new: str) -> Spec:
-    text = Pipeline.text(pipeline.name)
-    assert old in text
-    return parse_spec(text.replace(old, new), name="changed.yaml")
-
-
-def sequences(pipeline: Pipeline) -> list[int]:
-    """Return the numbers in the topic, repeated ones left out."""
-    events = [pipeline.spec.contract.event_of(message) for message in pipeline.messages()]
-    return list(dict.fromkeys(event.sequence or 0 for event in events))
-
-
-def codes(error: ConnectorInvalidError) -> list[str]:
-    return [finding.code for finding in error.findings]
-
-
-def slot_exists(pipeline: Pipeline) -> bool:
-    with pipeline.connect() as connection:
-        return bool(one(connection, "select count(*) from pg_replication_slots where database = %s", pipeline.name))
+from tests.support.deployments import break_transform, broken, sequences, slot_exists, spec_with
+from tests.support.rig import Pipeline, eventually, one
 
 
 def halt_and_drop_slot(pipeline: Pipeline) -> None:
@@ -226,15 +205,6 @@ def test_a_password_that_the_database_refuses_is_found_before_anything_is_made(p
     assert any("password authentication failed" in finding.message for finding in caught.value.findings)
     assert pipeline.client.find_config(pipeline.name) is None
     assert not slot_exists(pipeline)
-
-
-def break_transform(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the connector rendered with a placement that `/validate` takes and the task does not."""
-    monkeypatch.setattr("cdc_outbox.connect.deploy.render", lambda spec: broken(render(spec)))
-
-
-def broken(config: dict[str, str]) -> dict[str, str]:
-    return config | {"transforms.outbox.table.fields.additional.placement": "type"}
 
 
 def test_a_new_connector_whose_task_fails_is_reported_with_its_trace_and_taken_back(

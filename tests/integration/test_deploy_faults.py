@@ -14,9 +14,9 @@ from cdc_outbox.connect.plan import Plan
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import ConnectError, ConnectorFailedError, ConnectUnavailableError
-from tests.connect_server import RESET, Answer, Asked, forward, passing_on
-from tests.integration.test_deploy import slot_exists, spec_with
-from tests.rig import CONNECTOR_PASSWORD, Pipeline
+from tests.support.connect_server import RESET, Answer, Asked, forward, passing_on
+from tests.support.deployments import slot_exists, spec_with
+from tests.support.rig import CONNECTOR_PASSWORD, Pipeline
 
 Fault = Callable[[Asked], Answer | object | None]
 

@@ -22,8 +22,10 @@ from cdc_outbox.migrations import upgrade
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.writer.schema import outbox_component
-from tests.integration.test_init import for_any_database, objects
-from tests.rig import Pipeline, one, postgres_program, run_command
+from tests.support.commands import run_command
+from tests.support.postgresql import objects
+from tests.support.rig import Pipeline, one, postgres_program
+from tests.support.specs import for_any_database
 
 ROOT = Path(__file__).parents[2]
 DJANGO = (ROOT / "docs" / "schema.md").read_text().partition("\n## Django\n")[2].partition("\n## ")[0]

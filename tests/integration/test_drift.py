@@ -6,7 +6,8 @@ import psycopg
 import pytest
 
 from cdc_outbox.testing import Stack
-from tests.rig import Pipeline, run_command
+from tests.support.commands import run_command
+from tests.support.rig import Pipeline
 
 
 @pytest.fixture(scope="module")

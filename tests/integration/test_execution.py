@@ -24,8 +24,8 @@ from cdc_outbox import (
 from cdc_outbox.consumer import Consumer, InboxTable, SequenceMode, WireContract
 from cdc_outbox.testing import OutboxEvents, Stack, assert_event
 from cdc_outbox.writer.schema import outbox_component
-from tests.contract.sqlite import SqliteStore
-from tests.rig import Connection, one, run_upgrade
+from tests.support.rig import Connection, one, run_upgrade
+from tests.support.sqlite import SqliteStore
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10, "note": "x"})
 

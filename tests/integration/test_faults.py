@@ -9,7 +9,7 @@ from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing import Stack
 from tests.faults.connect import take_over
-from tests.rig import Pipeline, Shop, eventually
+from tests.support.rig import Pipeline, Shop, eventually
 
 
 def committed(shop: Shop) -> list[tuple[str, int]]:

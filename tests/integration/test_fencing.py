@@ -15,9 +15,9 @@ from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.psycopg import Psycopg
-from tests.desk import Desk, numbered, placed
-from tests.desk_service import serving
-from tests.rig import Connection, apply_effect, eventually
+from tests.support.desk import Desk, numbered, placed
+from tests.support.desk_service import serving
+from tests.support.rig import Connection, apply_effect, eventually
 
 HANDLER_SECONDS = 3.0
 

@@ -11,8 +11,8 @@ from cdc_outbox.connect.lint.fixes import fix
 from cdc_outbox.connect.wait import wait_until_up
 from cdc_outbox.errors import ConnectError
 from cdc_outbox.testing import Stack
-from tests.rig import eventually, one
-from tests.unit.test_lint_forms import D5
+from tests.support.configs import D5
+from tests.support.rig import eventually, one
 
 TABLE = """
 create table outbox (

@@ -7,8 +7,8 @@ import pytest
 
 from cdc_outbox.consumer import Limits, Outcome
 from cdc_outbox.event import new_event_id
-from tests.desk import Desk, numbered, placed
-from tests.rig import eventually
+from tests.support.desk import Desk, numbered, placed
+from tests.support.rig import eventually
 
 
 def test_what_comes_after_a_missing_event_waits_and_is_applied_in_order_once_it_comes(desk: Desk) -> None:

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, SequenceMode, WireContract
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.testing import FaultReport, HandlerFaults, Stack
-from tests.contract.sqlalchemy_clients import make_url
-from tests.rig import Connection
+from tests.support.rig import Connection
+from tests.support.sqlalchemy_clients import make_url
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS, "customer": SequenceMode.NONE})
 HandlerOfOne = Callable[[Event, Connection], object]

@@ -13,7 +13,7 @@ from cdc_outbox import Event, EventError, Outbox
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack
-from tests.rig import Pipeline, Shop, eventually
+from tests.support.rig import Pipeline, Shop, eventually
 
 ORDER = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={"total": 10})
 HEADERS = {"x-tenant": "Größe & Söhne", "content-type": "application/json"}

@@ -10,8 +10,9 @@ import pytest
 
 from cdc_outbox import Event, Outbox, SequenceMode, WireContract
 from cdc_outbox.testing import Stack
-from tests.integration.test_init import for_any_database
-from tests.rig import Pipeline, Shop, eventually, one, run_command
+from tests.support.commands import run_command
+from tests.support.rig import Pipeline, Shop, eventually, one
+from tests.support.specs import for_any_database
 
 
 @pytest.fixture

@@ -7,27 +7,10 @@ import psycopg
 import pytest
 
 from cdc_outbox.testing import Stack
-from tests.rig import Pipeline, one, postgres_program, run_command
-
-OBJECTS = """
-select relation.relname, attribute.attname, format_type(attribute.atttypid, attribute.atttypmod), attribute.attnotnull,
-    pg_get_expr(value.adbin, value.adrelid), collat.collname
-from pg_attribute as attribute
-join pg_class as relation on relation.oid = attribute.attrelid
-left join pg_attrdef as value on value.adrelid = relation.oid and value.adnum = attribute.attnum
-left join pg_collation as collat on collat.oid = attribute.attcollation
-where relation.relnamespace = 'public'::regnamespace and attribute.attnum > 0
-union all
-select conrelid::regclass::text, conname, pg_get_constraintdef(oid), true, '', ''
-from pg_constraint where connamespace = 'public'::regnamespace
-union all
-select pubname, schemaname || '.' || tablename, '', true, '', '' from pg_publication_tables
-union all
-select pubname, 'publish', concat(pubinsert, pubupdate, pubdelete, pubtruncate), true, '', '' from pg_publication
-union all
-select 'version', component, version::text, true, '', '' from cdc_outbox_version
-order by 1, 2, 3
-"""
+from tests.support.commands import run_command
+from tests.support.postgresql import objects
+from tests.support.rig import Pipeline, one, postgres_program
+from tests.support.specs import for_any_database
 
 
 @pytest.fixture
@@ -36,15 +19,6 @@ def spec(tmp_path: Path) -> Path:
     # The worker resolves the name, so that each test has a database of its own.
     path.write_text(for_any_database(Pipeline.text("orders")))
     return path
-
-
-def for_any_database(text: str) -> str:
-    return text.replace("  name: orders\n", "  name: ${env:DATABASE}\n")
-
-
-def objects(dsn: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(dsn) as connection:
-        return connection.execute(OBJECTS.encode()).fetchall()
 
 
 def test_init_creates_everything_once_and_says_so(outbox_stack: Stack, spec: Path) -> None:

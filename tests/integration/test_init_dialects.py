@@ -12,8 +12,8 @@ from cdc_outbox.testing import MariaDb, MariaDbDsn
 from cdc_outbox.wire import WireContract
 from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.incarnation import read_source
-from tests.places import Place, run_here
-from tests.rig import run_command
+from tests.support.commands import run_command, run_here
+from tests.support.places import Place
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 1})
 NUMBERED_BY_CALLER = WireContract(aggregates={"order": SequenceMode.INCREASING})

@@ -17,7 +17,7 @@ from pymysql.cursors import Cursor
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack, StackConfig
 from cdc_outbox.testing.mariadb import make_mariadb
-from tests.rig import open_to_all
+from tests.support.rig import open_to_all
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from cdc_outbox.errors import ConfigError, ConnectorInvalidError, TableNotFoundE
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
-from tests.rig import Pipeline, Shop, eventually, one, sent_statements
+from tests.support.rig import Pipeline, Shop, eventually, one, sent_statements
 
 WITHOUT_ROWS = [OutboxMode.DELETE, OutboxMode.MESSAGE]
 ORDER = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={"total": 10})

@@ -8,8 +8,8 @@ import pytest
 
 from cdc_outbox.consumer import Consumer, Event, Limits, Outcome, Retry
 from cdc_outbox.event import new_event_id
-from tests.desk import HASTY, PATIENT, Desk, numbered, placed
-from tests.rig import Connection, apply_effect, eventually, one
+from tests.support.desk import HASTY, PATIENT, Desk, numbered, placed
+from tests.support.rig import Connection, apply_effect, eventually, one
 
 
 class Flaky:

@@ -19,8 +19,8 @@ from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.message import Message
-from tests.desk import Desk, in_order, placed
-from tests.rig import Connection, apply_effect, eventually, one
+from tests.support.desk import Desk, in_order, placed
+from tests.support.rig import Connection, apply_effect, eventually, one
 
 OLD, NEW = 0, 1
 """The partition that the aggregate's events were in, and the one that they are in now."""

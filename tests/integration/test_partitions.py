@@ -13,7 +13,8 @@ from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.plan import EarlierEvents
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.partitions import first_id
-from tests.rig import Pipeline, eventually, one, run_command
+from tests.support.commands import run_command
+from tests.support.rig import Pipeline, eventually, one
 
 DAILY = "outbox: {partitions: day}\n"
 PARTITIONS = """
@@ -155,7 +156,7 @@ def test_partitions_are_made_beside_live_writers(daily: Pipeline, spec: Path) ->
         Outbox().add(holder, Event(aggregate_type="order", aggregate_id="held", type="x", payload={}))
         writers = [pool.submit(write) for _ in range(2)]
         try:
-            done = run_command("partitions", str(spec), "--ahead", "20", "--dsn", daily.dsn, seconds=60)
+            done = run_command("partitions", str(spec), "--ahead", "20", "--dsn", daily.dsn)
         finally:
             over.set()
         for writer in writers:

@@ -24,7 +24,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import new_event_id
 from cdc_outbox.testing import Stack
-from tests.rig import Connection, apply_effect, one, run_upgrade
+from tests.support.rig import Connection, apply_effect, one, run_upgrade
 
 CONTRACT = WireContract(
     aggregates={"order": SequenceMode.GAPLESS, "price": SequenceMode.INCREASING, "metric": SequenceMode.NONE}

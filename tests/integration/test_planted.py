@@ -29,8 +29,8 @@ from cdc_outbox.drivers import TransactionState
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import CdcOutboxError
-from tests.desk import Desk, numbered, placed
-from tests.rig import Connection, apply_effect, eventually
+from tests.support.desk import Desk, numbered, placed
+from tests.support.rig import Connection, apply_effect, eventually
 
 Plant = Callable[[Desk, pytest.MonkeyPatch], None]
 """What puts a bug in."""

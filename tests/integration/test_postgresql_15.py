@@ -11,8 +11,8 @@ import pytest
 from cdc_outbox.errors import StackError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Postgres, Stack
-from tests.places import run_here
-from tests.rig import Pipeline, Shop, eventually, make_connector_role
+from tests.support.commands import run_here
+from tests.support.rig import Pipeline, Shop, eventually, make_connector_role
 
 KEPT = "max_slot_wal_keep_size"
 

@@ -1,6 +1,5 @@
 """`cdc-outbox preflight` against a real PostgreSQL in every state that it shall find; nothing is changed by looking."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,8 @@ from psycopg.conninfo import make_conninfo
 
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.testing import Stack
-from tests.places import run_here
-from tests.rig import Connection, Pipeline, eventually, one
+from tests.support.commands import findings, run_here
+from tests.support.rig import Connection, Pipeline, eventually, one
 
 NAME = "preflight"
 ROLE = "preflight_connector"
@@ -62,16 +61,6 @@ def clear(connection: Connection) -> None:
     if one(connection, "select count(*) from pg_roles where rolname = %s", ROLE):
         connection.execute(f"drop owned by {ROLE}")
         connection.execute(f"drop role {ROLE}")
-
-
-def findings(spec: Path, dsn: str, *options: str) -> list[dict[str, Any]]:
-    """Return what is found, and hold that the exit code says the same."""
-    done = run_here("preflight", str(spec), "--dsn", dsn, "--output", "json", *options)
-    assert done.stdout, done.stderr
-    found = json.loads(done.stdout)["findings"]
-    assert done.returncode == any(finding["severity"] == "error" for finding in found), done.stderr
-    assert all(finding["remedy"] and finding["document"] == str(spec) for finding in found)
-    return list(found)
 
 
 def found(spec: Path, dsn: str, *options: str) -> list[tuple[str, str]]:

@@ -7,9 +7,8 @@ import pytest
 
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.errors import DatabaseAccessError
-from tests.integration.test_preflight import findings
-from tests.places import run_here
-from tests.rig import Pipeline, eventually, one
+from tests.support.commands import findings, run_here
+from tests.support.rig import Pipeline, eventually, one
 
 
 def test_connects_offsets_are_held_against_the_slot(

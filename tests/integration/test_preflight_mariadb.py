@@ -14,7 +14,8 @@ import pytest
 from cdc_outbox.connect.facts.binlog import BinlogDatabase
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn
-from tests.places import Place, run_here
+from tests.support.commands import run_here
+from tests.support.places import Place
 
 REGISTER_REPLICA = 0x15
 INSERT = "insert into outbox (id, aggregatetype, aggregateid, type) values (uuid(), 'order', '1', 'x')"

@@ -12,9 +12,9 @@ import pytest
 from cdc_outbox import TOMBSTONE, Event, EventFormat, Outbox, OutboxMode, PayloadType, WireContract
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
-from tests.cloudevents_oracle import judged
-from tests.profiles import PROFILES, payload_of
-from tests.rig import Pipeline, Shop, eventually
+from tests.support.cloudevents_oracle import judged
+from tests.support.profiles import PROFILES, payload_of
+from tests.support.rig import Pipeline, Shop, eventually
 
 ORDER = Event(aggregate_type="order", aggregate_id="ü", type="Placed", payload="", headers={"x-tenant": "t"})
 WAYS = {

@@ -24,7 +24,7 @@ from tests.proofs.proven_in_pairs import Pair
 from tests.proofs.proven_on_mariadb import OnMariaDb
 from tests.proofs.ran import Ran, Site
 from tests.proofs.routed import Routed
-from tests.rig import make_connector_role
+from tests.support.rig import make_connector_role
 
 AT_ONCE = 14
 """Proofs that run at the same time: each one waits more than it works."""

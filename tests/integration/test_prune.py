@@ -15,8 +15,9 @@ from cdc_outbox.lsn import Lsn
 from cdc_outbox.operate.prune import PruneOptions
 from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.table import OutboxTable, TableName
-from tests.pruning import ARCHIVE, WEEK, Pruner, add
-from tests.rig import Connection, Pipeline, eventually, run_command
+from tests.support.commands import run_command
+from tests.support.pruning import ARCHIVE, WEEK, Pruner, add
+from tests.support.rig import Connection, Pipeline, eventually
 
 
 def test_what_was_delivered_goes_and_the_pipeline_goes_on(pruner: Pruner, pipeline: Pipeline) -> None:

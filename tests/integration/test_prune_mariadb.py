@@ -15,9 +15,10 @@ from cdc_outbox.errors import ConnectUnavailableError, UnprovenDeliveryError
 from cdc_outbox.spec import Spec
 from cdc_outbox.testing import MariaDb, Stack
 from cdc_outbox.testing.mariadb import make_mariadb
-from tests.mariadb_pruning import ARCHIVE, NAME, SPEC, USERS, Orders, config
-from tests.pruning import WEEK
-from tests.rig import eventually, open_to_all, run_command
+from tests.support.commands import run_command
+from tests.support.mariadb_pruning import ARCHIVE, NAME, SPEC, USERS, Orders, config
+from tests.support.pruning import WEEK
+from tests.support.rig import eventually, open_to_all
 
 
 class Nobody(Orders):

@@ -10,7 +10,7 @@ import pytest
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.configure import ConfigureCheck
-from tests.unit.test_lint_public import FOLDER
+from tests.support.configs import PUBLIC_CONFIGS
 
 NOWHERE = {"database.hostname": "127.0.0.1", "database.port": "1", "database.password": "${env:CONNECTOR_PASSWORD}"}
 """A server that refuses at once."""
@@ -22,7 +22,7 @@ SQLSERVER = {"driver.loginTimeout": "1"}
 AVRO = "postgresql-cloudevents"
 """Its converter looks for Avro's, which no Debezium plugin brings, and Connect answers for it at the start alone."""
 
-published = pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+published = pytest.mark.parametrize("path", sorted(PUBLIC_CONFIGS.glob("*.json")), ids=lambda path: path.stem)
 
 
 def config_of(path: Path) -> dict[str, str]:

@@ -16,8 +16,8 @@ from cdc_outbox.operate import purge as purging
 from cdc_outbox.operate.horizon import WEEK, Horizon, week_of
 from cdc_outbox.operate.purge import PartPurge, Purge
 from cdc_outbox.testing import Stack
-from tests.parking import Receiver, id_made_at, make_inbox
-from tests.rig import eventually
+from tests.support.parking import Receiver, id_made_at, make_inbox
+from tests.support.rig import eventually
 
 APPLIED, DUPLICATE, PARKED = Outcome.APPLIED, Outcome.DUPLICATE, Outcome.PARKED
 NOW = datetime.now(UTC)

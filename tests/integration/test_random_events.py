@@ -8,10 +8,10 @@ import pytest
 from cdc_outbox import OutboxTable
 from cdc_outbox.testing import MariaDb, Stack
 from fuzz.writer import ARRIVED, TABLES, Lane, explore, report
-from tests.contract.mariadb import MariaDbStore
-from tests.contract.postgresql import PostgresStore
-from tests.contract.sqlite import SqliteStore
 from tests.contract.writer_contract import Store
+from tests.support.mariadb import MariaDbStore
+from tests.support.postgresql import PostgresStore
+from tests.support.sqlite import SqliteStore
 
 EVENTS = 1_000 // (3 * len(TABLES)) + 1
 

@@ -1,7 +1,7 @@
 """A consumer that produces: what its handlers add is written with their effects, told what caused it, or not at all."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -9,24 +9,18 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cdc_outbox import AsyncOutbox, Event, EventError, Outbox, SequenceMode, WireContract
+from cdc_outbox import AsyncOutbox, Event, EventError, Outbox
 from cdc_outbox.consumer import AsyncConsumer, Consumer, InboxTable, Outcome, inbox_component
-from cdc_outbox.consumer.item import item_of
-from cdc_outbox.consumer.session import Session
-from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import HandlerError
 from cdc_outbox.event import new_event_id
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
-from tests.rig import Connection, apply_effect, run_upgrade, sent_statements
+from tests.support.reactions import CAUSES, CONTRACT, deliver
+from tests.support.rig import Connection, apply_effect, run_upgrade, sent_statements
 
 ResultT = TypeVar("ResultT")
-CAUSES = ("causation_id", "correlation_id")
 TABLE = OutboxTable(headers={header: header for header in CAUSES})
-CONTRACT = WireContract(
-    aggregates={"order": SequenceMode.GAPLESS, "price": SequenceMode.INCREASING}, extra_headers=CAUSES
-)
 
 
 @pytest.fixture(scope="module")
@@ -78,24 +72,6 @@ def new_consumer(dsn: str, outbox: Outbox, **options: Any) -> Consumer:
         before_commit=outbox,
         **options,
     )
-
-
-def deliver(
-    consumer: Consumer | AsyncConsumer,
-    *events: Event,
-    runs: Callable[[Coroutine[Any, Any, list[Outcome]]], list[Outcome]] = finish,
-) -> list[Outcome]:
-    """Apply events in one transaction, as the consumer's loop does, through messages."""
-
-    async def apply() -> list[Outcome]:
-        session = Session(consumer._connect, consumer._know)
-        messages = [replace(CONTRACT.message_of(event), partition=0, offset=0) for event in events]
-        try:
-            return (await session.apply([item_of(message, CONTRACT) for message in messages], {}, 10)).outcomes
-        finally:
-            await session.close()
-
-    return runs(apply())
 
 
 def written(own: Connection) -> list[tuple[Any, ...]]:

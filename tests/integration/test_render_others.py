@@ -20,8 +20,8 @@ from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.consumer import Consumer, InboxTable, inbox_component
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from tests.places import run_here
-from tests.rig import CONNECTOR_PASSWORD, QUICK, eventually, run_to_its_end, run_upgrade
+from tests.support.commands import run_here
+from tests.support.rig import CONNECTOR_PASSWORD, QUICK, eventually, run_to_its_end, run_upgrade
 
 PAYLOADS: list[Any] = [
     {"plain": 1},

@@ -12,8 +12,9 @@ import pytest
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, Fate, Limits, Replayed, Retry, Selection
 from cdc_outbox.errors import ConfigError, ParkFullError
 from cdc_outbox.message import Message
-from tests.carrying import carry, consume_and_leave, forget_first, make_shop, skip_to_the_end, write
-from tests.rig import Pipeline, Shop, eventually, one, run_command
+from tests.support.carrying import carry, consume_and_leave, forget_first, make_shop, skip_to_the_end, write
+from tests.support.commands import run_command
+from tests.support.rig import Pipeline, Shop, eventually, one
 
 QUICK_RETRY = Retry(inline_retry_seconds=0, parked_pause_seconds=0.05)
 

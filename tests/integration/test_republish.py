@@ -15,8 +15,8 @@ from cdc_outbox.errors import (
 from cdc_outbox.operate.prune import PruneOptions
 from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.testing import Stack
-from tests.integration.test_deploy import codes, sequences
-from tests.rig import Pipeline, eventually
+from tests.support.deployments import codes, sequences
+from tests.support.rig import Pipeline, eventually
 
 SLOW = "overrides: {max.batch.size: 10, max.queue.size: 20}\n"
 MANY = 60_000

@@ -15,8 +15,9 @@ from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.writer.schema import writer_role
-from tests.pruning import Pruner
-from tests.rig import CONNECTOR_PASSWORD, Pipeline, Shop, eventually, one, run_command
+from tests.support.commands import run_command
+from tests.support.pruning import Pruner
+from tests.support.rig import CONNECTOR_PASSWORD, Pipeline, Shop, eventually, one
 
 PASSWORD = "secret"
 KINDS = ("writer", "consumer", "connector", "pruner", "migrator")

@@ -17,9 +17,9 @@ from cdc_outbox.errors import StaleSequenceError
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from cdc_outbox.wire import WireContract
-from tests.contract.inbox_contract import HOME, A, B, gap
-from tests.contract.test_inbox import opened_on
-from tests.places import Place, run_here
+from tests.contract.inbox_contract import HOME, A, B, gap, opened_on
+from tests.support.commands import run_here
+from tests.support.places import Place
 
 PASSWORD = "se'cret"
 CONTRACT = WireContract(

@@ -28,7 +28,7 @@ from cdc_outbox.router import (
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.configure import ConfigureCheck
-from tests.specs import MINIMAL, MONGODB
+from tests.support.specs import MINIMAL, MONGODB
 
 KINDS: list[DatabaseKind] = [kind for kind in DatabaseKind if kind is not DatabaseKind.SQLITE]
 UNREACHABLE: Mapping[DatabaseKind, str] = {

@@ -16,7 +16,7 @@ from cdc_outbox.errors import StackError
 from cdc_outbox.jvm import find_jvm
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.process import ServerCommand, run_to_end
-from tests.rig import one, open_to_all
+from tests.support.rig import one, open_to_all
 
 ROOT = Path(__file__).parents[2]
 

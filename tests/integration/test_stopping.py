@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.rig import Shop, eventually
+from tests.support.rig import Shop, eventually
 
 BROKER = """
 import confluent_kafka, signal, sys

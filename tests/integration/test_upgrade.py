@@ -19,7 +19,8 @@ from cdc_outbox.table import OutboxTable, TableName
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.schema import HEADS_SETTINGS, outbox_component
-from tests.rig import Connection, one, run_command, run_upgrade
+from tests.support.commands import run_command
+from tests.support.rig import Connection, one, run_upgrade
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
 SPEC = Path(__file__).parents[2] / "connectors" / "orders.yaml"
@@ -91,7 +92,7 @@ def test_tables_of_the_first_release_are_upgraded_beside_live_writers(outbox_sta
         Outbox().add(holder, order("long"))
         writers = [pool.submit(write_until, dsn, over, f"{number}") for number in range(3)]
         try:
-            done = run_command("init", str(spec), "--inbox", "--dsn", dsn, seconds=30)
+            done = run_command("init", str(spec), "--inbox", "--dsn", dsn)
         finally:
             over.set()
         assert done.returncode == 0, done.stderr
@@ -166,7 +167,7 @@ def test_the_command_says_to_try_again(dsn: str, tmp_path: Path) -> None:
     with psycopg.connect(dsn) as holder:
         # As a vacuum by hand does.
         holder.execute("lock table public.outbox_heads in share update exclusive mode")
-        done = run_command("init", str(spec), "--dsn", dsn, seconds=30)
+        done = run_command("init", str(spec), "--dsn", dsn)
     assert done.returncode == 75
     assert "lock timeout" in done.stderr
     assert "run the command again when it has ended" in done.stderr

@@ -27,8 +27,9 @@ from cdc_outbox.spec import parse_spec
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, Stack
 from cdc_outbox.writer.schema import outbox_component
-from tests.carrying import carry, consume_and_leave, forget_first, make_shop, skip_to_the_end, write
-from tests.rig import Pipeline, Shop, eventually, run_command
+from tests.support.carrying import carry, consume_and_leave, forget_first, make_shop, skip_to_the_end, write
+from tests.support.commands import run_command
+from tests.support.rig import Pipeline, Shop, eventually
 
 
 @pytest.fixture

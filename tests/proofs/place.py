@@ -17,7 +17,7 @@ from cdc_outbox.connect.wait import PASSING
 from cdc_outbox.kafka import message_of
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
-from tests.rig import CONNECTOR_PASSWORD, one
+from tests.support.rig import CONNECTOR_PASSWORD, one
 
 _PAUSE_SECONDS = 0.25
 _PATIENCE_SECONDS = 90.0

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdc_outbox.connect.lint import NEWEST, Config, Kind, Version
-from tests.configs import CLEAN, config_of
+from tests.support.configs import CLEAN, config_of
 
 Changes = Mapping[str, str | None]
 """Options by their names; ``None`` takes one away, and ``{name}`` stands for the connector's name."""

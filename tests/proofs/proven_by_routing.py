@@ -7,8 +7,8 @@ from typing import Any
 from cdc_outbox.connect.lint import Kind
 from cdc_outbox.message import Message
 from cdc_outbox.router import ConnectType, ConnectValue
-from tests.configs import BINARY, JSON, MONGO_ROUTER, ROUTER, STRING
 from tests.proofs.routed import NOW_MS, Routed, becomes, fails, headers, topics, values
+from tests.support.configs import BINARY, JSON, MONGO_ROUTER, ROUTER, STRING
 
 _R, _T, _M = "transforms.outbox.", "transforms.outbox.table.", "transforms.outbox.collection."
 _PLACEMENT = f"{_T}fields.additional.placement"

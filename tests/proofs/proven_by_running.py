@@ -2,10 +2,10 @@
 
 import re
 
-from tests.configs import BINARY, DECODER, JSON, ROUTER
 from tests.proofs.place import PostgresPlace
 from tests.proofs.proof import Changes
 from tests.proofs.ran import Act, Ran, arrives, fails, nothing
+from tests.support.configs import BINARY, DECODER, JSON, ROUTER
 
 _R, _T = "transforms.outbox.", "transforms.outbox.table."
 _PLACEMENT = f"{_T}fields.additional.placement"

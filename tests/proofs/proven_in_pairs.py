@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cdc_outbox.connect.lint import Config
-from tests.configs import config_of
 from tests.proofs.place import PostgresPlace
 from tests.proofs.proof import Changes, Proof
 from tests.proofs.ran import Seen, Site, arrives, nothing
+from tests.support.configs import config_of
 
 _TWO = "{name}_two"
 _OTHER_TABLE: Changes = {

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 from cdc_outbox.connect.lint import Config, Kind
 from cdc_outbox.message import Message
-from tests.configs import config_of
 from tests.proofs.place import MariaDbPlace
 from tests.proofs.proof import Changes, Proof
 from tests.proofs.ran import Site
+from tests.support.configs import config_of
 
 _HISTORY = "schema.history.internal"
 _FILE = f"{gettempdir()}/{{name}}.history"

@@ -20,89 +20,12 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Severity
 from cdc_outbox.spec import Latency, Spec, parse_spec
-from tests.configs import CLEAN, JSON, STRING, changed, config_of
-from tests.specs import MINIMAL
-from tests.unit.test_lint_forms import D5
+from tests.support.configs import CLEAN, D5, JSON, changed, config_of
+from tests.support.foreign_connector import FOREIGN, FOREIGN_SPEC, SECRET
+from tests.support.specs import MINIMAL
 
 PUBLIC = Path(__file__).parents[1] / "data" / "public"
 OUTBOXES = ["postgresql-outbox", "postgresql-outbox-bytes", "postgresql-outbox-text"]
-SECRET = "hunter2-Secr3t"
-
-FOREIGN = {
-    "name": "orders-connector",
-    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-    "tasks.max": "1",
-    "topic.prefix": "shop",
-    "database.hostname": "db.internal",
-    "database.user": "debezium",
-    "database.password": "${file:/run/secrets/db:password}",
-    "database.dbname": "shop",
-    "plugin.name": "pgoutput",
-    "slot.name": "shop_slot",
-    "publication.name": "shop_events",
-    "publication.autocreate.mode": "filtered",
-    "table.include.list": "sales.domain_events",
-    "poll.interval.ms": "100",
-    "max.batch.size": "512",
-    "key.converter": STRING,
-    "value.converter": STRING,
-    "transforms": "events",
-    "transforms.events.type": "io.debezium.transforms.outbox.EventRouter",
-    "transforms.events.table.field.event.id": "event_id",
-    "transforms.events.table.field.event.key": "entity_id",
-    "transforms.events.table.field.event.payload": "body",
-    "transforms.events.table.field.event.timestamp": "occurred_at",
-    "transforms.events.route.by.field": "entity",
-    "transforms.events.route.topic.replacement": "shop.${routedByValue}.v1",
-    "transforms.events.table.fields.additional.placement": "kind:header:eventType,entity:header:entity,who:header:user",
-}
-"""A team's own, by hand; every message of it can be had from a spec."""
-
-FOREIGN_SPEC = """\
-# Made by `cdc-outbox adopt` from orders.json.
-# It becomes the same configuration by meaning, but for what `adopt` told of.
-version: 1
-name: orders-connector
-topic_prefix: shop
-
-database:
-  kind: postgresql
-  host: "db.internal"
-  port: 5432
-  name: shop
-  user: debezium
-  password: "${file:/run/secrets/db:password}"
-  slot: shop_slot
-  publication: shop_events
-
-outbox:
-  schema: sales
-  table: domain_events
-  headers:
-    entity: entity
-    who: user
-  columns:
-    id: event_id
-    aggregate_type: entity
-    aggregate_id: entity_id
-    type: kind
-    payload: body
-    sequence: null
-    source: null
-    created_at: occurred_at
-
-aggregates:  # no configuration says how they are numbered: correct it
-  order:
-    sequence: none
-
-topics:
-  name: "shop.{aggregate_type}.v1"
-
-overrides:
-  extended.headers.enabled: true  # Debezium's default, as before
-  max.batch.size: 512
-  poll.interval.ms: 100
-"""
 
 
 def adopted_from(config: Config, **aggregates: SequenceMode) -> Adopted:

@@ -8,7 +8,7 @@ from cdc_outbox.consumer.batch import BatchSize
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.message import Message
-from tests.unit.test_ordering import event
+from tests.support.events import event
 
 
 def item(number: int, partition: int = 0) -> Item:

@@ -27,7 +27,7 @@ from cdc_outbox.connect.catalogue import (
 )
 from cdc_outbox.connect.render import render
 from cdc_outbox.spec import parse_spec
-from tests.specs import ORDERS
+from tests.support.specs import ORDERS
 
 EVENT_ROUTER = "io.debezium.transforms.outbox.EventRouter"
 

@@ -12,8 +12,8 @@ from cdc_outbox.connect.lint import Kind
 from cdc_outbox.connect.render import render
 from cdc_outbox.secret import MASK, Veil
 from cdc_outbox.spec import parse_spec
-from tests.configs import CLEAN
-from tests.specs import MINIMAL
+from tests.support.configs import CLEAN
+from tests.support.specs import MINIMAL
 
 RENDERED = render(parse_spec(MINIMAL, name="x.yaml"))
 ROUTER = "transforms.outbox."

@@ -1,16 +1,20 @@
 """What the client makes of answers that a real Connect gives too seldom to wait for."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from cdc_outbox.connect import workers
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.errors import ConfigError, ConnectError
 from cdc_outbox.secret import MASK
-from tests.connect_server import BROKEN, NOBODY, REBALANCING, Answer, Asked, answering, each
+from tests.support.connect_server import (
+    BROKEN,
+    REBALANCING,
+    Answer,
+    Asked,
+    answering,
+    connect_that_answers,
+    each,
+)
 
 CONFIG = {"name": "orders", "slot.name": "orders"}
 EXISTS: Answer = (409, {"error_code": 409, "message": "Connector orders already exists"})
@@ -20,18 +24,6 @@ CREATED: Answer = (201, {})
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_FIRST_PAUSE_SECONDS", 0.001)
-
-
-@contextmanager
-def connect_that_answers(*posts: Answer, config: Answer = NOBODY) -> Iterator[tuple[ConnectClient, list[Asked]]]:
-    """Answer each POST with the next of ``posts``, the last for good, and everything else with ``config``."""
-    next_post = each(*posts)
-    with answering(lambda asked: next_post(asked) if asked.method == "POST" else config) as (url, asked):
-        client = ConnectClient(Cluster(urls=(url,), patience_seconds=0.5))
-        try:
-            yield client, asked
-        finally:
-            client.close()
 
 
 def methods(asked: list[Asked]) -> list[str]:

@@ -32,7 +32,7 @@ from cdc_outbox.message import Message
 from cdc_outbox.modes import FORMAT_HEADERS
 from cdc_outbox.table import Dialect
 from cdc_outbox.writer.draft import draft
-from tests.cloudevents_oracle import judged
+from tests.support.cloudevents_oracle import judged
 
 CLOUDEVENTS = [EventFormat.CLOUDEVENTS_BINARY, EventFormat.CLOUDEVENTS_STRUCTURED]
 ID, TIME = "019a9e2c-1c80-7abc-8def-0123456789ab", "2025-11-19T22:11:22.368Z"

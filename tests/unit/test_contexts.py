@@ -16,7 +16,7 @@ from cdc_outbox.cli.contexts_file import contexts_path, read_contexts
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster
 from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError
-from tests.specs import ORDERS
+from tests.support.specs import ORDERS
 
 SECRET = "hunter2-s3cret"
 FILE = """\

@@ -17,7 +17,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
-from tests.unit.delivery_rig import (
+from tests.support.delivery_rig import (
     FROM_THE_HANDLER,
     HOME,
     UNDONE,
@@ -27,7 +27,7 @@ from tests.unit.delivery_rig import (
     item,
     noting,
 )
-from tests.unit.test_ordering import event
+from tests.support.events import event
 
 
 def test_the_steps_come_in_the_one_order_that_is_safe() -> None:

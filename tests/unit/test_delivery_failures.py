@@ -22,7 +22,7 @@ from cdc_outbox.errors import (
 from cdc_outbox.event import Event
 from cdc_outbox.metrics import GuardedMetrics
 from cdc_outbox.testing import MemoryMetrics
-from tests.unit.delivery_rig import (
+from tests.support.delivery_rig import (
     FROM_THE_HANDLER,
     UNDONE,
     UNTIL_THE_HANDLER,
@@ -30,7 +30,7 @@ from tests.unit.delivery_rig import (
     deliver,
     noting,
 )
-from tests.unit.test_ordering import event
+from tests.support.events import event
 
 
 def test_a_failing_handler_is_named_without_the_payload_and_commits_nothing() -> None:

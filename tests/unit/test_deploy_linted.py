@@ -7,7 +7,7 @@ import pytest
 from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import parse_spec
-from tests.specs import MINIMAL
+from tests.support.specs import MINIMAL
 
 
 def test_a_configuration_that_would_not_work_is_refused_before_anything_is_asked() -> None:

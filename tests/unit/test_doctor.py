@@ -15,8 +15,8 @@ from cdc_outbox.database import DatabaseKind
 from cdc_outbox.finding import Finding
 from cdc_outbox.operate.doctor import Doctor
 from cdc_outbox.spec import parse_spec
-from tests.connect_server import Answer, Asked, answering
-from tests.specs import MINIMAL
+from tests.support.connect_server import Answer, Asked, answering
+from tests.support.specs import MINIMAL
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from cdc_outbox.connect.lint import Kind, find_in_text, lint_all
 from cdc_outbox.connect.lint.fixes import FIXERS, fix
 from fuzz.lint import named_texts
-from tests.configs import CLEAN, changed
-from tests.hazards import CASES, Case
-from tests.specs import MINIMAL
-from tests.unit.test_lint_forms import D5
+from tests.support.configs import CLEAN, D5, changed
+from tests.support.hazards import CASES, Case
+from tests.support.specs import MINIMAL
 
 FIXABLE = [case for case in CASES if case.code in FIXERS]
 FORMS: dict[str, Callable[[Mapping[str, str]], str]] = {

@@ -10,7 +10,7 @@ from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.message import Message
-from tests.unit.test_ordering import event
+from tests.support.events import event
 
 
 def handler(_event: Any, _connection: Any) -> None:

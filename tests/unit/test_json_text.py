@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cdc_outbox.document import MAX_BYTES
 from cdc_outbox.json_text import read_json
-from tests.strategies import json_texts, rubbish_texts
+from tests.support.strategies import json_texts, rubbish_texts
 
 
 def as_text(value: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from cdc_outbox.consumer.keeper import Keeper
-from tests.rig import eventually
+from tests.support.rig import eventually
 
 Places = set[tuple[str, int]]
 

@@ -12,7 +12,7 @@ from cdc_outbox.cli.contexts_file import read_contexts
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster, Keeper
 from cdc_outbox.errors import ConfigError, ConnectError
-from tests.connect_server import Answer, Asked, answering
+from tests.support.connect_server import Answer, Asked, answering
 
 PODS = "my-connect-connect-1.my-connect-connect.kafka.svc:8083"
 CONFIG = {"name": "orders", "connector.class": "x"}

@@ -8,34 +8,11 @@ import yaml
 
 from cdc_outbox.connect.lint import Kind, find_in_text, lint, lint_all
 from cdc_outbox.finding import Finding
-from tests.configs import CLEAN
-from tests.specs import MINIMAL
+from tests.support.configs import CLEAN, D5
+from tests.support.specs import MINIMAL
 
 FLAT = CLEAN[Kind.POSTGRESQL]
 BROKEN = {**FLAT, "errors.tolerance": "all"}
-D5 = """\
-{
-  "name": "outbox-connector",
-  "config": {
-    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-    "database.hostname": "postgres",
-    "database.port": "5432",
-    "database.user": "debezium",
-    "database.password": "${secrets:postgres-password}",
-    "database.dbname": "app",
-    "database.server.name": "app",
-    "table.include.list": "public.outbox",
-    "transforms": "outbox",
-    "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
-    "transforms.outbox.table.field.event.id": "id",
-    "transforms.outbox.table.field.event.key": "aggregate_id",
-    "transforms.outbox.table.field.event.type": "event_type",
-    "transforms.outbox.table.field.event.payload": "payload",
-    "transforms.outbox.route.by.field": "aggregate_type",
-    "transforms.outbox.route.topic.replacement": "${routedByValue}-events"
-  }
-}
-"""
 
 
 def lint_text(text: str, name: str = "x.json") -> list[Finding]:

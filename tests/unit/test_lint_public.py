@@ -1,14 +1,12 @@
 """Configurations that others published and run: no errors; what is warned of is listed, and why."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from cdc_outbox.connect.lint import find_in_text, lint
 from cdc_outbox.finding import Severity
-
-FOLDER = Path(__file__).parents[1] / "data" / "public"
+from tests.support.configs import PUBLIC_CONFIGS
 
 _DEFAULTS = {
     "CC601",  # plugin.name is left out, and the image brings decoderbufs
@@ -35,7 +33,7 @@ WARNED: dict[str, set[str]] = {
 
 
 def test_there_are_more_than_ten_of_different_shape_and_known_address() -> None:
-    found = {path.stem: json.loads(path.read_text()) for path in FOLDER.glob("*.json")}
+    found = {path.stem: json.loads(path.read_text()) for path in PUBLIC_CONFIGS.glob("*.json")}
     assert set(found) == set(WARNED)
     assert len({content["shape"] for content in found.values()}) == len(found) > 10
     assert all(content["address"].startswith("https://github.com/") for content in found.values())
@@ -43,7 +41,7 @@ def test_there_are_more_than_ten_of_different_shape_and_known_address() -> None:
 
 @pytest.mark.parametrize("name", WARNED)
 def test_what_others_run_has_no_errors(name: str) -> None:
-    [config], refused = find_in_text((FOLDER / f"{name}.json").read_text(), name=f"{name}.json")
+    [config], refused = find_in_text((PUBLIC_CONFIGS / f"{name}.json").read_text(), name=f"{name}.json")
     found = lint(config)
     assert refused == []
     assert [finding for finding in found if finding.severity is Severity.ERROR] == []

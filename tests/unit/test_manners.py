@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from cdc_outbox.cli import cli, main
 from cdc_outbox.cli.exits import ExitCode
-from tests.specs import ORDERS
+from tests.support.specs import ORDERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROOT = click.Context(cli, info_name="cdc-outbox")

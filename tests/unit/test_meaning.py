@@ -7,7 +7,7 @@ import pytest
 from cdc_outbox.connect.lint import Kind, find_configs
 from cdc_outbox.connect.meaning import Meaning, differences
 from cdc_outbox.document import Document
-from tests.configs import BINARY, CLEAN, JSON, TOPIC_NAMES, changed, config_of
+from tests.support.configs import BINARY, CLEAN, JSON, TOPIC_NAMES, changed, config_of
 
 ROUTER = "transforms.outbox."
 VALUE_TO_KEY = "org.apache.kafka.connect.transforms.ValueToKey"

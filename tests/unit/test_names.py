@@ -9,9 +9,8 @@ from cdc_outbox.cli import cli
 from cdc_outbox.cli.connectors import names_of, refuse_unknown
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import CdcOutboxError, ConfigError, ConnectorNotFoundError, ConnectUnavailableError
-from tests.connect_server import Answer, Asked, answering
-from tests.specs import MINIMAL
-from tests.unit.test_client import connect_that_answers
+from tests.support.connect_server import Answer, Asked, answering, connect_that_answers
+from tests.support.specs import MINIMAL
 
 
 def complaint(*arguments: str) -> CdcOutboxError:

@@ -11,23 +11,12 @@ from hypothesis import strategies as st
 from cdc_outbox.consumer.ids import bound_at
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, judge, moves_of
 from cdc_outbox.event import Event, SequenceMode
+from tests.support.events import event
 
 GAPLESS, INCREASING, NONE = SequenceMode.GAPLESS, SequenceMode.INCREASING, SequenceMode.NONE
 NEXT, DUPLICATE, CONFLICT, GAP = Verdict.NEXT, Verdict.DUPLICATE, Verdict.CONFLICT, Verdict.GAP
 BEHIND, PARKED, SUPERSEDED, EXPIRED = Verdict.BEHIND, Verdict.PARKED, Verdict.SUPERSEDED, Verdict.EXPIRED
 ONE = Aggregate("orders.1", "order", "1")
-
-
-def event(sequence: int | None, *, event_id: str = "new", aggregate_id: str = "1", source: str = "orders.1") -> Event:
-    return Event(
-        aggregate_type="order",
-        aggregate_id=aggregate_id,
-        type="OrderPlaced",
-        payload={},
-        id=event_id,
-        sequence=sequence,
-        source=source,
-    )
 
 
 def numbered(*sequences: int | None) -> list[Event]:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from cdc_outbox import TOMBSTONE, EventError, Tombstone
 from cdc_outbox.payload import decode, encode
-from tests.models import ID, Attrs, Broken, Colour, Foreign, Line, Model, Point, Secretive, Size, Struct, Word
-from tests.strategies import json_texts, json_values, rubbish_texts
+from tests.support.models import ID, Attrs, Broken, Colour, Foreign, Line, Model, Point, Secretive, Size, Struct, Word
+from tests.support.strategies import json_texts, json_values, rubbish_texts
 
 U = "\\u"
 MOMENT = datetime(2026, 3, 1, 12, 30, tzinfo=timezone(timedelta(hours=2)))

@@ -12,7 +12,7 @@ from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.errors import ConfigError, HandlerError, MessageError
 from cdc_outbox.message import Message
-from tests.unit.test_ordering import event
+from tests.support.events import event
 
 MESSAGE = Message(topic="t", key=b"1", value=b"{}", partition=0, offset=7)
 ITEM = Item(event=event(1), message=MESSAGE)

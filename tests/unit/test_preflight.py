@@ -22,40 +22,10 @@ from cdc_outbox.finding import Severity
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.modes import PayloadType
 from cdc_outbox.spec import parse_spec
-from tests.specs import MINIMAL
+from tests.support.database_facts import COLUMNS, GOOD, PUBLICATION, SLOT, TABLE
+from tests.support.specs import MINIMAL
 
 SPEC = parse_spec(MINIMAL)
-
-TYPES = {
-    "id": "uuid",
-    "aggregatetype": "text",
-    "aggregateid": "text",
-    "type": "text",
-    "payload": "json",
-    "sequence": "bigint",
-    "source": "text",
-    "traceparent": "text",
-    "tracestate": "text",
-    "created_at": "timestamp without time zone",
-}
-
-COLUMNS = {name: ColumnFacts(kind) for name, kind in TYPES.items()}
-KEYS = (("id",),)
-
-TABLE = TableFacts("r", "p", COLUMNS, keys=KEYS)
-PUBLICATION = PublicationFacts(publishes_inserts=True, covers_table=True)
-GOOD = DatabaseFacts(
-    version=180_006,
-    wal_level="logical",
-    database="orders",
-    free_slots=1,
-    role=RoleFacts(can_login=True, can_replicate=True),
-    table=TABLE,
-    publication=PUBLICATION,
-    slot=None,
-    written=WrittenFacts(),
-)
-SLOT = SlotFacts("pgoutput", "orders", reader=0, wal_status="reserved", confirmed=Lsn(1))
 
 
 def table(**columns: str) -> TableFacts:

@@ -8,7 +8,7 @@ from cdc_outbox.connect.facts.binlog import AccountFacts, BinlogColumn, BinlogFa
 from cdc_outbox.connect.preflight.binlog import check_binlog_database, check_stored
 from cdc_outbox.modes import PayloadType
 from cdc_outbox.spec import parse_spec
-from tests.specs import MINIMAL
+from tests.support.specs import MINIMAL
 
 MARIADB = MINIMAL.replace("postgresql", "mariadb")
 SPEC = parse_spec(MARIADB)

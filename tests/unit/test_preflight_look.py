@@ -13,8 +13,8 @@ from cdc_outbox.connect.preflight import look
 from cdc_outbox.connect.preflight.look import Connected, look_at_postgresql
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.spec import Spec, parse_spec
-from tests.specs import MINIMAL
-from tests.unit.test_preflight import COLUMNS, GOOD, PUBLICATION, SLOT, TABLE
+from tests.support.database_facts import COLUMNS, GOOD, PUBLICATION, SLOT, TABLE
+from tests.support.specs import MINIMAL
 
 FACTS = replace(GOOD, slot=replace(SLOT, confirmed=Lsn(100)), written=WrittenFacts(rows=2))
 

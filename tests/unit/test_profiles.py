@@ -32,9 +32,9 @@ from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.table import Dialect
 from cdc_outbox.wire import HeaderNames
 from cdc_outbox.writer.draft import draft
-from tests.profiles import FRAMED, PROFILES
-from tests.specs import MINIMAL, MONGODB
-from tests.unit.test_preflight import GOOD
+from tests.support.database_facts import GOOD
+from tests.support.profiles import FRAMED, PROFILES
+from tests.support.specs import MINIMAL, MONGODB
 
 CONNECTED = [kind for kind in DatabaseKind if kind is not DatabaseKind.SQLITE]
 NOT_OF_DOCUMENTS = {"envelope", "expanded", "expanded-envelope"}

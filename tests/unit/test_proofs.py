@@ -9,12 +9,12 @@ from cdc_outbox.connect.lint import lint, lint_all
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Severity
 from cdc_outbox.message import Message
-from tests.configs import config_of
 from tests.proofs import catalogue
 from tests.proofs.place import PostgresPlace
 from tests.proofs.proof import Proof, config_with
 from tests.proofs.proven_in_pairs import Pair
 from tests.proofs.unproven import UNPROVEN
+from tests.support.configs import config_of
 
 PROOFS = catalogue.PROOFS
 

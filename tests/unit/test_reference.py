@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from cdc_outbox.reference import ANY, Key, keys, page
 from cdc_outbox.spec import parse_spec, spec_schema
-from tests.specs import MINIMAL
+from tests.support.specs import MINIMAL
 
 ROOT = Path(__file__).parents[2]
 KEYS = {".".join(key.path): key for key in keys()}

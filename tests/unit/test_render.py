@@ -11,7 +11,7 @@ from cdc_outbox.connect.lint.specs import rendered
 from cdc_outbox.connect.render import HEARTBEAT_PREFIX, raw_topic, render
 from cdc_outbox.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.spec import parse_spec
-from tests.specs import MINIMAL, MONGODB, ORDERS
+from tests.support.specs import MINIMAL, MONGODB, ORDERS
 
 MARIADB = ORDERS.with_name("orders-mariadb.yaml")
 BINLOG = MINIMAL.replace("kind: postgresql", "kind: mariadb")

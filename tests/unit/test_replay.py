@@ -18,7 +18,7 @@ from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
-from tests.unit.test_ordering import event
+from tests.support.events import event
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic="orders")
 PLACE = Place("orders", 0)

@@ -7,8 +7,8 @@ from cdc_outbox.connect.lint.config import Kind
 from cdc_outbox.connect.retire import Remains, retire, retire_unspecified, what_stays
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import parse_spec
-from tests.connect_server import Answer, Asked, answering
-from tests.specs import MINIMAL
+from tests.support.connect_server import Answer, Asked, answering
+from tests.support.specs import MINIMAL
 
 DEBEZIUM = MINIMAL.replace("database:\n", "database:\n  slot: debezium\n")
 

@@ -7,7 +7,7 @@ from cdc_outbox import ConfigError, EventFormat, OutboxMode, SequenceMode
 from cdc_outbox.document import MAX_BYTES
 from cdc_outbox.spec import Latency, Spec, parse_spec, spec_schema
 from cdc_outbox.writer.schema import outbox_component
-from tests.specs import MINIMAL, ORDERS, findings
+from tests.support.specs import MINIMAL, ORDERS, findings
 
 
 def test_the_demos_spec_is_valid() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from cdc_outbox import ConfigError
 from cdc_outbox.spec import HistorySpec, parse_spec
-from tests.specs import MINIMAL, MONGODB, findings
+from tests.support.specs import MINIMAL, MONGODB, findings
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])

@@ -20,8 +20,8 @@ from cdc_outbox.connect.targets.strimzi import TO_FILL_IN
 from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.topic import HEARTBEATS, Topic
-from tests.specs import MINIMAL, MONGODB, ORDERS
-from tests.strimzi import SPECS, check
+from tests.support.specs import MINIMAL, MONGODB, ORDERS
+from tests.support.strimzi import SPECS, check
 
 MARIADB = MINIMAL.replace("kind: postgresql", "kind: mariadb")
 PLACE = {"connect": "my-connect", "kafka": "my-cluster", "namespace": "kafka"}

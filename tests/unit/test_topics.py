@@ -4,7 +4,7 @@ from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.operate.topics import differences
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.topic import HEARTBEATS, Topic
-from tests.specs import MINIMAL
+from tests.support.specs import MINIMAL
 
 
 def topics(text: str) -> dict[str, Topic]:

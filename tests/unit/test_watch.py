@@ -13,7 +13,7 @@ from cdc_outbox.consumer.park import Reason
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
-from tests.unit.test_ordering import event
+from tests.support.events import event
 
 
 class Clock:

@@ -13,7 +13,7 @@ from cdc_outbox.connect import workers
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, Tls
 from cdc_outbox.errors import ConfigError, ConnectError, ConnectUnavailableError
-from tests.connect_server import BROKEN, NOBODY, REBALANCING, RESET, STARTING, answering, each
+from tests.support.connect_server import BROKEN, NOBODY, REBALANCING, RESET, STARTING, answering, each
 
 NOWHERE = "http://127.0.0.1:1"
 SECRET = "hunter2-s3cret"

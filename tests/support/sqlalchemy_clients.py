@@ -1,5 +1,6 @@
 """Sessions and connections of SQLAlchemy's, opened and driven as their users do it."""
 
+from pathlib import Path
 from typing import Any
 
 import sqlmodel
@@ -15,6 +16,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from cdc_outbox.testing import MariaDbDsn
 from tests.contract.writer_contract import AsyncClient, Client
 
 
@@ -144,3 +146,13 @@ class AsyncSqlModelClient(AsyncSessionClient):
         return self.run(
             self.place.run_sync(lambda session: session.connection().exec_driver_sql(sql, execution_options=PLAIN))
         )
+
+
+def url_of(dsn: str | MariaDbDsn | Path, driver: str) -> str | URL:
+    match dsn:
+        case str():
+            return make_url(dsn, driver)
+        case MariaDbDsn():
+            return dsn.url(f"mysql+{driver}")
+        case _:
+            return f"sqlite+{driver}:///{dsn}"

@@ -14,10 +14,10 @@ from django.urls import path
 
 from cdc_outbox import Outbox
 from cdc_outbox.testing import MariaDbDsn
-from tests.contract.mariadb import MariaDbStore
-from tests.contract.postgresql import PostgresStore
-from tests.contract.sqlite import BUSY_SECONDS, SqliteStore
 from tests.contract.writer_contract import ORDER, Client, Store
+from tests.support.mariadb import MariaDbStore
+from tests.support.postgresql import PostgresStore
+from tests.support.sqlite import BUSY_SECONDS, SqliteStore
 
 if not settings.configured:
     settings.configure(

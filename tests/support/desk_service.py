@@ -1,4 +1,4 @@
-"""A desk's consumer as a process of its own, whose handlers stop or kill it: ``python -m tests.desk_service``."""
+"""A desk's consumer as a process whose handlers stop or kill it: ``python -m tests.support.desk_service``."""
 
 import json
 import os
@@ -13,8 +13,8 @@ import psycopg
 
 from cdc_outbox.consumer import Consumer, Event, Limits, WireContract
 from cdc_outbox.spec import parse_spec
-from tests.desk import Desk, Feed
-from tests.rig import QUICK, Connection, apply_effect
+from tests.support.desk import Desk, Feed
+from tests.support.rig import QUICK, Connection, apply_effect
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def serving(desk: Desk, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
         "servers": desk.pipeline.stack.broker.bootstrap_servers,
         **options,
     }
-    process = subprocess.Popen([sys.executable, "-m", "tests.desk_service", json.dumps(settings)])
+    process = subprocess.Popen([sys.executable, "-m", "tests.support.desk_service", json.dumps(settings)])
     try:
         yield process
     finally:

@@ -11,7 +11,7 @@ from cdc_outbox.event import new_event_id
 from cdc_outbox.message import Message
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack
-from tests.rig import Pipeline, Shop, eventually
+from tests.support.rig import Pipeline, Shop, eventually
 
 AGGREGATES = ("order", "invoice", "metric")
 """Numbered without gaps, increasingly, and not at all."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cdc_outbox.connect.lint import NEWEST, Config, Kind, Version
-from tests.configs import BINARY, DECODER, JSON, MONGO_ROUTER, ROUTER, STRING, changed, config_of
+from tests.support.configs import BINARY, DECODER, JSON, MONGO_ROUTER, ROUTER, STRING, changed, config_of
 
 EMPTY: Mapping[str, str | None] = {}
 

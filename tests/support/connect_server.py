@@ -11,6 +11,9 @@ from typing import Any
 
 import requests
 
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+
 Answer = tuple[int, object]
 
 REBALANCING: Answer = (409, {"error_code": 409, "message": "stale configuration"})
@@ -101,3 +104,15 @@ def passing_on(url: str, fault: Callable[[Asked], Answer | object | None]) -> It
 
     with answering(answer) as found:
         yield found
+
+
+@contextmanager
+def connect_that_answers(*posts: Answer, config: Answer = NOBODY) -> Iterator[tuple[ConnectClient, list[Asked]]]:
+    """Answer each POST with the next of ``posts``, the last for good, and everything else with ``config``."""
+    next_post = each(*posts)
+    with answering(lambda asked: next_post(asked) if asked.method == "POST" else config) as (url, asked):
+        client = ConnectClient(Cluster(urls=(url,), patience_seconds=0.5))
+        try:
+            yield client, asked
+        finally:
+            client.close()

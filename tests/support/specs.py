@@ -7,7 +7,7 @@ import pytest
 from cdc_outbox import ConfigError
 from cdc_outbox.spec import parse_spec
 
-ORDERS = Path(__file__).parents[1] / "connectors" / "orders.yaml"
+ORDERS = Path(__file__).parents[2] / "connectors" / "orders.yaml"
 
 MINIMAL = """\
 version: 1
@@ -40,3 +40,7 @@ def findings(text: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         parse_spec(text, name="x.yaml")
     return [str(finding) for finding in caught.value.findings]
+
+
+def for_any_database(text: str) -> str:
+    return text.replace("  name: orders\n", "  name: ${env:DATABASE}\n")

@@ -1,7 +1,5 @@
 """One pipeline on the shared stack: a database of its own, a connector of its own, topics of its own."""
 
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -339,12 +337,3 @@ def apply_effect(event: Event, connection: Connection) -> None:
         "insert into effects (aggregate, sequence, event_id) values (%s, %s, %s)",
         (event.aggregate_id, event.sequence, event.id),
     )
-
-
-def run_command(
-    *arguments: str, env: dict[str, str] | None = None, seconds: float = 120
-) -> "subprocess.CompletedProcess[str]":
-    """Run the installed ``cdc-outbox`` with nothing in its environment but what is given."""
-    command = [f"{sys.prefix}/bin/cdc-outbox", *arguments]
-    clean = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **(env or {})}
-    return subprocess.run(command, env=clean, capture_output=True, text=True, timeout=seconds, check=False)

@@ -25,7 +25,7 @@ from cdc_outbox.errors import HandlerError
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
 from cdc_outbox.tracing import OpenTelemetrySpans
-from tests.rig import Connection, apply_effect, one, run_upgrade
+from tests.support.rig import Connection, apply_effect, one, run_upgrade
 
 CONTRACT = WireContract(
     aggregates={

@@ -19,7 +19,7 @@ from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
 from tests.contract.row_lock_contract import RowLockContract
 from tests.contract.writer_contract import ORDER, Client, Store
-from tests.rig import run_upgrade
+from tests.support.rig import run_upgrade
 
 
 class PostgresStore(Store):
@@ -124,3 +124,29 @@ class PostgresWriterContract(RowLockContract):
             assert event.created_at is not None
             assert event.created_at.tzinfo is UTC
             assert abs(event.created_at - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+OBJECTS = """
+select relation.relname, attribute.attname, format_type(attribute.atttypid, attribute.atttypmod), attribute.attnotnull,
+    pg_get_expr(value.adbin, value.adrelid), collat.collname
+from pg_attribute as attribute
+join pg_class as relation on relation.oid = attribute.attrelid
+left join pg_attrdef as value on value.adrelid = relation.oid and value.adnum = attribute.attnum
+left join pg_collation as collat on collat.oid = attribute.attcollation
+where relation.relnamespace = 'public'::regnamespace and attribute.attnum > 0
+union all
+select conrelid::regclass::text, conname, pg_get_constraintdef(oid), true, '', ''
+from pg_constraint where connamespace = 'public'::regnamespace
+union all
+select pubname, schemaname || '.' || tablename, '', true, '', '' from pg_publication_tables
+union all
+select pubname, 'publish', concat(pubinsert, pubupdate, pubdelete, pubtruncate), true, '', '' from pg_publication
+union all
+select 'version', component, version::text, true, '', '' from cdc_outbox_version
+order by 1, 2, 3
+"""
+
+
+def objects(dsn: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(OBJECTS.encode()).fetchall()

@@ -1,24 +1,20 @@
 """Databases that are not PostgreSQL, as `cdc-outbox init` finds them: a DSN, a spec, a way to look."""
 
-import io
 import sqlite3
-import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 from uuid import uuid4
 
 import pymysql
-import pytest
 
-from cdc_outbox.cli import main
 from cdc_outbox.drivers.mysql import PyMySql
 from cdc_outbox.drivers.sqlite3 import Sqlite3
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn
+from tests.support.commands import run_here
 
 _MARIADB = """\
 database:
@@ -29,20 +25,6 @@ database:
   password: ${{env:PASSWORD}}
 """
 _SQLITE = "database: {kind: sqlite}\n"
-
-
-def run_here(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command in this process: what is called a hundred times need not start a hundred times."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        patch("sys.argv", ["cdc-outbox", *arguments]),
-        redirect_stdout(out),
-        redirect_stderr(err),
-        pytest.raises(SystemExit) as end,
-    ):
-        main()
-    assert isinstance(end.value.code, int)
-    return subprocess.CompletedProcess(arguments, int(end.value.code), out.getvalue(), err.getvalue())
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from cdc_outbox import Event
-from tests.rig import Pipeline, Shop, eventually
+from tests.support.rig import Pipeline, Shop, eventually
 
 
 def make_shop(pipeline: Pipeline) -> Shop:

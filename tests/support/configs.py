@@ -17,7 +17,7 @@ MONGO_ROUTER = "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter
 DECODER = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent"
 TOPIC_NAMES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
 
-_POSTGRESQL: dict[str, str] = json.loads((Path(__file__).parent / "unit/golden/orders.json").read_text())
+_POSTGRESQL: dict[str, str] = json.loads((Path(__file__).parents[1] / "unit/golden/orders.json").read_text())
 
 _COMMON = {
     "name": "orders",
@@ -104,3 +104,31 @@ def config_of(options: Mapping[str, str], *, name: str = "x.json", version: Vers
     [config], findings = find_configs(document_of(options, name), version)
     assert findings == []
     return config
+
+
+D5 = """\
+{
+  "name": "outbox-connector",
+  "config": {
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "database.hostname": "postgres",
+    "database.port": "5432",
+    "database.user": "debezium",
+    "database.password": "${secrets:postgres-password}",
+    "database.dbname": "app",
+    "database.server.name": "app",
+    "table.include.list": "public.outbox",
+    "transforms": "outbox",
+    "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+    "transforms.outbox.table.field.event.id": "id",
+    "transforms.outbox.table.field.event.key": "aggregate_id",
+    "transforms.outbox.table.field.event.type": "event_type",
+    "transforms.outbox.table.field.event.payload": "payload",
+    "transforms.outbox.route.by.field": "aggregate_type",
+    "transforms.outbox.route.topic.replacement": "${routedByValue}-events"
+  }
+}
+"""
+
+
+PUBLIC_CONFIGS = Path(__file__).parents[1] / "data" / "public"

@@ -4,6 +4,9 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import psycopg
+import psycopg.rows
+
 from cdc_outbox.drivers import (
     Parameters,
     Row,
@@ -101,3 +104,8 @@ class AsyncClient(Client):
 def joins_outside(connection: Any) -> bool:
     """Tell whether a connection that nobody began a transaction on joins one."""
     return find_driver(connection).joins_transaction(connection)
+
+
+def asyncpg_options(dsn: str) -> dict[str, Any]:
+    found = psycopg.conninfo.conninfo_to_dict(dsn)
+    return {key: found[key] for key in ("host", "port", "user", "password")} | {"database": found["dbname"]}

@@ -23,7 +23,7 @@ from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.table import Dialect, OutboxTable, TableName
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.writer.schema import outbox_component
-from tests.rig import eventually
+from tests.support.rig import eventually
 
 NAME = "mariadb_orders"
 ARCHIVE = TableName(schema=None, name="archived", dialect=Dialect.MYSQL)

@@ -1,0 +1,103 @@
+"""The command line as tests call it: in this process, or as the installed program."""
+
+import io
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from cdc_outbox.cli import main
+
+PROGRAM = f"{sys.prefix}/bin/cdc-outbox"
+"""The installed command."""
+
+_EMPTY = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+"""An environment that says nothing about a pipeline."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_command(
+    *arguments: str | Path, env: Mapping[str, str] | None = None, text: str | bytes = ""
+) -> CompletedProcess[str]:
+    """Run a command in this process, with nothing in its environment but what is given.
+
+    A process of its own costs half a second of CPU. What is interrupted, killed, or runs beside the test needs one:
+    see :func:`run_program`.
+
+    Args:
+        text: What the command reads from its standard input.
+    """
+    return _run(arguments, {**_EMPTY, **(env or {})}, text if isinstance(text, bytes) else text.encode())
+
+
+def run_here(*arguments: str | Path) -> CompletedProcess[str]:
+    """Run a command in this process and in the test's own environment."""
+    return _run(arguments, os.environ, b"")
+
+
+def run_program(
+    *arguments: str | Path, env: Mapping[str, str] | None = None, seconds: float = 120, text: str | None = None
+) -> CompletedProcess[str]:
+    """Run the installed command as a process, with nothing in its environment but what is given."""
+    command = [PROGRAM, *map(str, arguments)]
+    whole = {**_EMPTY, **(env or {})}
+    return subprocess.run(command, env=whole, input=text, capture_output=True, text=True, timeout=seconds, check=False)
+
+
+def findings(spec: Path, dsn: str, *options: str) -> list[dict[str, Any]]:
+    """Return what ``preflight`` finds, and hold that the exit code says the same."""
+    done = run_here("preflight", spec, "--dsn", dsn, "--output", "json", *options)
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)["findings"]
+    assert done.returncode == any(finding["severity"] == "error" for finding in found), done.stderr
+    assert all(finding["remedy"] and finding["document"] == str(spec) for finding in found)
+    return list(found)
+
+
+def _run(arguments: tuple[str | Path, ...], env: Mapping[str, str], text: bytes) -> CompletedProcess[str]:
+    given = [*map(str, arguments)]
+    out, err, standard_input = (io.TextIOWrapper(io.BytesIO(content), "utf-8") for content in (b"", b"", text))
+    with (
+        patch.dict(os.environ, env, clear=True),
+        patch("sys.argv", ["cdc-outbox", *given]),
+        patch("sys.stdin", standard_input),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        _process_state_kept(),
+        pytest.raises(SystemExit) as end,
+    ):
+        main()
+    assert isinstance(end.value.code, int)
+    return CompletedProcess(given, int(end.value.code), _content(out), _content(err))
+
+
+@contextmanager
+def _process_state_kept() -> Iterator[None]:
+    """Take back what a command may set for its whole process: signal handlers, and the root logger's."""
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    root = logging.getLogger()
+    level, loggers = root.level, list(root.handlers)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        root.setLevel(level)
+        root.handlers[:] = loggers
+
+
+def _content(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode()

@@ -1,0 +1,53 @@
+"""What a healthy database tells about an outbox, to be spoiled by a test."""
+
+from cdc_outbox.connect.facts import (
+    ColumnFacts,
+    DatabaseFacts,
+    PublicationFacts,
+    RoleFacts,
+    SlotFacts,
+    TableFacts,
+    WrittenFacts,
+)
+from cdc_outbox.lsn import Lsn
+
+TYPES = {
+    "id": "uuid",
+    "aggregatetype": "text",
+    "aggregateid": "text",
+    "type": "text",
+    "payload": "json",
+    "sequence": "bigint",
+    "source": "text",
+    "traceparent": "text",
+    "tracestate": "text",
+    "created_at": "timestamp without time zone",
+}
+
+
+COLUMNS = {name: ColumnFacts(kind) for name, kind in TYPES.items()}
+
+
+KEYS = (("id",),)
+
+
+TABLE = TableFacts("r", "p", COLUMNS, keys=KEYS)
+
+
+PUBLICATION = PublicationFacts(publishes_inserts=True, covers_table=True)
+
+
+GOOD = DatabaseFacts(
+    version=180_006,
+    wal_level="logical",
+    database="orders",
+    free_slots=1,
+    role=RoleFacts(can_login=True, can_replicate=True),
+    table=TABLE,
+    publication=PUBLICATION,
+    slot=None,
+    written=WrittenFacts(),
+)
+
+
+SLOT = SlotFacts("pgoutput", "orders", reader=0, wal_status="reserved", confirmed=Lsn(1))

@@ -1,0 +1,40 @@
+"""What tests of deployments ask of a pipeline, and the ways in which its configuration breaks."""
+
+import pytest
+
+from cdc_outbox.connect.render import render
+from cdc_outbox.errors import (
+    ConnectorInvalidError,
+)
+from cdc_outbox.spec import Spec, parse_spec
+from tests.support.rig import Pipeline, one
+
+
+def spec_with(pipeline: Pipeline, old: str, new: str) -> Spec:
+    text = Pipeline.text(pipeline.name)
+    assert old in text
+    return parse_spec(text.replace(old, new), name="changed.yaml")
+
+
+def sequences(pipeline: Pipeline) -> list[int]:
+    """Return the numbers in the topic, repeated ones left out."""
+    events = [pipeline.spec.contract.event_of(message) for message in pipeline.messages()]
+    return list(dict.fromkeys(event.sequence or 0 for event in events))
+
+
+def codes(error: ConnectorInvalidError) -> list[str]:
+    return [finding.code for finding in error.findings]
+
+
+def slot_exists(pipeline: Pipeline) -> bool:
+    with pipeline.connect() as connection:
+        return bool(one(connection, "select count(*) from pg_replication_slots where database = %s", pipeline.name))
+
+
+def break_transform(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the connector rendered with a placement that `/validate` takes and the task does not."""
+    monkeypatch.setattr("cdc_outbox.connect.deploy.render", lambda spec: broken(render(spec)))
+
+
+def broken(config: dict[str, str]) -> dict[str, str]:
+    return config | {"transforms.outbox.table.fields.additional.placement": "type"}
