@@ -4,7 +4,9 @@ It is loaded wherever this package is installed, so it imports no driver, no Kaf
 one.
 """
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,19 +18,29 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def outbox_stack_config() -> "StackConfig":
     """What the stack is made of; override it in your ``conftest.py`` for another size or environment."""
-    import os  # noqa: PLC0415
-
     from cdc_outbox.testing import StackConfig  # noqa: PLC0415
 
-    return StackConfig(name=f"pytest-{os.getpid()}")
+    return StackConfig(name=f"pytest-{os.getpid()}", short_lived=True)
 
 
 @pytest.fixture(scope="session")
-def outbox_stack(outbox_stack_config: "StackConfig") -> "Iterator[Stack]":
-    """A running stack, one for the whole test session."""
-    from cdc_outbox.testing import Stack  # noqa: PLC0415
+def outbox_run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this test run; with pytest-xdist, the same for all its workers."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
-    with Stack(outbox_stack_config) as stack:
+
+@pytest.fixture(scope="session")
+def outbox_stack(outbox_stack_config: "StackConfig", outbox_run_folder: Path) -> "Iterator[Stack]":
+    """A running stack, one for the whole test run; with pytest-xdist, its workers share it.
+
+    A test that kills or pauses a part of it disturbs the tests of the other workers: give such tests a stack of their
+    own by a fixture of this name in their folder's ``conftest.py``.
+    """
+    from cdc_outbox.testing import Stack  # noqa: PLC0415
+    from cdc_outbox.testing.sharing import shared  # noqa: PLC0415
+
+    with shared(outbox_run_folder, "outbox-stack", lambda: Stack(outbox_stack_config)) as stack:
         yield stack
 
 

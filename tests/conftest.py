@@ -1,16 +1,22 @@
-"""One stack for the whole run, and a pipeline of its own for each test that asks."""
+"""How a run is divided between its workers, the one stack that they share, and a pipeline for each test that asks."""
 
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from cdc_outbox.consumer import watch
 from cdc_outbox.jvm import NEWEST_PLUGINS
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from cdc_outbox.testing.configure import ConfigureCheck
+from cdc_outbox.testing.sharing import shared
+from tests.support import vendor_subjects
 from tests.support.desk import Desk, Feed
 from tests.support.rig import CONNECTOR_PASSWORD, Pipeline, Shop
 
@@ -21,11 +27,82 @@ settings.load_profile("tests")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+FOLDERS = ("integration/outages", "vendor", "integration", "acceptance", "contract", "unit")
+"""In the order in which they run: what takes long comes first, so that no worker waits for the other at the end."""
+OUTAGES = ("tests/integration/outages/", "tests/vendor/test_proofs.py")
+"""Tests that kill or pause servers: they run on one worker, against a stack of their own."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="Run the vendors' suites too, and note that they passed.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    names = [] if config.option.all else vendor_subjects.unchanged_suites()
+    config.stash[LEFT_OUT] = [name for name in names if not any("vendor" in argument for argument in config.args)]
+
+
+LEFT_OUT = pytest.StashKey[list[str]]()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_left_out = collection_path.parent.name == "vendor" and collection_path.name in config.stash[LEFT_OUT]
+    return True if is_left_out else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next(n for n, folder in enumerate(FOLDERS) if f"tests/{folder}/" in item.nodeid))
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
+    """One file after the other, and everything that needs the stack of the outages as if it were one file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "outages" if nodeid.startswith(OUTAGES) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    config.option.loadscopereorder = False
+    return Scheduling(config, log) if config.option.dist == "loadfile" else None
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    is_whole = os.environ.get("WHOLE_TEST_RUN") and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    is_controller = "PYTEST_XDIST_WORKER" not in os.environ
+    if session.config.option.all and exitstatus == pytest.ExitCode.OK and is_whole and is_controller:
+        vendor_subjects.note_digests()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash[LEFT_OUT]:
+        terminalreporter.section("left out")
+        for name in config.stash[LEFT_OUT]:
+            terminalreporter.line(f"tests/vendor/{name}: what it checks has not changed since it passed")
+        terminalreporter.line("infra/test --all runs them.")
+
+
 @pytest.fixture(scope="session")
 def outbox_stack_config() -> StackConfig:
+    return config_of_stack("tests")
+
+
+@pytest.fixture(scope="session")
+def outage_stack() -> Iterator[Stack]:
+    """A stack beside the shared one; see :data:`OUTAGES`."""
+    with Stack(config_of_stack("outages")) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def outage_mariadb(outage_stack: Stack) -> MariaDb:
+    return outage_stack.add_mariadb()
+
+
+def config_of_stack(name: str) -> StackConfig:
     return StackConfig(
-        name=f"tests-{os.getpid()}",
+        name=f"{name}-{os.getpid()}",
         connectors=tuple(NEWEST_PLUGINS),
+        short_lived=True,
         environment={
             "CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,
             "ORDERS_CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,
@@ -35,9 +112,10 @@ def outbox_stack_config() -> StackConfig:
 
 
 @pytest.fixture(scope="session")
-def mariadb(outbox_stack: Stack) -> MariaDb:
+def mariadb(outbox_stack: Stack, outbox_run_folder: Path) -> Iterator[MariaDb]:
     """A MariaDB server beside the others, started when the first test asks for it; the stack's end is its end."""
-    return outbox_stack.add_mariadb()
+    with shared(outbox_run_folder, "mariadb", lambda: nullcontext(outbox_stack.add_mariadb())) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,8 @@ NEWEST_PLUGINS: Mapping[str, str] = {
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 _OLDEST_JAVA = 17
 """What Kafka 4's broker and Debezium 3 are compiled for."""
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+"""Options of a JVM that lives for minutes: the second compiler takes half of the CPU time then, and never pays."""
 _ANY_PLUGIN = "plugins/*/*.jar"
 _COPYING = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
@@ -41,11 +43,13 @@ class Jvm:
         java: The program.
         home: The folder with ``libs`` (Kafka and Connect) and ``plugins`` (Debezium for PostgreSQL).
         further: The folders of connectors that a worker loads beside those.
+        options: What every JVM is started with beside its heap.
     """
 
     java: str
     home: Path
     further: tuple[Path, ...] = ()
+    options: tuple[str, ...] = ()
 
     @property
     def plugins(self) -> list[Path]:
@@ -59,6 +63,7 @@ class Jvm:
             f"-Xmx{heap}",
             # One thread collects: with a heap of this size the others only fight for the same cores.
             "-XX:+UseSerialGC",
+            *self.options,
             f"-Dlog4j2.configurationFile={_LOGGING}",
             "-cp",
             f"{self.home}/libs/*",

@@ -181,6 +181,10 @@ class Server(ABC):
         self._process: subprocess.Popen[bytes] | None = None
         self._record: ProcessRecord | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy in another process needs to use the same server; only its parent can reap it."""
+        return self.__dict__ | {"_process": None}
+
     @abstractmethod
     def answers(self) -> bool:
         """Tell whether it can be used."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ from typing import Self
 import platformdirs
 
 from cdc_outbox.errors import ConfigError, StackError
-from cdc_outbox.jvm import NEWEST_PLUGINS, Jvm, find_jvm
+from cdc_outbox.jvm import NEWEST_PLUGINS, SHORT_LIVED, Jvm, find_jvm
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import HOST, StackFolder
 from cdc_outbox.testing.mariadb import MariaDb, make_mariadb
@@ -38,6 +38,8 @@ class StackConfig:
         mariadb: Whether there is a MariaDB server too; one can also be added later, by :meth:`Stack.add_mariadb`.
         connectors: Debezium's connectors that workers can run beside the one for PostgreSQL: ``mariadb``, ``mysql``,
             ``sqlserver``, ``oracle``, ``mongodb``.
+        short_lived: Start the broker and the workers with half of the CPU time, and let them be slower once they are
+            warm: for tests and demonstrations, not for measurements.
         environment: What connectors may refer to as ``${env:NAME}``.
         cache: Where jars are kept, by default the user's cache folder.
         root: Where the stack's folder is made, by default the system's temporary folder.
@@ -50,6 +52,7 @@ class StackConfig:
     system_postgres: bool = False
     mariadb: bool = False
     connectors: Sequence[str] = ()
+    short_lived: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     cache: Path | None = None
     root: Path | None = None
@@ -120,7 +123,8 @@ class Stack:
     def jvm(self) -> Jvm:
         """Java and the jars that broker and workers run on."""
         cache = self.config.cache or Path(platformdirs.user_cache_dir("cdc-outbox"))
-        return find_jvm(cache, connectors=self.config.connectors)
+        found = find_jvm(cache, connectors=self.config.connectors)
+        return replace(found, options=SHORT_LIVED) if self.config.short_lived else found
 
     @property
     def parts(self) -> list[Server]:

@@ -158,7 +158,8 @@ def main() -> int:
 def show() -> tuple[bool, Evidence]:
     """Run the two services on a stack of their own; return whether both kills hit, and what was left."""
     passwords = {name: secrets.token_urlsafe(12) for name in ("writer", "connector", "consumer")}
-    config = StackConfig(name=f"demo-{os.getpid()}", environment={"ORDERS_CONNECTOR_PASSWORD": passwords["connector"]})
+    environment = {"ORDERS_CONNECTOR_PASSWORD": passwords["connector"]}
+    config = StackConfig(name=f"demo-{os.getpid()}", short_lived=True, environment=environment)
     say("starting PostgreSQL, Kafka and Connect (the first time ever, their jars are fetched)")
     with Stack(config) as stack:
         demo = Demo(stack, passwords)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import run_command
+from tests.support.commands import run_command, run_program
 
 SPEC = str(Path(__file__).parents[2] / "connectors" / "orders.yaml")
 
@@ -18,7 +18,7 @@ def without_driver(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("arguments", [["render", SPEC], ["init", SPEC, "--sql"], ["deploy-connector", "--help"]])
 def test_what_asks_no_database_needs_no_driver(arguments: list[str], without_driver: dict[str, str]) -> None:
-    done = run_command(*arguments, env=without_driver)
+    done = run_program(*arguments, env=without_driver)
     assert done.returncode == 0, done.stderr
 
 
@@ -32,7 +32,7 @@ def test_what_asks_no_database_needs_no_driver(arguments: list[str], without_dri
 def test_a_driver_that_is_missing_is_named_with_what_to_install(
     arguments: list[str], without_driver: dict[str, str]
 ) -> None:
-    done = run_command(*arguments, env=without_driver)
+    done = run_program(*arguments, env=without_driver)
     assert done.returncode == 1
     assert "error: this command needs the package psycopg" in done.stderr
     assert "pip install 'cdc-outbox[postgres]'" in done.stderr

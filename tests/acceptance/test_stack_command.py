@@ -15,7 +15,7 @@ import pytest
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ProcessRecord
-from tests.support.commands import run_command
+from tests.support.commands import run_command, run_program
 from tests.support.rig import eventually, open_to_all
 
 COMMAND = f"{sys.prefix}/bin/cdc-outbox"
@@ -93,7 +93,7 @@ def test_ending_it_while_it_starts_leaves_nothing_either(home: dict[str, str], f
 
 @pytest.mark.usefixtures("folder")
 def test_databases_are_made_and_shown_as_variables_of_their_names(home: dict[str, str]) -> None:
-    up = run_command("stack", "up", "--name=try", "--no-kafka", "-dd", *DATABASES, env=home)
+    up = run_program("stack", "up", "--name=try", "--no-kafka", "-dd", *DATABASES, env=home)
     assert up.returncode == 0, up.stderr
     exports = run_command("stack", "env", "--name", "try", env=home).stdout
     assert exports.count("export ") == 3
@@ -110,7 +110,7 @@ def test_databases_are_made_and_shown_as_variables_of_their_names(home: dict[str
 def test_a_database_that_cannot_be_made_is_refused_before_anything_starts(
     name: str, home: dict[str, str], folder: StackFolder
 ) -> None:
-    done = run_command("stack", "up", "--name=try", "--no-kafka", "--database", name, env=home)
+    done = run_program("stack", "up", "--name=try", "--no-kafka", "--database", name, env=home)
     assert done.returncode == 2
     assert "is not a name for a new database" in done.stderr
     assert not folder.path.exists()
@@ -136,7 +136,7 @@ def test_the_whole_stack_beside_another_one_detached_and_down(
 ) -> None:
     del home
     env = {"TMPDIR": str(tmp_path), "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
-    up = run_command("stack", "up", "--name", "try", "--detach", env=env)
+    up = run_program("stack", "up", "--name", "try", "--detach", env=env)
     assert up.returncode == 0, up.stderr
     assert up.stdout == ""
 
@@ -155,7 +155,7 @@ def test_the_whole_stack_beside_another_one_detached_and_down(
     ]
     assert "Kafka Connect started" in run_command("stack", "logs", "--name", "try", "--lines", "500", env=env).stdout
 
-    twice = run_command("stack", "up", "--name", "try", env=env)
+    twice = run_program("stack", "up", "--name", "try", env=env)
     assert twice.returncode == 1
     assert "error: a stack named 'try' is running" in twice.stderr
     assert "cdc-outbox stack down --name try" in twice.stderr
@@ -235,7 +235,7 @@ def test_a_missing_program_is_one_sentence_and_what_to_install(
         (path / program).write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
         (path / program).chmod(0o755)
     env = {"PATH": str(path), "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "LC_ALL": "C.UTF-8"}
-    done = run_command("stack", "up", "--name", "try", env=env)
+    done = run_program("stack", "up", "--name", "try", env=env)
     assert done.returncode == 1
     assert f"error: {sentence}" in done.stderr
     assert advice in done.stderr
@@ -246,7 +246,7 @@ def test_a_missing_program_is_one_sentence_and_what_to_install(
 def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
     (tmp_path / "java").write_text("#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
     (tmp_path / "java").chmod(0o755)
-    done = run_command("stack", "up", env={"PATH": str(tmp_path), "TMPDIR": str(tmp_path)})
+    done = run_program("stack", "up", env={"PATH": str(tmp_path), "TMPDIR": str(tmp_path)})
     assert "error: the Java on the PATH is version 8, and 17 is needed" in done.stderr
 
 

@@ -12,7 +12,7 @@ from cdc_outbox.testing import MariaDb, MariaDbDsn
 from cdc_outbox.wire import WireContract
 from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.incarnation import read_source
-from tests.support.commands import run_command, run_here
+from tests.support.commands import run_here, run_program
 from tests.support.places import Place
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 1})
@@ -340,7 +340,7 @@ def test_a_driver_that_is_missing_is_named_with_its_extra(tmp_path: Path) -> Non
         Dialect.MYSQL, "x", tmp_path / "orders.yaml", "", MariaDbDsn(host="", port=1, user="", password="", database="")
     )
     place.write_spec()
-    done = run_command(
+    done = run_program(
         "init", str(place.spec), "--dsn", "mysql://a:secret@127.0.0.1/x", env={"PYTHONPATH": str(tmp_path)}
     )
     assert done.returncode == 1

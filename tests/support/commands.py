@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -23,7 +24,7 @@ PROGRAM = f"{sys.prefix}/bin/cdc-outbox"
 
 _EMPTY = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 """An environment that says nothing about a pipeline."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_command(
@@ -83,13 +84,15 @@ def _run(arguments: tuple[str | Path, ...], env: Mapping[str, str], text: bytes)
 
 @contextmanager
 def _process_state_kept() -> Iterator[None]:
-    """Take back what a command may set for its whole process: signal handlers, and the root logger's."""
+    """Take back what a command may set for its whole process: signal handlers, the root logger's, a folder's name."""
+    folder, tempfile.tempdir = tempfile.tempdir, None
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     root = logging.getLogger()
     level, loggers = root.level, list(root.handlers)
     try:
         yield
     finally:
+        tempfile.tempdir = folder
         for number, handler in handlers.items():
             signal.signal(number, handler)
         root.setLevel(level)

@@ -1,7 +1,7 @@
 """What Strimzi's API v1 takes as a KafkaConnector and a KafkaTopic, and nothing beside it.
 
 The facts are those of `io.strimzi:api` on Maven Central in the release below: its classes are what Strimzi's CRDs are
-generated from, and tests/contract/test_strimzi_api.py reads them again. What any resource's metadata may be is
+generated from, and tests/vendor/test_strimzi_api.py reads them again. What any resource's metadata may be is
 Kubernetes' own. `config` takes any value there; all of ours are texts.
 """
 

@@ -54,6 +54,17 @@ class Routers:
         return self._routers[plugin]
 
 
+@pytest.fixture(scope="session")
+def outbox_stack(outage_stack: Stack) -> Stack:
+    """One of the proofs pauses the broker."""
+    return outage_stack
+
+
+@pytest.fixture(scope="session")
+def mariadb(outage_mariadb: MariaDb) -> MariaDb:
+    return outage_mariadb
+
+
 @pytest.fixture(scope="module")
 def routers(outbox_stack: Stack) -> Iterator[Routers]:
     with ExitStack() as opened:
