@@ -1,0 +1,96 @@
+"""Something that several processes use is made once, and ended when the last of them has left."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cdc_outbox.testing.sharing import shared
+from tests.support.rig import eventually
+
+
+class Maker:
+    """Makes numbers, and notes which of them were ended."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.ended: list[int] = []
+
+    @contextmanager
+    def __call__(self) -> Iterator[list[int]]:
+        self.made += 1
+        number = self.made
+        yield [number]
+        self.ended.append(number)
+
+
+def test_the_second_gets_a_copy_and_the_first_ends_it_once_the_second_has_left(tmp_path: Path) -> None:
+    maker, entered, leave = Maker(), threading.Event(), threading.Event()
+
+    def second() -> list[int]:
+        with shared(tmp_path, "it", maker) as value:
+            entered.set()
+            leave.wait(30)
+            assert maker.ended == []
+            return value
+
+    with ThreadPoolExecutor(1) as pool:
+        with shared(tmp_path, "it", maker) as first:
+            copy = pool.submit(second)
+            assert entered.wait(30)
+            threading.Timer(0.1, leave.set).start()
+        assert maker.ended == [1]
+        assert leave.is_set()
+        assert (copy.result(30), maker.made) == (first, 1)
+        assert copy.result() is not first
+
+
+def test_who_asks_after_the_end_gets_another_one(tmp_path: Path) -> None:
+    maker = Maker()
+    for number in (1, 2):
+        with shared(tmp_path, "it", maker) as value:
+            assert value == [number]
+    assert maker.ended == [1, 2]
+
+
+def test_what_could_not_be_made_is_tried_again_by_the_next(tmp_path: Path) -> None:
+    @contextmanager
+    def failing() -> Iterator[int]:
+        raise OSError("no port is free")
+        yield 1
+
+    with pytest.raises(OSError, match="no port is free"), shared(tmp_path, "it", failing):
+        pass
+    with shared(tmp_path, "it", Maker()) as value:
+        assert value == [1]
+
+
+USER = """
+import pathlib, sys, time
+from cdc_outbox.testing.sharing import shared
+folder = pathlib.Path(sys.argv[1])
+with shared(folder, "it", lambda: 1 / 0):
+    (folder / "entered").touch()
+    time.sleep(60)
+"""
+
+
+def test_a_process_that_was_killed_counts_no_more(tmp_path: Path) -> None:
+    maker = Maker()
+    with (
+        shared(tmp_path, "it", maker),
+        subprocess.Popen([sys.executable, "-c", USER, str(tmp_path)]) as user,
+    ):
+        eventually((tmp_path / "entered").exists, "the other process to use it")
+        user.kill()
+    assert maker.ended == [1]
+
+
+def test_others_cannot_read_what_is_shared(tmp_path: Path) -> None:
+    with shared(tmp_path, "it", Maker()):
+        assert (tmp_path / "it.pickle").stat().st_mode & 0o077 == 0
