@@ -17,8 +17,9 @@ from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from cdc_outbox.testing.configure import ConfigureCheck
 from cdc_outbox.testing.sharing import shared
 from tests.support import vendor_subjects
-from tests.support.desk import Desk, Feed
-from tests.support.rig import CONNECTOR_PASSWORD, Pipeline, Shop
+from tests.support.pipeline import FedPipeline, Pipeline
+from tests.support.rig import CONNECTOR_PASSWORD
+from tests.support.service import Service
 
 # How long an example takes says what else the machine does, and nothing about the code.
 settings.register_profile("tests", deadline=None)
@@ -141,20 +142,20 @@ def deployed(pipeline: Pipeline) -> Pipeline:
 
 
 @pytest.fixture
-def shop(deployed: Pipeline) -> Shop:
-    """A consuming service behind a pipeline that runs."""
-    return Shop(deployed)
+def service(deployed: Pipeline) -> Service:
+    """A consuming service behind a connector that runs."""
+    return Service(deployed)
 
 
 @pytest.fixture
-def desk(outbox_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """A consuming service with topics that nobody writes to but the test."""
+def fed_service(outbox_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Service:
+    """A consuming service whose topics hold what the test sends, and nothing else."""
     monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.1)
-    return Desk(Feed.open(outbox_stack))
+    return Service(FedPipeline.make(outbox_stack))
 
 
 @pytest.fixture
-def two_partitions(outbox_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def two_partition_service(outbox_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Service:
     """The same with two partitions a topic."""
     monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.1)
-    return Desk(Feed.open(outbox_stack, partitions=2))
+    return Service(FedPipeline.make(outbox_stack, partitions=2))

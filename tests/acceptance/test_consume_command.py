@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import run_command
-from tests.support.rig import Shop, eventually, one
+from tests.support.rig import eventually, one
+from tests.support.service import Service, effects_of
 
 SERVICE = '''
 """A service whose consumer can be told to die at a step."""
@@ -75,16 +76,16 @@ not_a_consumer = 7
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "service.py").write_text(SERVICE)
     return tmp_path
 
 
-def environment(shop: Shop, **more: str) -> dict[str, str]:
-    pipeline = shop.pipeline
+def environment(service: Service, **more: str) -> dict[str, str]:
+    pipeline = service.pipeline
     return {
         "PATH": "/usr/bin:/bin",
-        "NAME": shop.name,
+        "NAME": service.name,
         "TOPIC": pipeline.topic,
         "CDC_OUTBOX_DSN": pipeline.dsn,
         "CDC_OUTBOX_BOOTSTRAP_SERVERS": pipeline.stack.broker.bootstrap_servers,
@@ -93,10 +94,10 @@ def environment(shop: Shop, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def consuming(service: Path, env: dict[str, str], *options: str) -> "Iterator[subprocess.Popen[str]]":
+def consuming(folder: Path, env: dict[str, str], *options: str) -> "Iterator[subprocess.Popen[str]]":
     command = [f"{sys.prefix}/bin/cdc-outbox", "consume", *options, "service:consumer"]
     process = subprocess.Popen(
-        command, cwd=service, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         yield process
@@ -106,26 +107,16 @@ def consuming(service: Path, env: dict[str, str], *options: str) -> "Iterator[su
         process.communicate()
 
 
-def committed_offset(shop: Shop) -> int:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": shop.pipeline.stack.broker.bootstrap_servers})
-    places = [TopicPartition(shop.pipeline.topic, partition) for partition in range(3)]
-    [answer] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(shop.name, places)]).values()
-    return sum(max(place.offset, 0) for place in answer.result().topic_partitions)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_good_order(shop: Shop, service: Path, number: signal.Signals) -> None:
-    shop.pipeline.write(5)
-    with consuming(service, environment(shop)) as process:
-        eventually(lambda: len(shop.effects()) == 5, "five effects")
+def test_a_signal_ends_it_in_good_order(service: Service, folder: Path, number: signal.Signals) -> None:
+    service.pipeline.write(5)
+    with consuming(folder, environment(service)) as process:
+        eventually(lambda: len(service.effects()) == 5, "five effects")
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (0, "")
-    assert err == f"{shop.name}: 5 applied\n"
-    assert committed_offset(shop) == 5
+    assert err == f"{service.name}: 5 applied\n"
+    assert service.committed_offset() == 5
 
 
 @pytest.mark.parametrize(
@@ -133,51 +124,46 @@ def test_a_signal_ends_it_in_good_order(shop: Shop, service: Path, number: signa
     [("in-handler:4", 3, 0), ("before-commit:4", 3, 0), ("after-commit:4", 4, 1)],
 )
 def test_a_consumer_that_is_killed_at_a_step_loses_nothing_and_repeats_nothing(
-    shop: Shop, service: Path, die: str, effects: int, duplicates: int
+    service: Service, folder: Path, die: str, effects: int, duplicates: int
 ) -> None:
-    shop.pipeline.write(8)
-    eventually(lambda: len(shop.pipeline.messages()) == 8, "eight messages")
-    with consuming(service, environment(shop, DIE=die)) as process:
+    service.pipeline.write(8)
+    eventually(lambda: len(service.pipeline.messages()) == 8, "eight messages")
+    with consuming(folder, environment(service, DIE=die)) as process:
         assert process.wait(timeout=30) == -signal.SIGKILL
-    assert len(shop.effects()) == effects
+    assert len(service.effects()) == effects
     # The offset lags behind the effects, never the other way round.
-    assert committed_offset(shop) <= effects
+    assert service.committed_offset() <= effects
 
-    with consuming(service, environment(shop)) as process:
-        eventually(lambda: len(shop.effects()) >= 8, "eight effects", seconds=60)
+    with consuming(folder, environment(service)) as process:
+        eventually(lambda: len(service.effects()) >= 8, "eight effects", seconds=60)
         process.terminate()
         _, err = process.communicate(timeout=20)
-    assert shop.effects() == [("1", number) for number in range(1, 9)]
+    assert service.effects() == effects_of(8)
     repeated = int(err.partition(" duplicate")[0].rpartition(" ")[2]) if "duplicate" in err else 0
     assert repeated >= duplicates
-    assert committed_offset(shop) == 8
+    assert service.committed_offset() == 8
 
 
 @pytest.mark.parametrize("options", [(), ("--verbose",)], ids=["quiet", "verbose"])
 def test_a_failing_handler_is_told_with_a_sentence_and_no_payload_and_others_go_on(
-    shop: Shop, service: Path, options: tuple[str, ...]
+    service: Service, folder: Path, options: tuple[str, ...]
 ) -> None:
-    shop.pipeline.write(2)
-    shop.pipeline.write(1, event_type="Poison")
-    with consuming(service, environment(shop), *options) as process:
-        eventually(lambda: parked(shop) == 1, "what failed")
-        shop.pipeline.write(1, "other")
-        eventually(lambda: len(shop.effects()) == 3, "three effects")
+    service.pipeline.write(2)
+    service.pipeline.write(1, event_type="Poison")
+    with consuming(folder, environment(service), *options) as process:
+        eventually(lambda: len(service.parked()) == 1, "what failed")
+        service.pipeline.write(1, "other")
+        eventually(lambda: len(service.effects()) == 3, "three effects")
         process.terminate()
         _, err = process.communicate(timeout=20)
     assert process.returncode == 0
     assert "event is parked" in err
     assert 'reason="the handler of Poison order/1 #3' in err
     assert "raised ValueError at service.py:" in err
-    assert f"{shop.name}: 3 applied, 1 parked" in err
+    assert f"{service.name}: 3 applied, 1 parked" in err
     assert ("Traceback" in err) is bool(options)
     assert options or "hunter2" not in err
-    assert committed_offset(shop) == 4
-
-
-def parked(shop: Shop) -> int:
-    with shop.pipeline.connect() as connection:
-        return int(one(connection, "select count(*) from inbox_parked"))
+    assert service.committed_offset() == 4
 
 
 def run_command_in(folder: Path, *arguments: str, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -194,10 +180,10 @@ def run_command_in(folder: Path, *arguments: str, env: dict[str, str]) -> "subpr
     ],
 )
 def test_what_is_not_there_is_a_sentence_a_hint_and_an_exit_code(
-    shop: Shop, service: Path, changes: dict[str, str], code: int, sentence: str, hint: str
+    service: Service, folder: Path, changes: dict[str, str], code: int, sentence: str, hint: str
 ) -> None:
-    changed = {name: value.format(dsn=shop.pipeline.dsn) for name, value in changes.items()}
-    done = run_command_in(service, "consume", "service:consumer", env=environment(shop) | changed)
+    changed = {name: value.format(dsn=service.dsn) for name, value in changes.items()}
+    done = run_command_in(folder, "consume", "service:consumer", env=environment(service) | changed)
     assert done.returncode == code
     assert sentence in done.stderr
     assert f"hint: {hint}" in done.stderr
@@ -206,12 +192,12 @@ def test_what_is_not_there_is_a_sentence_a_hint_and_an_exit_code(
     assert done.stderr.count("FAIL") <= 2  # librdkafka says it twice a second
 
 
-def test_an_inbox_that_was_not_made_is_named_with_the_command_that_makes_it(shop: Shop, service: Path) -> None:
-    with shop.pipeline.connect() as connection:
+def test_an_inbox_that_was_not_made_is_named_with_the_command_that_makes_it(service: Service, folder: Path) -> None:
+    with service.connect() as connection:
         connection.execute("drop table inbox")
         assert one(connection, "select to_regclass('inbox') is null")
-    shop.pipeline.write(1)
-    done = run_command_in(service, "consume", "service:consumer", env=environment(shop))
+    service.pipeline.write(1)
+    done = run_command_in(folder, "consume", "service:consumer", env=environment(service))
     assert done.returncode == 1
     assert 'error: relation "public.inbox" does not exist' in done.stderr
     assert "`init --inbox`" in done.stderr
@@ -226,8 +212,8 @@ def test_an_inbox_that_was_not_made_is_named_with_the_command_that_makes_it(shop
         ("service:not_a_consumer", "service:not_a_consumer is a int, not a Consumer"),
     ],
 )
-def test_a_target_that_is_no_consumer_is_named(shop: Shop, service: Path, target: str, sentence: str) -> None:
-    done = run_command_in(service, "consume", target, env=environment(shop))
+def test_a_target_that_is_no_consumer_is_named(service: Service, folder: Path, target: str, sentence: str) -> None:
+    done = run_command_in(folder, "consume", target, env=environment(service))
     assert (done.returncode, f"error: {sentence}" in done.stderr) == (2, True), done.stderr
 
 

@@ -18,8 +18,8 @@ from django.db import models
 from cdc_outbox.consumer import AsyncConsumer, Consumer, SequenceMode, WireContract
 from cdc_outbox.testing import MariaDb, Stack
 from tests.contract.consumer_contract import PostgresLedger, running
-from tests.support.desk import placed
 from tests.support.django_site import add_entry, entry, remove_alias
+from tests.support.events import make_event
 from tests.support.mariadb import MariaDbStore
 from tests.support.rig import eventually, import_block
 from tests.support.sqlalchemy_clients import url_of
@@ -56,7 +56,7 @@ def bill(outbox_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     def run(name: str, query: Callable[[str], list[Any]]) -> ModuleType:
         module = imported(name, tmp_path)
-        event = placed(1, uuid4().hex, "ContractSigned", "contract")
+        event = make_event(1, uuid4().hex, event_type="ContractSigned", aggregate_type="contract")
         message = CONTRACT.message_of(event)
         producer = Producer({"bootstrap.servers": servers})
         producer.produce(message.topic, message.value, message.key, headers=list(message.headers))

@@ -19,10 +19,12 @@ from cdc_outbox.cli import main
 from cdc_outbox.consumer import Consumer
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.testing import Stack
+from tests.support.brokerless_service import CONTRACT, BrokerlessService
 from tests.support.commands import run_command
-from tests.support.parking import CONTRACT, Receiver
+from tests.support.events import make_event
 
 DOCS = Path(__file__).parents[2] / "docs" / "consuming.md"
+SECRET = {"secret": "hunter2"}
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,8 @@ def dsn(outbox_stack: Stack) -> str:
 
 
 @pytest.fixture
-def receiver(dsn: str) -> Iterator[Receiver]:
-    yield Receiver(dsn, name="shipping")
+def service(dsn: str) -> Iterator[BrokerlessService]:
+    yield BrokerlessService(dsn, name="shipping")
     with psycopg.connect(dsn) as connection:
         connection.execute("truncate effects, inbox, inbox_watermarks, inbox_parked, inbox_holes restart identity")
 
@@ -60,9 +62,9 @@ class Shell:
         assert (ended.value.code or 0) == code, err
         return out, " ".join(err.split())
 
-    def about(self, receiver: Receiver, *arguments: str, code: int = 0) -> tuple[str, str]:
+    def about(self, service: BrokerlessService, *arguments: str, code: int = 0) -> tuple[str, str]:
         """Run a command about a consumer."""
-        return self.run(*arguments, "--consumer", receiver.name, code=code, CDC_OUTBOX_DSN=receiver.dsn)
+        return self.run(*arguments, "--consumer", service.name, code=code, CDC_OUTBOX_DSN=service.dsn)
 
 
 @pytest.fixture
@@ -70,76 +72,76 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     return Shell(monkeypatch, capsys)
 
 
-def test_what_is_parked_is_listed_shown_and_exported(receiver: Receiver, shell: Shell, tmp_path: Path) -> None:
-    assert shell.about(replace(receiver, name="nobody"), "dead-letters", "list", code=2)[1].startswith(
+def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService, shell: Shell, tmp_path: Path) -> None:
+    assert shell.about(replace(service, name="nobody"), "dead-letters", "list", code=2)[1].startswith(
         "error: no consumer 'nobody' has used the inbox public.inbox; there is none yet"
     )
-    receiver.broken = {"1"}
-    broken = receiver.event(1)
-    receiver.take(broken, receiver.event(2), replace(receiver.message(receiver.event(3)), value=b"\xff"))
-    titles, first, *others = shell.about(receiver, "dead-letters", "list")[0].splitlines()
+    service.broken = {"1"}
+    broken, behind, unreadable = (make_event(sequence, payload=SECRET) for sequence in (1, 2, 3))
+    service.deliver(broken, behind, replace(service.message_of(unreadable), value=b"\xff"))
+    titles, first, *others = shell.about(service, "dead-letters", "list")[0].splitlines()
     assert titles.split() == [
         "PLACE", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED_AT", "TRIED_AT", "RETRY_AT",
         "ERROR",
     ]  # fmt: skip
     assert first.split()[:7] == ["1", "dead", "failed", "order/1", "1", "OrderPlaced", "1"]
     assert [line.split()[2] for line in others] == ["gap", "unreadable"]
-    listed, more = shell.about(receiver, "dead-letters", "list", "--json", "--limit=1")
+    listed, more = shell.about(service, "dead-letters", "list", "--json", "--limit=1")
     assert [(row["place"], row["event_id"]) for row in json.loads(listed)] == [(1, broken.id)]
     assert more == "2 more; --limit 3 shows all"
-    assert shell.about(receiver, "dead-letters", "list", "--aggregate", "order/9") == ("", "no such event is parked")
+    assert shell.about(service, "dead-letters", "list", "--aggregate", "order/9") == ("", "no such event is parked")
 
-    shown = shell.about(receiver, "dead-letters", "show", "1")[0]
+    shown = shell.about(service, "dead-letters", "show", "1")[0]
     assert re.search(r"^header eventType +OrderPlaced$", shown, re.MULTILINE)
     assert "None" not in shown
     assert "hunter2" not in listed + shown + first
-    shown_too = shell.about(receiver, "dead-letters", "show", "1", "--payload")[0]
+    shown_too = shell.about(service, "dead-letters", "show", "1", "--payload")[0]
     assert re.search(r'^payload +\{"secret":"hunter2"\}$', shown_too, re.MULTILINE)
-    assert "payload" not in json.loads(shell.about(receiver, "dead-letters", "show", "1", "--json")[0])
-    said = shell.about(receiver, "dead-letters", "show", "9", code=1)[1]
+    assert "payload" not in json.loads(shell.about(service, "dead-letters", "show", "1", "--json")[0])
+    said = shell.about(service, "dead-letters", "show", "9", code=1)[1]
     assert said.startswith("error: of shipping nothing is parked at 9; there is 1, 2, 3 hint: ")
 
     file = tmp_path / "parked.jsonl"
-    assert shell.about(receiver, "dead-letters", "export", "--output", str(file)) == ("", "3 events")
+    assert shell.about(service, "dead-letters", "export", "--output", str(file)) == ("", "3 events")
     exported = [json.loads(line) for line in file.read_text().splitlines()]
     assert [row["payload"] for row in exported] == ['{"secret":"hunter2"}'] * 2 + [{"base64": "/w=="}]
     assert file.stat().st_mode & 0o077 == 0
-    assert "exists already" in shell.about(receiver, "dead-letters", "export", "--output", str(file), code=2)[1]
+    assert "exists already" in shell.about(service, "dead-letters", "export", "--output", str(file), code=2)[1]
 
 
-def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(receiver: Receiver, shell: Shell) -> None:
-    receiver.broken = {"1"}
-    event = receiver.event(1)
-    receiver.take(event, receiver.event(3), receiver.event(1, number="2"), receiver.event(1, number="2"))
-    receiver.broken = set()
-    refused = shell.about(receiver, "dead-letters", "retry", "1", "3", code=1)[1]
+def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(service: BrokerlessService, shell: Shell) -> None:
+    service.broken = {"1"}
+    event = make_event(1)
+    service.deliver(event, make_event(3), make_event(1, "2"), make_event(1, "2"))
+    service.broken = set()
+    refused = shell.about(service, "dead-letters", "retry", "1", "3", code=1)[1]
     assert "error: 3 is not tried again: it is parked as conflict" in refused
     assert "hint: --force conflict applies it all the same." in refused
-    said = shell.about(receiver, "dead-letters", "retry", "--all")
+    said = shell.about(service, "dead-letters", "retry", "--all")
     assert said[0] == "1\n"
     assert "left: 1 gap; they go on when what is missing comes" in said[1]
     assert "left: 1 conflict; --force conflict applies them all the same" in said[1]
-    assert shell.about(receiver, "dead-letters", "retry", "--all", "--reason=expired") == ("", "nothing to try again")
+    assert shell.about(service, "dead-letters", "retry", "--all", "--reason=expired") == ("", "nothing to try again")
     refusals = {"gap": "it goes on by itself", "unreadable": "a retry reads it", "failed": "it is tried again without"}
     for reason, why in refusals.items():
-        assert why in shell.about(receiver, "dead-letters", "retry", "3", f"--force={reason}", code=2)[1]
-    refused = shell.about(receiver, "dead-letters", "retry", "1", "--force=conflict", code=1)[1]
+        assert why in shell.about(service, "dead-letters", "retry", "3", f"--force={reason}", code=2)[1]
+    refused = shell.about(service, "dead-letters", "retry", "1", "--force=conflict", code=1)[1]
     assert "nothing of it is parked as conflict: 1 as failed" in refused
-    shell.about(receiver, "dead-letters", "retry", "3", "--force=conflict")
-    assert receiver.effects() == [("2", 1)]
-    receiver.look()
-    assert receiver.effects() == [("2", 1), ("1", 1), ("2", 1)]
+    shell.about(service, "dead-letters", "retry", "3", "--force=conflict")
+    assert service.effects() == [("2", 1)]
+    service.retry_parked()
+    assert service.effects() == [("2", 1), ("1", 1), ("2", 1)]
     assert (
-        "wait for the missing ones" in shell.about(receiver, "dead-letters", "skip", "2", "--note=x", code=1)[1].lower()
+        "wait for the missing ones" in shell.about(service, "dead-letters", "skip", "2", "--note=x", code=1)[1].lower()
     )
     named = ["baseline", "--aggregate=order/1", "--source=orders.1"]
-    expected, summary = shell.about(receiver, *named, "--dry-run")
+    expected, summary = shell.about(service, *named, "--dry-run")
     assert expected.splitlines()[1].split() == ["order/1", "orders.1", "1", "2", "2", "1"]
     assert summary == "1 aggregates: 1 sequences would be accepted as missing, 1 events go on"
-    assert shell.about(receiver, *named, "--note=lost")[0] == expected
-    skipped = shell.about(receiver, "dead-letters", "skip", "2", "--note=not needed")[0]
+    assert shell.about(service, *named, "--note=lost")[0] == expected
+    skipped = shell.about(service, "dead-letters", "skip", "2", "--note=not needed")[0]
     assert re.fullmatch(r"2  skipped OrderPlaced \S+ of order/1, order/1 stands at 3 now\n", skipped)
-    assert (receiver.mark(), receiver.parked()) == ((3, 0), {})
+    assert (service.watermark(), service.parked_behind(), service.parked()) == (3, 0, [])
 
 
 @pytest.mark.parametrize(
@@ -161,19 +163,21 @@ def test_what_means_nothing_exits_2(shell: Shell, arguments: list[str]) -> None:
     shell.run(*arguments, "--consumer=shipping", "--dsn=host=127.0.0.1 port=1", code=2)
 
 
-def test_the_commands_of_the_docs_run_as_they_stand_there(receiver: Receiver, shell: Shell, tmp_path: Path) -> None:
-    receiver.broken = {"1"}
-    receiver.take(receiver.event(1), receiver.event(2), receiver.event(41, number="2"))
+def test_the_commands_of_the_docs_run_as_they_stand_there(
+    service: BrokerlessService, shell: Shell, tmp_path: Path
+) -> None:
+    service.broken = {"1"}
+    service.deliver(make_event(1), make_event(2), make_event(41, "2"))
     section = DOCS.read_text().partition("## The park\n")[2].partition("## How long")[0]
     commands = [line for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
     assert len(commands) == 8
     for command in commands:
         program, *arguments = shlex.split(command.replace(" 17 ", " 1 ").replace("parked.jsonl", f"{tmp_path}/x"))
         assert program == "cdc-outbox"
-        shell.run(*arguments, CDC_OUTBOX_DSN=receiver.dsn)
-    receiver.broken = set()
-    receiver.look()
-    assert receiver.parked() == {}
+        shell.run(*arguments, CDC_OUTBOX_DSN=service.dsn)
+    service.broken = set()
+    service.retry_parked()
+    assert service.parked() == []
 
 
 @pytest.fixture(scope="module")
@@ -230,12 +234,12 @@ def test_brokers_that_do_not_answer_are_tried_again_later(
     assert re.fullmatch(r"error: .* hint: Check that the broker runs .*", said)
 
 
-def test_a_purge_says_what_it_would_do_and_then_does_it(receiver: Receiver) -> None:
-    receiver.take(receiver.event(None, "visit"))
-    with psycopg.connect(receiver.dsn) as connection:
+def test_a_purge_says_what_it_would_do_and_then_does_it(service: BrokerlessService) -> None:
+    service.deliver(make_event(None, aggregate_type="visit", event_id=str(uuid4())))  # an id that tells no time
+    with psycopg.connect(service.dsn) as connection:
         connection.execute("update inbox set claimed_at = claimed_at - interval '40 days'")
         connection.execute("create table inbox_old partition of inbox for values from ('00') to ('01')")
-    purge = ["purge-inbox", "--horizon-days=30", "--accept-shorter-horizon", "--dsn", receiver.dsn]
+    purge = ["purge-inbox", "--horizon-days=30", "--accept-shorter-horizon", "--dsn", service.dsn]
     dry = run_command(*purge, "--dry-run")
     *steps, total = dry.stdout.splitlines()
     assert steps == ["drop       public.inbox_old: 0 ids", "delete     1 ids that tell none"], dry.stderr

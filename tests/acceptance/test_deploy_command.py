@@ -9,7 +9,8 @@ import pytest
 
 from cdc_outbox.errors import ConnectorNotFoundError
 from tests.support.commands import run_command
-from tests.support.rig import Pipeline, eventually
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,8 +16,9 @@ from psycopg2.extras import LogicalReplicationConnection
 
 from tests.faults.config_topic import delete_topic
 from tests.support.connect_server import BROKEN, REBALANCING, RESET, STARTING, Answer, Asked, forward
+from tests.support.pipeline import Pipeline
 from tests.support.release import NO_CHANGE, Fault, Release, worker_of_its_own
-from tests.support.rig import Pipeline, eventually, one
+from tests.support.rig import eventually, one
 
 NOWHERE = "http://127.0.0.1:1"
 RUNS = "wait       connector RUNNING, 1 task RUNNING"

@@ -16,8 +16,9 @@ from psycopg.conninfo import conninfo_to_dict
 from cdc_outbox import Event, Outbox, SequenceMode, WireContract
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
+from tests.support.pipeline import Pipeline
 from tests.support.pruning import WEEK, Pruner
-from tests.support.rig import Connection, Pipeline, eventually, one
+from tests.support.rig import Connection, eventually, one
 
 PLACED = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={})
 

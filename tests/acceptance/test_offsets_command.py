@@ -10,7 +10,8 @@ from cdc_outbox.connect.states import Ward
 from cdc_outbox.lsn import Lsn
 from tests.support.commands import run_command
 from tests.support.deployments import sequences
-from tests.support.rig import Pipeline, eventually, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, one
 
 
 @pytest.fixture

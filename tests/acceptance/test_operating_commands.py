@@ -12,7 +12,8 @@ from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import Condition, condition_of
 from tests.support.commands import run_command
 from tests.support.deployments import broken, sequences, slot_exists
-from tests.support.rig import Pipeline, eventually
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually
 
 
 @pytest.fixture

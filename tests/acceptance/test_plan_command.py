@@ -8,7 +8,8 @@ import pytest
 
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
-from tests.support.rig import Pipeline, eventually
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually
 
 SECRET = "hunter2-s3cret"
 CANARY = "  cdc-outbox.canary: {sequence: none}\n"

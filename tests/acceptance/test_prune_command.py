@@ -6,7 +6,8 @@ import psycopg
 import pytest
 
 from tests.support.commands import run_command
-from tests.support.rig import Pipeline, eventually, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, one
 
 MARIADB = "{kind: mariadb, host: h, name: orders, user: connector, password: '${env:PASSWORD}'}"
 

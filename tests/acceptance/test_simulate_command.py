@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.support.commands import run_command
-from tests.support.rig import Pipeline
+from tests.support.pipeline import Pipeline
 from tests.support.specs import MONGODB
 
 SPEC = str(Path(__file__).parents[2] / "connectors" / "orders.yaml")

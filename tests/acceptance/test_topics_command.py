@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
-from tests.support.rig import Pipeline
+from tests.support.pipeline import Pipeline
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from cdc_outbox.connect.wait import Condition, condition_of
 from tests.support.commands import run_command
 from tests.support.connect_server import BROKEN, Answer, answering
 from tests.support.deployments import broken
-from tests.support.rig import Pipeline, eventually
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually
 
 
 @pytest.fixture

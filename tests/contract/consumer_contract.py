@@ -27,9 +27,11 @@ from cdc_outbox.migrations import upgrade
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from tests.support.desk import PATIENT, in_order, placed
+from tests.support.events import make_event
 from tests.support.mariadb import MariaDbStore
-from tests.support.rig import QUICK, Pipeline, eventually, run_upgrade
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, run_upgrade
+from tests.support.service import PATIENT, QUICK, by_aggregate
 from tests.support.sqlite import SqliteStore
 
 Ends = Callable[[Any], Awaitable[object]]
@@ -51,9 +53,9 @@ class Ledger:
         """End another's connection."""
         raise NotImplementedError
 
-    def effects(self) -> dict[str, list[int]]:
+    def applied(self) -> dict[str, list[int]]:
         """Return the numbers of each aggregate, in the order in which their effects were committed."""
-        return in_order(self.query("select aggregate, sequence from effects order by number"))
+        return by_aggregate(self.query("select aggregate, sequence from effects order by number"))
 
     def parked(self) -> list[tuple[str, int | None, str]]:
         """Return aggregate, sequence and reason of each parked event."""
@@ -185,39 +187,41 @@ class ConsumerContract(OnDatabase):
     ) -> None:
         cut: list[int] = []
 
-        async def place(event: Event, connection: Any) -> None:
-            await service.place(event, connection)
+        async def apply(event: Event, connection: Any) -> None:
+            await service.apply_effect(event, connection)
 
         async def fail(event: Event, connection: Any) -> None:
-            await service.place(event, connection)
+            await service.apply_effect(event, connection)
             raise LookupError
 
         async def swallow(event: Event, connection: Any) -> None:
-            await service.place(event, connection)
+            await service.apply_effect(event, connection)
             with suppress(Exception):
                 await self.execute(connection, "select 1 from nowhere")
 
         async def cut_once(event: Event, connection: Any) -> None:
-            await service.place(event, connection)
+            await service.apply_effect(event, connection)
             if not cut and service.ledger.session:
                 [(session,)] = await self.execute(connection, service.ledger.session)
                 cut.append(session)
                 service.ledger.end(session)
             await self.execute(connection, "select 1")
 
-        handlers = {"OrderPlaced": place, "Poison": fail, "Swallowed": swallow, "Cut": cut_once}
-        first = placed(1, "a")
-        service.send(first, *(placed(number, "a") for number in range(2, 6)))
+        handlers = {"OrderPlaced": apply, "Poison": fail, "Swallowed": swallow, "Cut": cut_once}
+        first = make_event(1, "a")
+        service.send(first, *(make_event(number, "a") for number in range(2, 6)))
         service.send(first)
-        service.send(placed(1, "b"), placed(2, "b", "Poison"), placed(3, "b"), placed(4, "b"))
-        service.send(placed(1, "c", "Swallowed"))
-        service.send(replace(placed(1, "x"), id="an id that no index takes " * 200))
-        service.send(placed(1, "d"), placed(2, "d", "Cut"), placed(3, "d"))
-        service.send(placed(1, "e", "NobodyListens"), placed(2, "e"), placed(5, "e"))
+        service.send(
+            make_event(1, "b"), make_event(2, "b", event_type="Poison"), make_event(3, "b"), make_event(4, "b")
+        )
+        service.send(make_event(1, "c", event_type="Swallowed"))
+        service.send(replace(make_event(1, "x"), id="an id that no index takes " * 200))
+        service.send(make_event(1, "d"), make_event(2, "d", event_type="Cut"), make_event(3, "d"))
+        service.send(make_event(1, "e", event_type="NobodyListens"), make_event(2, "e"), make_event(5, "e"))
         consumer = service.consumer(handlers)
         with service.running(consumer):
-            eventually(lambda: service.ledger.effects().get("e"), "the last effect")
-        effects = service.ledger.effects()
+            eventually(lambda: service.ledger.applied().get("e"), "the last effect")
+        effects = service.ledger.applied()
         expected = {"a": [1, 2, 3, 4, 5], "b": [1], "d": [1, 2, 3], "e": [2]}
         assert effects == (expected if self.aborts else {**expected, "c": [1]})
         waiting = [("", None, "unreadable"), ("b", 2, "failed"), ("b", 3, "gap"), ("b", 4, "gap"), ("e", 5, "gap")]
@@ -225,10 +229,10 @@ class ConsumerContract(OnDatabase):
         assert len(cut) == bool(service.ledger.session)
         assert consumer.outcomes[Outcome.DUPLICATE] == 1
 
-        service.send(placed(3, "e"), placed(4, "e"))
+        service.send(make_event(3, "e"), make_event(4, "e"))
         with service.running(service.consumer(handlers)):
-            eventually(lambda: len(service.ledger.effects()["e"]) == 4, "what the gap kept waiting")
-        assert service.ledger.effects() == {**effects, "e": [2, 3, 4, 5]}
+            eventually(lambda: len(service.ledger.applied()["e"]) == 4, "what the gap kept waiting")
+        assert service.ledger.applied() == {**effects, "e": [2, 3, 4, 5]}
 
     def test_a_handler_that_ends_its_transaction_stops_the_consumer_and_nothing_is_lost(
         self, service: "Service"
@@ -238,15 +242,15 @@ class ConsumerContract(OnDatabase):
             async def end_it(event: Event, connection: Any, end: str = end) -> None:
                 await self.execute(connection, end)
                 with suppress(Exception):  # where nothing is open any more, a statement may fail or commit itself
-                    await service.place(replace(event, aggregate_id="stray"), connection)
+                    await service.apply_effect(replace(event, aggregate_id="stray"), connection)
 
-            service.send(placed(number, "a"))
+            service.send(make_event(number, "a"))
             with pytest.raises(TransactionEndedError), service.running(service.consumer({"OrderPlaced": end_it})) as it:
                 eventually(lambda it=it: service.has_ended(it), "the consumer to stop")  # type: ignore[misc]
-            assert "a" not in service.ledger.effects() or len(service.ledger.effects()["a"]) == number - 1
-            with service.running(service.consumer({"OrderPlaced": service.place})):
-                eventually(lambda number=number: len(service.ledger.effects().get("a", [])) == number, "its effect")  # type: ignore[misc]
-        assert service.ledger.effects()["a"] == list(range(1, len(self.ends) + 1))
+            assert "a" not in service.ledger.applied() or len(service.ledger.applied()["a"]) == number - 1
+            with service.running(service.consumer({"OrderPlaced": service.apply_effect})):
+                eventually(lambda number=number: len(service.ledger.applied().get("a", [])) == number, "its effect")  # type: ignore[misc]
+        assert service.ledger.applied()["a"] == list(range(1, len(self.ends) + 1))
 
 
 class Service:
@@ -267,8 +271,8 @@ class Service:
             producer.produce(message.topic, message.value, message.key, headers=list(message.headers))
         assert producer.flush(10) == 0
 
-    async def place(self, event: Event, connection: Any) -> None:
-        """Leave a row that tells which event had its effect."""
+    async def apply_effect(self, event: Event, connection: Any) -> None:
+        """Insert a row that names the event."""
         insert = f"insert into effects (aggregate, sequence) values ('{event.aggregate_id}', {event.sequence})"  # noqa: S608
         await self._contract.execute(connection, insert)
 

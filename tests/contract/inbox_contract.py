@@ -24,6 +24,7 @@ from cdc_outbox.message import Message
 A, B = Aggregate("orders.1", "order", "a"), Aggregate("orders.1", "order", "b")
 HOME, AWAY = Place("orders", 0), Place("orders", 1)
 MESSAGE = Message(topic=HOME.topic, partition=HOME.partition, offset=7, key=b"a", value=b"{}")
+CONSUMER = "shipping"
 TIMED, UNTIMED = "01a1fd38-56c2-7501-996e-34f2120154f5", "42"
 
 
@@ -229,8 +230,8 @@ def opened_on(connection: Any) -> Iterator[Opened]:
     """Open a transaction on a connection, and close both at the end."""
     driver = ImmediateTransactions(find_transaction_driver(connection))
     table = InboxTable.on(driver.dialect)
-    shop, other = (sql_stores(table=table, consumer=name, driver=driver) for name in ("shop", "other"))
+    own, other = (sql_stores(table=table, consumer=name, driver=driver) for name in (CONSUMER, "other"))
     with closing(connection):
         finish(driver.begin(connection))
-        yield Opened(connection, driver, shop, other)
+        yield Opened(connection, driver, own, other)
         finish(driver.rollback(connection))

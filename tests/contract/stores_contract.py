@@ -13,7 +13,7 @@ from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Mark, Move
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import MessageError, TransactionEndedError
-from tests.contract.inbox_contract import HOME, A, EpochContract, InboxContract, Opened, failed, gap
+from tests.contract.inbox_contract import CONSUMER, HOME, A, EpochContract, InboxContract, Opened, failed, gap
 from tests.contract.park_contract import ParkContract
 from tests.support.rig import eventually
 
@@ -38,9 +38,9 @@ class StoresContract(InboxContract, ParkContract, EpochContract):
 class SqlStoresContract(StoresContract):
     """What only a database with several connections and consumers can break."""
 
-    MAX_ID_BYTES = 2600 - len("shop") - 1
+    MAX_ID_BYTES = 2600 - len(CONSUMER) - 1
     """What an id may have, without the character in front that tells ids that have no time."""
-    MAX_AGGREGATE_ID_BYTES = 2600 - len("shop") - len("orders.1order")
+    MAX_AGGREGATE_ID_BYTES = 2600 - len(CONSUMER) - len("orders.1order")
     AND_CHAIN = " and chain"
     """What begins another transaction at once, behind what ends one."""
 

@@ -25,9 +25,9 @@ from tests.contract.consumer_contract import (
     OnSqlite,
     Service,
 )
-from tests.support.desk import placed
 from tests.support.django_site import add_entry, entry
 from tests.support.driver_clients import asyncpg_options
+from tests.support.events import make_event
 from tests.support.rig import eventually
 from tests.support.sqlalchemy_clients import url_of
 
@@ -88,8 +88,8 @@ class CancelledConsumers(ConsumerContract):
         async def run() -> int:
             reached, ticks = asyncio.Event(), 0
 
-            async def place(event: Event, connection: Any) -> None:
-                await service.place(event, connection)
+            async def apply(event: Event, connection: Any) -> None:
+                await service.apply_effect(event, connection)
                 if event.sequence == 3:
                     reached.set()
                     await asyncio.Event().wait()
@@ -101,7 +101,7 @@ class CancelledConsumers(ConsumerContract):
                     await asyncio.sleep(0.01)
 
             ticking = asyncio.create_task(tick())
-            consumer = service.consumer({"OrderPlaced": place}, kafka_settings={})
+            consumer = service.consumer({"OrderPlaced": apply}, kafka_settings={})
             assert isinstance(consumer, AsyncConsumer)
             consuming = asyncio.create_task(consumer.run())
             await asyncio.wait_for(reached.wait(), 30)
@@ -111,14 +111,14 @@ class CancelledConsumers(ConsumerContract):
             ticking.cancel()
             return ticks
 
-        service.send(*(placed(number, "a") for number in range(1, 6)))
+        service.send(*(make_event(number, "a") for number in range(1, 6)))
         assert asyncio.run(run()) > 10, "nothing else went on while it polled"
-        half = service.ledger.effects().get("a", [])
+        half = service.ledger.applied().get("a", [])
         assert half in ([], [1], [1, 2])
         # Had it not left, its partition would stay its own for the session's timeout, which is 45 s by default.
-        with service.running(service.consumer({"OrderPlaced": service.place}, kafka_settings={})):
-            eventually(lambda: len(service.ledger.effects().get("a", [])) == 5, "all five")
-        assert service.ledger.effects() == {"a": [1, 2, 3, 4, 5]}
+        with service.running(service.consumer({"OrderPlaced": service.apply_effect}, kafka_settings={})):
+            eventually(lambda: len(service.ledger.applied().get("a", [])) == 5, "all five")
+        assert service.ledger.applied() == {"a": [1, 2, 3, 4, 5]}
 
 
 class TestAsyncPsycopg(CancelledConsumers, OnPostgres):

@@ -23,7 +23,7 @@ from cdc_outbox.errors import ConfigError, MessageError, OutboxError
 from cdc_outbox.migrations import upgrade
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn, MemoryDatabase, Stack
-from tests.contract.inbox_contract import A, Opened, opened_on
+from tests.contract.inbox_contract import CONSUMER, A, Opened, opened_on
 from tests.contract.stores_contract import ServerStoresContract, SqlStoresContract, StoresContract
 from tests.support.mariadb import MariaDbStore
 from tests.support.rig import eventually, one, run_upgrade
@@ -82,7 +82,7 @@ class TestPostgresql(ServerStoresContract):
         with psycopg.connect(dsn) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             driver = ImmediateTransactions(Psycopg())
-            inbox = sql_stores(table=InboxTable(), consumer="shop", driver=driver).inbox
+            inbox = sql_stores(table=InboxTable(), consumer=CONSUMER, driver=driver).inbox
             with pytest.raises(ConfigError, match="the inbox needs READ COMMITTED"):
                 finish(inbox.find_purge(connection))
 

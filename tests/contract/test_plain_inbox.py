@@ -22,8 +22,8 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import new_event_id
 from tests.contract.consumer_contract import OnMariaDb, OnPostgres, OnSqlite
-from tests.support.desk import placed
 from tests.support.driver_clients import asyncpg_options
+from tests.support.events import make_event
 
 OPTIONS: dict[str, Any] = {
     "name": "shipping",
@@ -110,7 +110,7 @@ class PlainContract:
             yield client
 
     def test_an_event_has_its_effect_once_and_in_order(self, client: Client, ledger: Any) -> None:
-        first, second, third = (placed(number, "a") for number in (1, 2, 3))
+        first, second, third = (make_event(number, "a") for number in (1, 2, 3))
         assert [client.apply(event) for event in (first, first)] == [Verdict.NEXT, Verdict.DUPLICATE]
         with pytest.raises(SequenceGapError) as caught:
             client.apply(third)
@@ -118,33 +118,33 @@ class PlainContract:
         assert [client.apply(event) for event in (second, third, second)] == [*[Verdict.NEXT] * 2, Verdict.DUPLICATE]
         with pytest.raises(SequenceConflictError):
             client.apply(replace(second, id=new_event_id()))
-        assert ledger.effects() == {"a": [1, 2, 3]}
+        assert ledger.applied() == {"a": [1, 2, 3]}
 
     def test_what_fails_in_the_block_leaves_no_claim(self, client: Client, ledger: Any) -> None:
-        event = placed(1, "a")
+        event = make_event(1, "a")
         with pytest.raises(Exception, match="nowhere"):
             client.apply(event, "insert into nowhere values (1)")
         assert client.apply(event) is Verdict.NEXT
-        assert ledger.effects() == {"a": [1]}
+        assert ledger.applied() == {"a": [1]}
 
     @pytest.mark.parametrize("aggregate_type", ["order", "own"])
     def test_a_block_that_ends_its_transaction_and_begins_another_is_noticed(
         self, client: Client, aggregate_type: str
     ) -> None:
         with pytest.raises(TransactionEndedError):
-            client.apply(placed(1, "a", aggregate_type=aggregate_type), self.AGAIN)
+            client.apply(make_event(1, "a", aggregate_type=aggregate_type), self.AGAIN)
 
     def test_a_source_that_never_goes_back_is_remembered_by_its_number_alone(self, client: Client, ledger: Any) -> None:
-        first, second = (placed(number, "a", aggregate_type="own") for number in (4, 9))
+        first, second = (make_event(number, "a", aggregate_type="own") for number in (4, 9))
         verdicts = [client.apply(event) for event in (first, second, first)]
         assert verdicts == [Verdict.NEXT, Verdict.NEXT, Verdict.DUPLICATE]
         assert ledger.query("select count(*) from inbox") == [(0,)]
 
     def test_what_waits_for_a_parked_event_is_told(self, client: Client, ledger: Any) -> None:
-        client.apply(placed(1, "a", aggregate_type="own"))
+        client.apply(make_event(1, "a", aggregate_type="own"))
         ledger.query("update inbox_watermarks set parked = 1")
         with pytest.raises(ConsumerError, match="waits for an event of its aggregate that is parked"):
-            client.apply(placed(7, "a", aggregate_type="own"))
+            client.apply(make_event(7, "a", aggregate_type="own"))
 
 
 class TestPsycopg(PlainContract, OnPostgres):
@@ -166,7 +166,7 @@ class TestPyMySql(PlainContract, OnMariaDb):
     def test_another_level_is_refused(self, client: Client) -> None:
         client.execute("set session transaction isolation level repeatable read")
         with pytest.raises(ConfigError, match="the inbox needs READ COMMITTED"):
-            client.apply(placed(1, "a"))
+            client.apply(make_event(1, "a"))
 
 
 class TestSqlite3(PlainContract, OnSqlite):

@@ -25,7 +25,8 @@ from cdc_outbox.router import (
     LogicalName,
     java_partition,
 )
-from tests.support.rig import Connection, Pipeline, eventually, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import Connection, eventually, one
 from tests.support.router_edges import EDGES, Edge
 
 PAYLOADS: list[Any] = [

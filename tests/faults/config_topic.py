@@ -6,8 +6,9 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from cdc_outbox.testing import Stack
+from tests.support.pipeline import Pipeline
 from tests.support.release import NO_CHANGE, Release
-from tests.support.rig import Pipeline, eventually
+from tests.support.rig import eventually
 
 _TOPIC = "connect-config"
 

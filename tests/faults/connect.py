@@ -26,7 +26,8 @@ from cdc_outbox.kafka import message_of
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.worker import Worker
 from tests.faults.config_topic import lose_config_topic
-from tests.support.rig import CONNECTOR_PASSWORD, Pipeline, eventually
+from tests.support.pipeline import Pipeline
+from tests.support.rig import CONNECTOR_PASSWORD, eventually
 
 _AGGREGATES, _AT_ONCE = 50, 10
 _TAKEOVER_SECONDS = 60.0

@@ -6,8 +6,9 @@ import psycopg
 import pytest
 
 from cdc_outbox.connect.facts import Database
+from tests.support.pipeline import Pipeline
 from tests.support.pruning import Pruner
-from tests.support.rig import Connection, Pipeline
+from tests.support.rig import Connection
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from cdc_outbox.table import TableName
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.catalog import Catalog
 from tests.support.commands import run_command
-from tests.support.rig import Pipeline, eventually, make_connector_role, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, make_connector_role, one
 
 # As Debezium's documentation has it.
 DEBEZIUM = (

@@ -16,7 +16,8 @@ from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from tests.support.alembic_service import BLOCKS, METADATA, ORDER, SQLMODEL, Service, dump
 from tests.support.commands import run_command
-from tests.support.rig import Pipeline, one, postgres_program
+from tests.support.pipeline import Pipeline
+from tests.support.rig import one, postgres_program
 from tests.support.sqlalchemy_clients import make_url
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"

@@ -1,7 +1,6 @@
 """What ``docs/`` shows of handlers is executed on PostgreSQL, as it stands there."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,14 @@ import pytest
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.consumer import Consumer, Inbox, InboxTable, Verdict, inbox_component
-from cdc_outbox.event import new_event_id
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import HandlerFaults, Stack
 from cdc_outbox.writer.schema import outbox_component
+from tests.support.events import make_event
+from tests.support.pipeline import Pipeline
 from tests.support.reactions import deliver
-from tests.support.rig import Connection, Pipeline, run_upgrade
+from tests.support.rig import Connection, run_upgrade
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -57,11 +57,6 @@ def new_consumer(dsn: str, spec: Spec, **options: Any) -> Consumer:
     return Consumer(name="shipping", contract=spec.contract, bootstrap_servers="nowhere", connect=connect, **options)
 
 
-def placed(**attributes: Any) -> Event:
-    made = Event(aggregate_type="order", aggregate_id="41", type="OrderPlaced", payload={}, id=new_event_id())
-    return replace(made, sequence=1, source="orders.1", **attributes)
-
-
 def test_the_test_of_handlers_that_is_shown_passes_and_counts_mails(
     database: str, spec: Spec, handler_faults: HandlerFaults
 ) -> None:
@@ -91,7 +86,7 @@ def test_the_handler_that_writes_events_that_is_shown_writes_them(database: str,
         "make_consumer": lambda **options: new_consumer(database, spec, **options),
     }
     exec(block("consuming.md", "A consumer that writes events"), names)  # noqa: S102
-    event = placed()
+    event = make_event(1, "41")
     deliver(names["consumer"], event)
     with psycopg.connect(database) as connection:
         query = "select type, aggregateid, sequence, causation_id, correlation_id from outbox"
@@ -102,7 +97,7 @@ def test_the_handler_that_writes_events_that_is_shown_writes_them(database: str,
 def test_the_loop_that_is_shown_applies_an_event_once(database: str, spec: Spec) -> None:
     shipped: list[Event] = []
     committed: list[Message] = []
-    message = spec.contract.message_of(placed())
+    message = spec.contract.message_of(make_event(1, "41"))
     with psycopg.connect(database) as connection:
         names: dict[str, Any] = {
             "Inbox": Inbox,

@@ -32,7 +32,9 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
-from tests.support.rig import Connection, apply_effect, run_upgrade
+from tests.support.events import make_event
+from tests.support.rig import Connection, run_upgrade
+from tests.support.service import apply_effect
 
 GAPLESS, NONE = SequenceMode.GAPLESS, SequenceMode.NONE
 
@@ -56,15 +58,8 @@ def autocommit(request: pytest.FixtureRequest) -> bool:
 
 
 def new_event(mode: SequenceMode = GAPLESS) -> Event:
-    return Event(
-        aggregate_type="order",
-        aggregate_id=str(uuid4()),
-        type="OrderPlaced",
-        payload={},
-        id=str(uuid4()),
-        sequence=1 if mode is GAPLESS else None,
-        source="orders.1",
-    )
+    """Return the first event of a new aggregate."""
+    return make_event(1 if mode is GAPLESS else None, str(uuid4()), event_id=str(uuid4()))
 
 
 def deliver(
@@ -73,9 +68,9 @@ def deliver(
     driver, handlers = ImmediateTransactions(Psycopg()), Handlers()
     handlers.add(["OrderPlaced"], handler, takes_batch=False)
     delivery = Delivery(
-        stores=sql_stores(table=InboxTable(), consumer="shop", driver=driver),
+        stores=sql_stores(table=InboxTable(), consumer="shipping", driver=driver),
         driver=driver,
-        calls=Calls(consumer="shop", driver=driver, handlers=handlers),
+        calls=Calls(consumer="shipping", driver=driver, handlers=handlers),
         order_of=lambda _: Order(mode=mode),
     )
     item = Item(event=event, message=Message(topic="orders", partition=0, offset=0, key=None, value=None))
@@ -235,7 +230,7 @@ def idle_for_too_long(milliseconds: int, dsn: str, event: Event, connection: Con
 def test_a_claim_that_waits_too_long_for_another_is_worth_a_retry(dsn: str) -> None:
     event = new_event()
     with psycopg.connect(dsn) as zombie, psycopg.connect(dsn, options="-c lock_timeout=50ms") as connection:
-        zombie.execute("insert into inbox (consumer, event_id) values ('shop', '~' || %s)", (event.id,))
+        zombie.execute("insert into inbox (consumer, event_id) values ('shipping', '~' || %s)", (event.id,))
         with pytest.raises(TransactionConflictError) as caught:
             deliver(connection, event)
         assert caught.value.retryable

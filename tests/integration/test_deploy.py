@@ -18,7 +18,8 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.testing import Stack
 from tests.support.deployments import break_transform, broken, sequences, slot_exists, spec_with
-from tests.support.rig import Pipeline, eventually, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, one
 
 
 def halt_and_drop_slot(pipeline: Pipeline) -> None:

@@ -16,7 +16,8 @@ from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import ConnectError, ConnectorFailedError, ConnectUnavailableError
 from tests.support.connect_server import RESET, Answer, Asked, forward, passing_on
 from tests.support.deployments import slot_exists, spec_with
-from tests.support.rig import CONNECTOR_PASSWORD, Pipeline
+from tests.support.pipeline import Pipeline
+from tests.support.rig import CONNECTOR_PASSWORD
 
 Fault = Callable[[Asked], Answer | object | None]
 

@@ -19,7 +19,8 @@ from cdc_outbox.errors import (
     UnpublishedEventsError,
 )
 from tests.support.deployments import break_transform, codes, sequences, slot_exists
-from tests.support.rig import Pipeline, eventually, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, one
 
 
 def test_a_slot_that_another_connector_reads_is_refused(deployed: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,9 @@ from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.writer.schema import outbox_component
 from tests.support.commands import run_command
+from tests.support.pipeline import Pipeline
 from tests.support.postgresql import objects
-from tests.support.rig import Pipeline, one, postgres_program
+from tests.support.rig import one, postgres_program
 from tests.support.specs import for_any_database
 
 ROOT = Path(__file__).parents[2]

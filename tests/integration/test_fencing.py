@@ -15,78 +15,81 @@ from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.psycopg import Psycopg
-from tests.support.desk import Desk, numbered, placed
-from tests.support.desk_service import serving
-from tests.support.rig import Connection, apply_effect, eventually
+from tests.support.events import make_event
+from tests.support.rig import Connection, eventually
+from tests.support.service import Service, apply_effect, effects_of
+from tests.support.service_process import running_process
 
 HANDLER_SECONDS = 3.0
 
 
-def take_away(desk: Desk) -> None:
+def take_away(service: Service) -> None:
     """Take the first partition in the database, as another consumer does to which Kafka assigned it."""
     driver = ImmediateTransactions(Psycopg())
-    epochs = sql_stores(table=InboxTable(), consumer=desk.name, driver=driver).epochs
-    with psycopg.connect(desk.pipeline.dsn) as connection:
-        finish(epochs.issue(connection, [Place(desk.pipeline.topic, 0)]))
+    epochs = sql_stores(table=InboxTable(), consumer=service.name, driver=driver).epochs
+    with psycopg.connect(service.dsn) as connection:
+        finish(epochs.issue(connection, [Place(service.pipeline.topic, 0)]))
 
 
 @pytest.mark.parametrize("pipeline", [False, True], ids=["", "in a pipeline"])
 def test_a_zombie_in_the_middle_of_its_handler_neither_keeps_its_successor_waiting_nor_has_effects(
-    desk: Desk, *, pipeline: bool
+    fed_service: Service, *, pipeline: bool
 ) -> None:
     limits = {"handler_seconds": HANDLER_SECONDS}
-    desk.send(*(placed(number, event_type="Pauses" if number == 3 else "OrderPlaced") for number in range(1, 6)))
-    with serving(desk, limits=limits, pipeline=pipeline) as zombie:
+    fed_service.send(
+        *(make_event(number, event_type="Pauses" if number == 3 else "OrderPlaced") for number in range(1, 6))
+    )
+    with running_process(fed_service, limits=limits, pipeline=pipeline) as zombie:
         status = psutil.Process(zombie.pid)
         eventually(lambda: status.status() == psutil.STATUS_STOPPED, "the zombie to be paused")
-        successor = desk.consumer(limits=Limits(handler_seconds=HANDLER_SECONDS))
+        successor = fed_service.consumer(limits=Limits(handler_seconds=HANDLER_SECONDS))
         successor.on("Pauses")(apply_effect)
-        with desk.running(successor):
+        with fed_service.running(successor):
             before = time.monotonic()
-            desk.wait_for_effects(*numbered(5))
+            fed_service.wait_for_effects(*effects_of(5))
             # The session lasts two seconds, and then the database waits.
             assert time.monotonic() - before < HANDLER_SECONDS + 10
             zombie.send_signal(signal.SIGCONT)
-            desk.send(*(placed(number) for number in range(6, 11)))
-            desk.wait_for_effects(*numbered(10))
+            fed_service.send(*(make_event(number) for number in range(6, 11)))
+            fed_service.wait_for_effects(*effects_of(10))
         assert zombie.poll() is None
         # The last one left the group, so the zombie is the owner again, and goes on where the others ended.
-        desk.send(placed(11))
-        desk.wait_for_effects(*numbered(11))
-    assert desk.parked() == []
+        fed_service.send(make_event(11))
+        fed_service.wait_for_effects(*effects_of(11))
+    assert fed_service.parked() == []
 
 
 @pytest.mark.parametrize("moment", ["in the handler", "before the transaction"])
 def test_a_partition_that_another_consumer_took_in_the_database_meanwhile_is_given_up_with_all_effects(
-    desk: Desk, moment: str, caplog: pytest.LogCaptureFixture
+    fed_service: Service, moment: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kafka says here that it is ours still: then the other one was late, and it is taken back."""
     tries: list[str | None] = []
-    consumer = desk.consumer()
+    consumer = fed_service.consumer()
 
     @consumer.on("Taken")
     def take(event: Event, connection: Connection) -> None:
         tries.append(event.id)
         apply_effect(event, connection)
         if moment == "in the handler" and len(tries) == 1:
-            take_away(desk)
+            take_away(fed_service)
 
-    desk.send(placed(1))
-    with desk.running(consumer):
-        desk.wait_for_effects(*numbered(1))
+    fed_service.send(make_event(1))
+    with fed_service.running(consumer):
+        fed_service.wait_for_effects(*effects_of(1))
         if moment == "before the transaction":
-            take_away(desk)
-        desk.send(placed(2, event_type="Taken"), placed(3))
-        desk.wait_for_effects(*numbered(3))
+            take_away(fed_service)
+        fed_service.send(make_event(2, event_type="Taken"), make_event(3))
+        fed_service.wait_for_effects(*effects_of(3))
     assert "partition was taken by another consumer" in caplog.text
     assert len(tries) == (2 if moment == "in the handler" else 1)
     assert consumer.outcomes == {Outcome.APPLIED: 3}
 
 
-def test_the_sessions_of_a_consumer_are_bounded_and_read_what_is_committed(desk: Desk) -> None:
+def test_the_sessions_of_a_consumer_are_bounded_and_read_what_is_committed(fed_service: Service) -> None:
     seen: list[Any] = []
-    dsn = f"{desk.pipeline.dsn} options='-c default_transaction_isolation=serializable'"
-    consumer = desk.consumer(connect=lambda: psycopg.connect(dsn), limits=Limits(handler_seconds=7.5))
+    dsn = f"{fed_service.dsn} options='-c default_transaction_isolation=serializable'"
+    consumer = fed_service.consumer(connect=lambda: psycopg.connect(dsn), limits=Limits(handler_seconds=7.5))
 
     @consumer.on("Asked")
     def ask(event: Event, connection: Connection) -> None:
@@ -94,18 +97,18 @@ def test_the_sessions_of_a_consumer_are_bounded_and_read_what_is_committed(desk:
             seen.extend(connection.execute(f"show {name}".encode()).fetchall())
         apply_effect(event, connection)
 
-    desk.send(placed(1, event_type="Asked"))
-    desk.consume(1, consumer)
+    fed_service.send(make_event(1, event_type="Asked"))
+    fed_service.consume(1, consumer)
     assert seen == [("7500ms",), ("read committed",)]
 
 
 def test_a_handler_slower_than_the_group_allows_keeps_its_partitions(
-    two_partitions: Desk, caplog: pytest.LogCaptureFixture
+    two_partition_service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Polling goes on while it runs, so that nobody gets its events, and nothing is applied twice."""
-    desk, entered, limit = two_partitions, threading.Event(), 2.0
+    service, entered, limit = two_partition_service, threading.Event(), 2.0
     settings = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": int(limit * 1000)}
-    slow = desk.consumer(kafka_settings=settings)
+    slow = service.consumer(kafka_settings=settings)
     tries: list[int | None] = []
 
     @slow.on("Slow")
@@ -115,24 +118,26 @@ def test_a_handler_slower_than_the_group_allows_keeps_its_partitions(
         entered.set()
         threading.Event().wait(limit * 2)
 
-    desk.send(placed(1, event_type="Slow"), partition=0)
-    with desk.running(slow):
+    service.send(make_event(1, event_type="Slow"), partition=0)
+    with service.running(slow):
         assert entered.wait(20)
         # What comes meanwhile is not lost by the polls in between.
-        desk.send(*(placed(number) for number in range(2, 21)), partition=0)
-        desk.send(*(placed(number, "other") for number in range(1, 21)), partition=1)
-        desk.wait_for_effects(*numbered(20), *numbered(20, "other"))
+        service.send(*(make_event(number) for number in range(2, 21)), partition=0)
+        service.send(*(make_event(number, "other") for number in range(1, 21)), partition=1)
+        service.wait_for_effects(*effects_of(20), *effects_of(20, "other"))
     assert tries == [1]
     assert slow.outcomes == {Outcome.APPLIED: 40}
     assert "MAX_POLL_EXCEEDED" not in caplog.text
     assert "maximum poll interval" not in caplog.text.lower()
 
 
-def test_a_handler_that_hangs_loses_its_partition_and_its_effects_and_its_successor_goes_on(desk: Desk) -> None:
+def test_a_handler_that_hangs_loses_its_partition_and_its_effects_and_its_successor_goes_on(
+    fed_service: Service,
+) -> None:
     """Polling for it ends some time, and so does the server's patience with its transaction."""
     entered, released, limits = threading.Event(), threading.Event(), Limits(handler_seconds=1.0)
     settings = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 2000}
-    hanging, successor = (desk.consumer(kafka_settings=settings, limits=limits) for _ in range(2))
+    hanging, successor = (fed_service.consumer(kafka_settings=settings, limits=limits) for _ in range(2))
     successor.on("Hangs")(apply_effect)
 
     @hanging.on("Hangs")
@@ -141,18 +146,18 @@ def test_a_handler_that_hangs_loses_its_partition_and_its_effects_and_its_succes
         entered.set()
         assert released.wait(60)
 
-    desk.send(placed(1, event_type="Hangs"), placed(2))
-    with desk.running(hanging):
+    fed_service.send(make_event(1, event_type="Hangs"), make_event(2))
+    with fed_service.running(hanging):
         assert entered.wait(20)
-        with desk.running(successor):
-            desk.wait_for_effects(*numbered(2))
+        with fed_service.running(successor):
+            fed_service.wait_for_effects(*effects_of(2))
             released.set()
-            desk.send(placed(3))
-            desk.wait_for_effects(*numbered(3))
+            fed_service.send(make_event(3))
+            fed_service.wait_for_effects(*effects_of(3))
         # The last one left the group, so the other is the owner again.
-        desk.send(placed(4))
-        desk.wait_for_effects(*numbered(4))
-    assert desk.parked() == []
+        fed_service.send(make_event(4))
+        fed_service.wait_for_effects(*effects_of(4))
+    assert fed_service.parked() == []
     assert hanging.outcomes[Outcome.PARKED] == 0
 
 
@@ -167,32 +172,34 @@ def test_a_handler_that_hangs_loses_its_partition_and_its_effects_and_its_succes
     ids=["eager", "cooperative", "newer", "static"],
 )
 def test_consumers_come_and_go_and_effects_are_once_and_in_order(
-    two_partitions: Desk, settings: dict[str, Any]
+    two_partition_service: Service, settings: dict[str, Any]
 ) -> None:
-    desk = two_partitions
+    service = two_partition_service
     quick = {"topic.metadata.refresh.interval.ms": 300, **settings}
     if "group.protocol" not in settings:
         quick |= {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500}
 
     def member(number: int) -> Any:
         own = {"group.instance.id": f"static-{number}"} if "group.instance.id" in settings else {}
-        return desk.consumer(kafka_settings=quick | own)
+        return service.consumer(kafka_settings=quick | own)
 
     expected: list[tuple[str, int]] = []
 
     def send() -> None:
         start = len(expected) // 4 + 1
-        for place, aggregate_id in enumerate("abcd"):
-            desk.send(*(placed(number, aggregate_id) for number in range(start, start + 25)), partition=place % 2)
-            expected.extend(numbered(25, aggregate_id, start))
+        for index, aggregate_id in enumerate("abcd"):
+            service.send(
+                *(make_event(number, aggregate_id) for number in range(start, start + 25)), partition=index % 2
+            )
+            expected.extend(effects_of(25, aggregate_id, start))
 
-    with desk.running(member(1)):
+    with service.running(member(1)):
         send()
-        eventually(lambda: len(desk.effects()) > 10, "the first to begin")
-        with desk.running(member(2)):
+        eventually(lambda: len(service.effects()) > 10, "the first to begin")
+        with service.running(member(2)):
             send()
-            desk.wait_for_effects(*expected)
+            service.wait_for_effects(*expected)
             send()
         send()
-        desk.wait_for_effects(*expected)
-    assert desk.parked() == []
+        service.wait_for_effects(*expected)
+    assert service.parked() == []

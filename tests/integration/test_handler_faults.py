@@ -34,7 +34,7 @@ def nowhere() -> Any:
 
 
 def new_consumer(**options: Any) -> Consumer:
-    return Consumer(name="shop", contract=CONTRACT, bootstrap_servers="nowhere", connect=nowhere, **options)
+    return Consumer(name="shipping", contract=CONTRACT, bootstrap_servers="nowhere", connect=nowhere, **options)
 
 
 def new_event(aggregate_id: str, total: int, aggregate_type: str = "order") -> Event:
@@ -256,7 +256,7 @@ def test_an_asynchronous_consumer_is_tried_in_a_loop_of_its_own(dsn: str) -> Non
     async def connect() -> psycopg.AsyncConnection[Any]:
         return await psycopg.AsyncConnection.connect(dsn)
 
-    consumer = AsyncConsumer(name="shop", contract=CONTRACT, bootstrap_servers="nowhere", connect=nowhere)
+    consumer = AsyncConsumer(name="shipping", contract=CONTRACT, bootstrap_servers="nowhere", connect=nowhere)
     swallows = False
 
     @consumer.on("Placed")

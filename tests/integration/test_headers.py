@@ -13,7 +13,9 @@ from cdc_outbox import Event, EventError, Outbox
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack
-from tests.support.rig import Pipeline, Shop, eventually
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually
+from tests.support.service import Service
 
 ORDER = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={"total": 10})
 HEADERS = {"x-tenant": "Größe & Söhne", "content-type": "application/json"}
@@ -31,10 +33,10 @@ def made(stack: Stack, extra: str) -> Iterator[Pipeline]:
 
 def headers_seen(pipeline: Pipeline, count: int) -> list[dict[str, str]]:
     """Return the headers that a handler got, in the order of the events."""
-    shop, seen = Shop(pipeline), []
-    consumer = shop.consumer()
+    service, seen = Service(pipeline), []
+    consumer = service.consumer()
     consumer.on("WithHeaders")(lambda event, _connection: seen.append(dict(event.headers)))
-    with shop.running(consumer):
+    with service.running(consumer):
         eventually(lambda: len(seen) == count, f"{count} events")
     return seen
 

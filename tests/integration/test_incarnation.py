@@ -11,7 +11,9 @@ import pytest
 from cdc_outbox import Event, Outbox, SequenceMode, WireContract
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
-from tests.support.rig import Pipeline, Shop, eventually, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, one
+from tests.support.service import Service, effects_of
 from tests.support.specs import for_any_database
 
 
@@ -33,30 +35,30 @@ def lose(pipeline: Pipeline, count: int) -> None:
         connection.execute("update outbox_heads set last = last - %s", (count,))
 
 
-def test_after_a_restore_a_new_incarnation_starts_at_1_and_consumers_take_it(shop: Shop, spec: Path) -> None:
-    pipeline, name = shop.pipeline, shop.pipeline.name
+def test_after_a_restore_a_new_incarnation_starts_at_1_and_consumers_take_it(service: Service, spec: Path) -> None:
+    pipeline, name = service.pipeline, service.pipeline.name
     pipeline.write(4)
-    shop.consume(4)
+    service.consume(4)
     lose(pipeline, 2)
 
     done = begin(pipeline, spec, f"{name}.1")
     assert (done.returncode, done.stdout) == (0, f"public.outbox: {name}.1 -> {name}.2\n"), done.stderr
     assert [(event.source, event.sequence) for event in pipeline.write(3)] == [(f"{name}.2", n) for n in (1, 2, 3)]
-    shop.consume(7)
-    assert shop.effects() == [("1", n) for n in (1, 2, 3, 4, 1, 2, 3)]
+    service.consume(7)
+    assert service.effects() == [("1", n) for n in (1, 2, 3, 4, 1, 2, 3)]
     check = run_command("init", str(spec), "--check", "--dsn", pipeline.dsn)
     assert (check.returncode, check.stdout) == (0, "")
 
 
-def test_without_one_the_consumer_parks_the_number_that_was_given_out_twice(shop: Shop) -> None:
-    shop.pipeline.write(4)
-    shop.consume(4)
-    lose(shop.pipeline, 2)
-    shop.pipeline.write(1)
+def test_without_one_the_consumer_parks_the_number_that_was_given_out_twice(service: Service) -> None:
+    service.pipeline.write(4)
+    service.consume(4)
+    lose(service.pipeline, 2)
+    service.pipeline.write(1)
     query = "select count(*) from inbox_parked where consumer = %s and state = 'dead' and reason = 'conflict'"
-    with shop.running(), shop.pipeline.connect() as connection:
-        eventually(lambda: one(connection, query, shop.name) == 1, "the conflict in the park")
-    assert shop.effects() == [("1", number) for number in range(1, 5)]
+    with service.running():
+        eventually(lambda: service.one(query, service.name) == 1, "the conflict in the park")
+    assert service.effects() == effects_of(4)
 
 
 def test_a_script_that_runs_twice_makes_one_incarnation(pipeline: Pipeline, spec: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
+from tests.support.pipeline import Pipeline
 from tests.support.postgresql import objects
-from tests.support.rig import Pipeline, one, postgres_program
+from tests.support.rig import one, postgres_program
 from tests.support.specs import for_any_database
 
 

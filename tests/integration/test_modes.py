@@ -13,7 +13,9 @@ from cdc_outbox.errors import ConfigError, ConnectorInvalidError, TableNotFoundE
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
-from tests.support.rig import Pipeline, Shop, eventually, one, sent_statements
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, one, sent_statements
+from tests.support.service import Service
 
 WITHOUT_ROWS = [OutboxMode.DELETE, OutboxMode.MESSAGE]
 ORDER = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={"total": 10})
@@ -67,16 +69,16 @@ def test_the_consumer_sees_the_same_events_in_every_mode(pipeline: Pipeline) -> 
     pipeline.deploy(stable_seconds=0)
     written = write_like_a_service(pipeline)
     orders = [event for event in written if event.aggregate_type == "order"]
-    with Shop(pipeline).running() as consumer:
-        shop = Shop(pipeline, name=consumer.name)
-        eventually(lambda: len(shop.effects()) >= 5, "the first effects")
+    with Service(pipeline).running() as consumer:
+        service = Service(pipeline, name=consumer.name)
+        eventually(lambda: len(service.effects()) >= 5, "the first effects")
         # What the connector repeats after it was halted has no effect again.
         pipeline.client.stop(pipeline.name)
         eventually(lambda: pipeline.client.find_status(pipeline.name).state == "STOPPED", "the connector to stop")
         orders += pipeline.write(3)
         pipeline.client.resume(pipeline.name)
-        eventually(lambda: len(shop.effects()) >= len(orders), "every effect")
-    effects = shop.effects()
+        eventually(lambda: len(service.effects()) >= len(orders), "every effect")
+    effects = service.effects()
     for aggregate_id in ("1", "2", "ü"):
         numbers = [number for name, number in effects if name == aggregate_id]
         assert numbers == list(range(1, sum(event.aggregate_id == aggregate_id for event in orders) + 1))
@@ -97,7 +99,7 @@ def assert_same(real: Message, stated: Message, mode: OutboxMode) -> None:
 
 def test_many_writers_and_a_killed_worker_leave_effects_once_and_in_order(pipeline: Pipeline) -> None:
     pipeline.deploy(stable_seconds=0)
-    outbox, shop, [worker] = Outbox(table=pipeline.spec.outbox), Shop(pipeline), pipeline.stack.workers
+    outbox, service, [worker] = Outbox(table=pipeline.spec.outbox), Service(pipeline), pipeline.stack.workers
 
     def write(_writer: int) -> None:
         with psycopg.connect(pipeline.dsn) as connection:
@@ -105,16 +107,16 @@ def test_many_writers_and_a_killed_worker_leave_effects_once_and_in_order(pipeli
                 outbox.add_all(connection, [ORDER, replace(ORDER, aggregate_id="2")])
                 connection.rollback() if number % 5 == 4 else connection.commit()
 
-    with shop.running(), ThreadPoolExecutor(4) as pool:
+    with service.running(), ThreadPoolExecutor(4) as pool:
         writing = [pool.submit(write, writer) for writer in range(4)]
-        eventually(lambda: len(shop.effects()) >= 10, "the first effects")
+        eventually(lambda: len(service.effects()) >= 10, "the first effects")
         worker.kill()
         for written in writing:
             written.result()
         worker.start()
-        eventually(lambda: len(shop.effects()) >= 128, "every effect", seconds=90)
+        eventually(lambda: len(service.effects()) >= 128, "every effect", seconds=90)
     for aggregate_id in "12":
-        assert [number for name, number in shop.effects() if name == aggregate_id] == list(range(1, 65))
+        assert [number for name, number in service.effects() if name == aggregate_id] == list(range(1, 65))
 
 
 def test_each_mode_leaves_the_rows_that_it_says(pipeline: Pipeline) -> None:

@@ -20,7 +20,7 @@ from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.testing import Stack
 from tests.contract.inbox_contract import A, B, Opened, gap
 from tests.support.commands import run_here
-from tests.support.parking import id_made_at
+from tests.support.events import id_made_at
 from tests.support.places import Place
 
 NOW = datetime.now(UTC)

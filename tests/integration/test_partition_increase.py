@@ -19,8 +19,9 @@ from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.message import Message
-from tests.support.desk import Desk, in_order, placed
-from tests.support.rig import Connection, apply_effect, eventually, one
+from tests.support.events import make_event
+from tests.support.rig import Connection, eventually, one
+from tests.support.service import Service, apply_effect, by_aggregate
 
 OLD, NEW = 0, 1
 """The partition that the aggregate's events were in, and the one that they are in now."""
@@ -62,36 +63,38 @@ def nothing() -> None:
 class Member:
     """A consumer of the group that has one partition, without a broker."""
 
-    def __init__(self, desk: Desk, partition: int, *, in_handler: Any = nothing, before_commit: Any = nothing) -> None:
-        self.place = Place(desk.pipeline.topic, partition)
-        self._desk, handlers = desk, Handlers()
+    def __init__(
+        self, service: Service, partition: int, *, in_handler: Any = nothing, before_commit: Any = nothing
+    ) -> None:
+        self.place = Place(service.pipeline.topic, partition)
+        self._service, handlers = service, Handlers()
         self.driver = SlowCommit(before_commit)
-        self.stores = sql_stores(table=InboxTable(), consumer=desk.name, driver=self.driver)
+        self.stores = sql_stores(table=InboxTable(), consumer=service.name, driver=self.driver)
 
         def handler(event: Event, connection: Connection) -> None:
             apply_effect(event, connection)
             in_handler()
 
         handlers.add(["OrderPlaced"], handler, takes_batch=False)
-        calls = Calls(consumer="shop", driver=self.driver, handlers=handlers)
+        calls = Calls(consumer=service.name, driver=self.driver, handlers=handlers)
         order = Order(mode=SequenceMode.GAPLESS)
         self._delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=lambda _: order)
 
     def deliver(self, event: Event) -> Outcome:
         message = Message(topic=self.place.topic, partition=self.place.partition, offset=0, key=b"1", value=b"{}")
-        with psycopg.connect(self._desk.pipeline.dsn) as connection:
+        with psycopg.connect(self._service.dsn) as connection:
             delivered = finish(self._delivery.apply([Item(event=event, message=message)], connection, {}))
         return delivered.outcomes[0]
 
     def due(self) -> list[str]:
-        with psycopg.connect(self._desk.pipeline.dsn) as connection:
+        with psycopg.connect(self._service.dsn) as connection:
             return [row.event_id for row in finish(self.stores.park.find_due(connection, [self.place], 10))]
 
 
-def wait_for_lock(desk: Desk, what: str) -> None:
+def wait_for_lock(service: Service, what: str) -> None:
     query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = %s"
-    with desk.pipeline.connect() as watcher:
-        eventually(lambda: one(watcher, query, desk.pipeline.name) == 1, what)
+    with service.connect() as watcher:
+        eventually(lambda: one(watcher, query, service.pipeline.name) == 1, what)
 
 
 @pytest.fixture
@@ -100,11 +103,13 @@ def pool() -> Any:
         yield pool
 
 
-def test_the_later_is_parked_while_the_earlier_is_in_its_handler_and_woken_by_it(desk: Desk, pool: Any) -> None:
-    gate, five, six = Gate(), placed(1), placed(2)
-    earlier: Future[Outcome] = pool.submit(Member(desk, OLD, in_handler=gate).deliver, five)
+def test_the_later_is_parked_while_the_earlier_is_in_its_handler_and_woken_by_it(
+    fed_service: Service, pool: Any
+) -> None:
+    gate, five, six = Gate(), make_event(1), make_event(2)
+    earlier: Future[Outcome] = pool.submit(Member(fed_service, OLD, in_handler=gate).deliver, five)
     gate.wait_until_reached()
-    later = Member(desk, NEW)
+    later = Member(fed_service, NEW)
     assert later.deliver(six) is Outcome.PARKED
     assert later.due() == []
     gate.open()
@@ -112,63 +117,67 @@ def test_the_later_is_parked_while_the_earlier_is_in_its_handler_and_woken_by_it
     assert later.due() == [six.id]
 
 
-def test_the_later_waits_for_the_earlier_that_has_moved_the_watermark_and_is_next_then(desk: Desk, pool: Any) -> None:
+def test_the_later_waits_for_the_earlier_that_has_moved_the_watermark_and_is_next_then(
+    fed_service: Service, pool: Any
+) -> None:
     gate = Gate()
-    earlier: Future[Outcome] = pool.submit(Member(desk, OLD, before_commit=gate).deliver, placed(1))
+    earlier: Future[Outcome] = pool.submit(Member(fed_service, OLD, before_commit=gate).deliver, make_event(1))
     gate.wait_until_reached()
-    later: Future[Outcome] = pool.submit(Member(desk, NEW).deliver, placed(2))
-    wait_for_lock(desk, "the later to wait for the watermark")
+    later: Future[Outcome] = pool.submit(Member(fed_service, NEW).deliver, make_event(2))
+    wait_for_lock(fed_service, "the later to wait for the watermark")
     gate.open()
     assert (earlier.result(), later.result()) == (Outcome.APPLIED, Outcome.APPLIED)
-    assert desk.effects() == [("1", 1), ("1", 2)]
-    assert desk.parked() == []
+    assert fed_service.effects() == [("1", 1), ("1", 2)]
+    assert fed_service.parked() == []
 
 
-def test_the_earlier_waits_for_the_later_that_is_being_parked_and_wakes_it(desk: Desk, pool: Any) -> None:
-    gate, six = Gate(), placed(2)
-    later = Member(desk, NEW, before_commit=gate)
+def test_the_earlier_waits_for_the_later_that_is_being_parked_and_wakes_it(fed_service: Service, pool: Any) -> None:
+    gate, six = Gate(), make_event(2)
+    later = Member(fed_service, NEW, before_commit=gate)
     parking: Future[Outcome] = pool.submit(later.deliver, six)
     gate.wait_until_reached()
-    earlier: Future[Outcome] = pool.submit(Member(desk, OLD).deliver, placed(1))
-    wait_for_lock(desk, "the earlier to wait for the watermark")
+    earlier: Future[Outcome] = pool.submit(Member(fed_service, OLD).deliver, make_event(1))
+    wait_for_lock(fed_service, "the earlier to wait for the watermark")
     gate.open()
     assert (parking.result(), earlier.result()) == (Outcome.PARKED, Outcome.APPLIED)
     assert later.due() == [six.id]
 
 
-def test_two_consumers_that_own_different_partitions_apply_everything_in_order(two_partitions: Desk) -> None:
-    desk, aggregates, half = two_partitions, [str(number) for number in range(20)], 15
-    with desk.running(), desk.running():
+def test_two_consumers_that_own_different_partitions_apply_everything_in_order(two_partition_service: Service) -> None:
+    service, aggregates, half = two_partition_service, [str(number) for number in range(20)], 15
+    with service.running(), service.running():
         for number in range(1, half + 1):
             # Both halves at once, so that each consumer has what the other waits for.
-            desk.send(*(placed(number, aggregate_id) for aggregate_id in aggregates), partition=OLD)
-            desk.send(*(placed(half + number, aggregate_id) for aggregate_id in aggregates), partition=NEW)
-        eventually(lambda: len(desk.effects()) >= 2 * half * len(aggregates), "all effects", seconds=60)
-    assert in_order(desk.effects()) == {aggregate_id: list(range(1, 2 * half + 1)) for aggregate_id in aggregates}
-    assert desk.parked() == []
-    assert set(desk.rows("select last, parked from inbox_watermarks")) == {(2 * half, 0)}
+            service.send(*(make_event(number, aggregate_id) for aggregate_id in aggregates), partition=OLD)
+            service.send(*(make_event(half + number, aggregate_id) for aggregate_id in aggregates), partition=NEW)
+        eventually(lambda: len(service.effects()) >= 2 * half * len(aggregates), "all effects", seconds=60)
+    assert by_aggregate(service.effects()) == {
+        aggregate_id: list(range(1, 2 * half + 1)) for aggregate_id in aggregates
+    }
+    assert service.parked() == []
+    assert set(service.rows("select last, parked from inbox_watermarks")) == {(2 * half, 0)}
 
 
-def test_two_consumers_that_redo_one_chain_at_once_count_what_is_parked_once(desk: Desk, pool: Any) -> None:
+def test_two_consumers_that_redo_one_chain_at_once_count_what_is_parked_once(fed_service: Service, pool: Any) -> None:
     """What the second of them read in the park is not there any more when its turn comes."""
-    gate, one_, two = Gate(), placed(1), placed(2)
-    member = Member(desk, OLD)
+    gate, one_, two = Gate(), make_event(1), make_event(2)
+    member = Member(fed_service, OLD)
     assert member.deliver(two) is Outcome.PARKED
     assert member.deliver(one_) is Outcome.APPLIED
-    with psycopg.connect(desk.pipeline.dsn) as connection:
+    with psycopg.connect(fed_service.dsn) as connection:
         [row] = finish(member.stores.park.find_due(connection, [member.place], 10))
     redone = Item(event=two, message=row.message, parked=row)
 
     def redo(member: Member) -> Outcome:
-        with psycopg.connect(desk.pipeline.dsn) as connection:
+        with psycopg.connect(fed_service.dsn) as connection:
             return finish(member._delivery.apply([redone], connection, {})).outcomes[0]
 
-    first: Future[Outcome] = pool.submit(redo, Member(desk, OLD, before_commit=gate))
+    first: Future[Outcome] = pool.submit(redo, Member(fed_service, OLD, before_commit=gate))
     gate.wait_until_reached()
-    second: Future[Outcome] = pool.submit(redo, Member(desk, OLD))
-    wait_for_lock(desk, "the second to wait")
+    second: Future[Outcome] = pool.submit(redo, Member(fed_service, OLD))
+    wait_for_lock(fed_service, "the second to wait")
     gate.open()
     assert first.result() is Outcome.APPLIED
     assert second.result() is Outcome.PARKED, "it was passed over"
-    assert desk.effects() == [("1", 1), ("1", 2)]
-    assert desk.rows("select last, parked from inbox_watermarks") == [(2, 0)]
+    assert fed_service.effects() == [("1", 1), ("1", 2)]
+    assert fed_service.rows("select last, parked from inbox_watermarks") == [(2, 0)]

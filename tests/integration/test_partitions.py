@@ -14,7 +14,8 @@ from cdc_outbox.connect.plan import EarlierEvents
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.partitions import first_id
 from tests.support.commands import run_command
-from tests.support.rig import Pipeline, eventually, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, one
 
 DAILY = "outbox: {partitions: day}\n"
 PARTITIONS = """

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -22,9 +23,10 @@ from cdc_outbox.errors import (
     TransactionEndedError,
     WatermarkMovedError,
 )
-from cdc_outbox.event import new_event_id
 from cdc_outbox.testing import Stack
-from tests.support.rig import Connection, apply_effect, one, run_upgrade
+from tests.support.events import make_event
+from tests.support.rig import Connection, one, run_upgrade
+from tests.support.service import apply_effect
 
 CONTRACT = WireContract(
     aggregates={"order": SequenceMode.GAPLESS, "price": SequenceMode.INCREASING, "metric": SequenceMode.NONE}
@@ -46,11 +48,6 @@ def inbox() -> Inbox:
     return Inbox(name=uuid4().hex, contract=CONTRACT)
 
 
-def new_event(sequence: int | None = 1, aggregate_type: str = "order", **attributes: Any) -> Event:
-    chosen = {"id": new_event_id(), "aggregate_id": "1", "source": "orders.1", **attributes}
-    return Event(aggregate_type=aggregate_type, type="Placed", payload={}, sequence=sequence, **chosen)
-
-
 def receive(
     dsn: str, inbox: Inbox, event: Event, apply: Callable[[Event, Connection], object] = apply_effect, **options: Any
 ) -> Verdict:
@@ -69,7 +66,7 @@ def effects(dsn: str, event: Event) -> int:
 
 @pytest.mark.parametrize("autocommit", [False, True])
 def test_effects_are_committed_once_and_in_order(dsn: str, inbox: Inbox, *, autocommit: bool) -> None:
-    first, second = new_event(1), new_event(2)
+    first, second = make_event(1), make_event(2)
     for event, verdict in ((first, NEXT), (first, DUPLICATE), (second, NEXT), (first, DUPLICATE), (second, DUPLICATE)):
         assert receive(dsn, inbox, event, autocommit=autocommit) is verdict
     assert (effects(dsn, first), effects(dsn, second)) == (1, 1)
@@ -77,7 +74,7 @@ def test_effects_are_committed_once_and_in_order(dsn: str, inbox: Inbox, *, auto
 
 @pytest.mark.parametrize(("sequence", "aggregate_type"), [(1, "order"), (None, "metric")])
 def test_what_was_rolled_back_comes_again(dsn: str, inbox: Inbox, sequence: int | None, aggregate_type: str) -> None:
-    event = new_event(sequence, aggregate_type)
+    event = make_event(sequence, aggregate_type=aggregate_type)
 
     def fail(event: Event, connection: Connection) -> None:
         apply_effect(event, connection)
@@ -93,14 +90,14 @@ def test_what_was_rolled_back_comes_again(dsn: str, inbox: Inbox, sequence: int 
 @pytest.mark.parametrize(
     ("event", "error", "says"),
     [
-        (new_event(3), SequenceGapError, "and 2 should have come"),
-        (new_event(1), SequenceConflictError, "the aggregate stands at 1"),
+        (make_event(3), SequenceGapError, "and 2 should have come"),
+        (make_event(1), SequenceConflictError, "the aggregate stands at 1"),
     ],
 )
 def test_what_may_not_be_applied_raises_and_leaves_no_claim(
     dsn: str, inbox: Inbox, event: Event, error: type[CdcOutboxError], says: str
 ) -> None:
-    assert receive(dsn, inbox, new_event(1)) is NEXT
+    assert receive(dsn, inbox, make_event(1)) is NEXT
     for _ in range(2):
         with pytest.raises(error, match=says):
             receive(dsn, inbox, event, nobody)
@@ -108,25 +105,25 @@ def test_what_may_not_be_applied_raises_and_leaves_no_claim(
 
 def test_a_gap_says_what_is_missing_and_is_closed_by_it(dsn: str, inbox: Inbox) -> None:
     with pytest.raises(SequenceGapError) as caught:
-        receive(dsn, inbox, event := new_event(2))
+        receive(dsn, inbox, event := make_event(2))
     assert (caught.value.expected, caught.value.actual) == (1, 2)
-    assert receive(dsn, inbox, new_event(1)) is NEXT
+    assert receive(dsn, inbox, make_event(1)) is NEXT
     assert receive(dsn, inbox, event) is NEXT
 
 
 def test_a_stale_state_is_superseded_and_a_watermark_alone_tells_a_duplicate(dsn: str) -> None:
     latest = Inbox(name=uuid4().hex, contract=CONTRACT, latest={"price"})
-    assert receive(dsn, latest, new_event(5, "price")) is NEXT
-    assert receive(dsn, latest, new_event(3, "price")) is Verdict.SUPERSEDED
+    assert receive(dsn, latest, make_event(5, aggregate_type="price")) is NEXT
+    assert receive(dsn, latest, make_event(3, aggregate_type="price")) is Verdict.SUPERSEDED
     watermark = Inbox(name=uuid4().hex, contract=CONTRACT, by_watermark={"order"})
-    assert receive(dsn, watermark, new_event(1)) is NEXT
-    assert receive(dsn, watermark, new_event(1)) is DUPLICATE
+    assert receive(dsn, watermark, make_event(1)) is NEXT
+    assert receive(dsn, watermark, make_event(1)) is DUPLICATE
     with psycopg.connect(dsn) as connection:
         assert one(connection, "select count(*) from inbox where consumer = %s", watermark.name) == 0
 
 
 def test_an_event_whose_claim_may_be_forgotten_is_not_applied(dsn: str, inbox: Inbox) -> None:
-    event = new_event(None, "metric")
+    event = make_event(None, aggregate_type="metric")
     with psycopg.connect(dsn) as connection:
         connection.execute("insert into inbox_purges (purged_before) values (now() + interval '1 minute')")
     try:
@@ -138,7 +135,7 @@ def test_an_event_whose_claim_may_be_forgotten_is_not_applied(dsn: str, inbox: I
 
 
 def test_a_block_that_ends_its_transaction_is_told_so_and_the_event_comes_again(dsn: str, inbox: Inbox) -> None:
-    event = new_event()
+    event = make_event(1)
 
     def end(_event: Event, connection: Connection) -> None:
         connection.execute("rollback")
@@ -150,7 +147,7 @@ def test_a_block_that_ends_its_transaction_is_told_so_and_the_event_comes_again(
 
 
 def test_a_watermark_that_another_process_moved_meanwhile_undoes_the_effects(dsn: str, inbox: Inbox) -> None:
-    event = new_event()
+    event = make_event(1)
 
     def be_late(event: Event, connection: Connection) -> None:
         apply_effect(event, connection)
@@ -167,7 +164,7 @@ def test_a_watermark_that_another_process_moved_meanwhile_undoes_the_effects(dsn
 
 
 def test_an_error_that_the_block_swallows_is_not_committed(dsn: str, inbox: Inbox) -> None:
-    event = new_event()
+    event = make_event(1)
 
     def swallow(event: Event, connection: Connection) -> None:
         apply_effect(event, connection)
@@ -186,11 +183,11 @@ def nobody(_event: Event, _connection: Connection) -> None:
 def test_an_older_snapshot_is_refused(dsn: str, inbox: Inbox) -> None:
     options = "-c default_transaction_isolation=repeatable\\ read"
     with pytest.raises(ConfigError, match="READ COMMITTED"):
-        receive(dsn, inbox, new_event(), nobody, options=options)
+        receive(dsn, inbox, make_event(1), nobody, options=options)
 
 
 def test_outside_a_transaction_nothing_is_claimed(dsn: str, inbox: Inbox) -> None:
-    event = new_event()
+    event = make_event(1)
     with (
         psycopg.connect(dsn, autocommit=True) as connection,
         pytest.raises(NotInTransactionError) as caught,
@@ -201,7 +198,7 @@ def test_outside_a_transaction_nothing_is_claimed(dsn: str, inbox: Inbox) -> Non
     assert receive(dsn, inbox, event) is NEXT
 
 
-@pytest.mark.parametrize("event", [new_event(id=None), new_event(aggregate_type="unknown")])
+@pytest.mark.parametrize("event", [replace(make_event(1), id=None), make_event(1, aggregate_type="unknown")])
 def test_what_is_no_event_of_the_contract_is_refused(dsn: str, inbox: Inbox, event: Event) -> None:
     with pytest.raises(MessageError):
         receive(dsn, inbox, event, nobody)
@@ -209,7 +206,7 @@ def test_what_is_no_event_of_the_contract_is_refused(dsn: str, inbox: Inbox, eve
 
 def test_the_asynchronous_twin_does_the_same(dsn: str) -> None:
     inbox = AsyncInbox(name=uuid4().hex, contract=CONTRACT)
-    event = new_event()
+    event = make_event(1)
 
     async def receive() -> list[Verdict]:
         verdicts = []
@@ -221,7 +218,7 @@ def test_the_asynchronous_twin_does_the_same(dsn: str) -> None:
                             raise LookupError
                         verdicts.append(verdict)
             with pytest.raises(SequenceGapError):
-                async with connection.transaction(), inbox.receiving(connection, new_event(3)):
+                async with connection.transaction(), inbox.receiving(connection, make_event(3)):
                     raise AssertionError("nobody may go on")
         return verdicts
 

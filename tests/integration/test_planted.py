@@ -29,10 +29,11 @@ from cdc_outbox.drivers import TransactionState
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import CdcOutboxError
-from tests.support.desk import Desk, numbered, placed
-from tests.support.rig import Connection, apply_effect, eventually
+from tests.support.events import make_event
+from tests.support.rig import Connection, eventually
+from tests.support.service import Service, apply_effect, effects_of
 
-Plant = Callable[[Desk, pytest.MonkeyPatch], None]
+Plant = Callable[[Service, pytest.MonkeyPatch], None]
 """What puts a bug in."""
 
 
@@ -44,14 +45,19 @@ class Member:
     """A consumer without a broker: events are delivered by hand, and then what is due in the park."""
 
     def __init__(
-        self, desk: Desk, *, name: str = "", handler: Handler = apply_effect, mode: SequenceMode = SequenceMode.GAPLESS
+        self,
+        service: Service,
+        *,
+        name: str = "",
+        handler: Handler = apply_effect,
+        mode: SequenceMode = SequenceMode.GAPLESS,
     ) -> None:
-        self._dsn, self._contract, handlers = desk.pipeline.dsn, desk.pipeline.spec.contract, Handlers()
-        self._place = Place(desk.pipeline.topic, 0)
+        self._dsn, self._contract, handlers = service.dsn, service.pipeline.spec.contract, Handlers()
+        self._place = Place(service.pipeline.topic, 0)
         driver = ImmediateTransactions(Psycopg())
         handlers.add(["OrderPlaced"], handler, takes_batch=False)
-        self._stores = sql_stores(table=InboxTable(), consumer=name or desk.name, driver=driver)
-        calls, order = Calls(consumer=desk.name, driver=driver, handlers=handlers), Order(mode=mode)
+        self._stores = sql_stores(table=InboxTable(), consumer=name or service.name, driver=driver)
+        calls, order = Calls(consumer=service.name, driver=driver, handlers=handlers), Order(mode=mode)
         self._delivery = Delivery(stores=self._stores, driver=driver, calls=calls, order_of=lambda _: order)
 
     def deliver(self, *events: Event) -> list[Outcome]:
@@ -77,104 +83,104 @@ def swallow(event: Event, connection: Connection) -> None:
         connection.execute("select 1 from nowhere")
 
 
-def purge(desk: Desk) -> None:
+def purge(service: Service) -> None:
     """Forget all ids, and say so, as a purge does; watermarks are kept."""
-    with desk.pipeline.connect() as connection:
+    with service.connect() as connection:
         connection.execute("delete from inbox")
         connection.execute("insert into inbox_purges (purged_before) values (clock_timestamp() + interval '1 day')")
 
 
-def a_failed_event_is_applied_when_it_comes_again(desk: Desk) -> None:
-    event = placed(1)
+def a_failed_event_is_applied_when_it_comes_again(service: Service) -> None:
+    event = make_event(1)
     with suppress(CdcOutboxError):
-        Member(desk, handler=fail).deliver(event)
-    Member(desk).deliver(event)
-    assert desk.effects() == numbered(1)
+        Member(service, handler=fail).deliver(event)
+    Member(service).deliver(event)
+    assert service.effects() == effects_of(1)
 
 
-def every_consumer_applies_every_event(desk: Desk) -> None:
-    event = placed(1)
+def every_consumer_applies_every_event(service: Service) -> None:
+    event = make_event(1)
     for name in ("shipping", "billing"):
-        Member(desk, name=name).deliver(event)
-    assert desk.effects() == numbered(1) * 2
+        Member(service, name=name).deliver(event)
+    assert service.effects() == effects_of(1) * 2
 
 
-def what_waited_in_the_park_is_applied(desk: Desk) -> None:
-    first, second = placed(1), placed(2)
-    Member(desk).deliver(second)
-    Member(desk).deliver(first)
-    assert desk.effects() == numbered(2)
-    assert desk.parked() == []
+def what_waited_in_the_park_is_applied(service: Service) -> None:
+    first, second = make_event(1), make_event(2)
+    Member(service).deliver(second)
+    Member(service).deliver(first)
+    assert service.effects() == effects_of(2)
+    assert service.parked() == []
 
 
-def a_crash_before_the_park_loses_nothing(desk: Desk) -> None:
-    first, second = placed(1), placed(2)
+def a_crash_before_the_park_loses_nothing(service: Service) -> None:
+    first, second = make_event(1), make_event(2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SqlPark, "add", crash)
         with suppress(CrashedError):
-            Member(desk).deliver(second)
-    Member(desk).deliver(second)
-    Member(desk).deliver(first)
-    assert desk.effects() == numbered(2)
+            Member(service).deliver(second)
+    Member(service).deliver(second)
+    Member(service).deliver(first)
+    assert service.effects() == effects_of(2)
 
 
-def an_event_whose_id_was_forgotten_is_not_applied_again(desk: Desk) -> None:
-    events = [placed(number) for number in (1, 2)]
-    Member(desk).deliver(*events)
-    purge(desk)
-    Member(desk).deliver(*events)
-    assert desk.effects() == numbered(2)
-    assert {reason for _, _, reason in desk.parked()} <= {"expired"}
+def an_event_whose_id_was_forgotten_is_not_applied_again(service: Service) -> None:
+    events = [make_event(number) for number in (1, 2)]
+    Member(service).deliver(*events)
+    purge(service)
+    Member(service).deliver(*events)
+    assert service.effects() == effects_of(2)
+    assert {reason for _, _, reason in service.parked()} <= {"expired"}
 
 
-def an_event_without_a_number_whose_id_was_forgotten_is_not_applied_again(desk: Desk) -> None:
-    event, member = placed(None, aggregate_type="metric"), Member(desk, mode=SequenceMode.NONE)
+def an_event_without_a_number_whose_id_was_forgotten_is_not_applied_again(service: Service) -> None:
+    event, member = make_event(None, aggregate_type="metric"), Member(service, mode=SequenceMode.NONE)
     member.deliver(event)
-    purge(desk)
+    purge(service)
     member.deliver(event)
-    assert len(desk.effects()) == 1
+    assert len(service.effects()) == 1
 
 
-def an_event_whose_handler_swallows_an_sql_error_is_not_taken_for_applied(desk: Desk) -> None:
-    event = placed(1)
+def an_event_whose_handler_swallows_an_sql_error_is_not_taken_for_applied(service: Service) -> None:
+    event = make_event(1)
     with suppress(CdcOutboxError):
-        outcomes = Member(desk, handler=swallow).deliver(event)
-        assert len(desk.effects()) == outcomes.count(Outcome.APPLIED)
-    Member(desk).deliver(event)
-    assert desk.effects() == numbered(1)
+        outcomes = Member(service, handler=swallow).deliver(event)
+        assert len(service.effects()) == outcomes.count(Outcome.APPLIED)
+    Member(service).deliver(event)
+    assert service.effects() == effects_of(1)
 
 
-def a_marker_later(desk: Desk) -> None:
+def a_marker_later(service: Service) -> None:
     """Let the next consumer apply an event of another aggregate, behind all others in the partition."""
-    desk.send(placed(1, "marker"))
-    successor = desk.consumer()
+    service.send(make_event(1, "marker"))
+    successor = service.consumer()
     successor.on("Deadly")(apply_effect)
-    with desk.running(successor):
-        eventually(lambda: ("marker", 1) in desk.effects(), "what comes after it in the partition")
+    with service.running(successor):
+        eventually(lambda: ("marker", 1) in service.effects(), "what comes after it in the partition")
 
 
-def an_event_at_which_the_process_dies_comes_again(desk: Desk) -> None:
-    consumer = desk.consumer()
+def an_event_at_which_the_process_dies_comes_again(service: Service) -> None:
+    consumer = service.consumer()
     consumer.on("Deadly")(crash)
-    desk.send(placed(1), placed(2, event_type="Deadly"))
+    service.send(make_event(1), make_event(2, event_type="Deadly"))
     with suppress(CrashedError):
-        desk.run_to_its_end(consumer)
-    a_marker_later(desk)
-    assert desk.effects() == [*numbered(2), ("marker", 1)]
+        service.run_to_its_end(consumer)
+    a_marker_later(service)
+    assert service.effects() == [*effects_of(2), ("marker", 1)]
 
 
-def an_event_that_was_about_to_be_parked_comes_again(desk: Desk) -> None:
-    desk.send(placed(1), placed(4))
+def an_event_that_was_about_to_be_parked_comes_again(service: Service) -> None:
+    service.send(make_event(1), make_event(4))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SqlPark, "add", crash)
         with suppress(CrashedError):
-            desk.run_to_its_end()
-    a_marker_later(desk)
-    assert desk.effects() == [*numbered(1), ("marker", 1)]
-    assert desk.parked() == [(4, "waiting", "gap")]
+            service.run_to_its_end()
+    a_marker_later(service)
+    assert service.effects() == [*effects_of(1), ("marker", 1)]
+    assert service.parked() == [(4, "waiting", "gap")]
 
 
-def auto_commit(_desk: Desk, patch: pytest.MonkeyPatch) -> None:
+def auto_commit(_service: Service, patch: pytest.MonkeyPatch) -> None:
     """Offsets are stored as soon as a message is polled, and committed when the client is closed."""
     chosen = kafka.consumer_settings
 
@@ -184,7 +190,7 @@ def auto_commit(_desk: Desk, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(kafka, "consumer_settings", careless)
 
 
-def offset_before_the_park(_desk: Desk, patch: pytest.MonkeyPatch) -> None:
+def offset_before_the_park(_service: Service, patch: pytest.MonkeyPatch) -> None:
     """An event counts as done with before the database knows of it."""
     apply = Session.apply
 
@@ -205,12 +211,12 @@ def offset_before_the_park(_desk: Desk, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Session, "apply", early)
 
 
-def dedup_outside_the_transaction(desk: Desk, patch: pytest.MonkeyPatch) -> None:
+def dedup_outside_the_transaction(service: Service, patch: pytest.MonkeyPatch) -> None:
     """The claim is committed before its effects are."""
     claim = SqlInbox.claim
 
     async def elsewhere(inbox: SqlInbox, _connection: Any, event_ids: Sequence[str]) -> Claims:
-        with psycopg.connect(desk.pipeline.dsn) as other:
+        with psycopg.connect(service.dsn) as other:
             return replace(await claim(inbox, other, event_ids), transaction="")
 
     async def forget(*_: Any) -> bool:
@@ -220,7 +226,7 @@ def dedup_outside_the_transaction(desk: Desk, patch: pytest.MonkeyPatch) -> None
     patch.setattr(SqlInbox, "take_back", forget)
 
 
-def dedup_without_the_consumers_name(_desk: Desk, patch: pytest.MonkeyPatch) -> None:
+def dedup_without_the_consumers_name(_service: Service, patch: pytest.MonkeyPatch) -> None:
     """All consumers remember under one name."""
     make = Statements.__init__
 
@@ -230,7 +236,7 @@ def dedup_without_the_consumers_name(_desk: Desk, patch: pytest.MonkeyPatch) -> 
     patch.setattr(Statements, "__init__", nameless)
 
 
-def claim_kept_by_what_is_parked(_desk: Desk, patch: pytest.MonkeyPatch) -> None:
+def claim_kept_by_what_is_parked(_service: Service, patch: pytest.MonkeyPatch) -> None:
     """What is parked is claimed too, so that it looks as if it had been applied."""
 
     async def keep(*_: Any) -> None:
@@ -239,31 +245,31 @@ def claim_kept_by_what_is_parked(_desk: Desk, patch: pytest.MonkeyPatch) -> None
     patch.setattr(SqlInbox, "release", keep)
 
 
-def purge_without_watermarks(_desk: Desk, patch: pytest.MonkeyPatch) -> None:
+def purge_without_watermarks(_service: Service, patch: pytest.MonkeyPatch) -> None:
     """A purge forgets the sequences together with the ids."""
     whole = purge
 
-    def careless(desk: Desk) -> None:
-        whole(desk)
-        with desk.pipeline.connect() as connection:
+    def careless(service: Service) -> None:
+        whole(service)
+        with service.connect() as connection:
             connection.execute("delete from inbox_watermarks")
 
     patch.setitem(globals(), "purge", careless)
 
 
-def purge_without_a_horizon(_desk: Desk, patch: pytest.MonkeyPatch) -> None:
+def purge_without_a_horizon(_service: Service, patch: pytest.MonkeyPatch) -> None:
     """A purge does not say up to which time ids were forgotten."""
     whole = purge
 
-    def careless(desk: Desk) -> None:
-        whole(desk)
-        with desk.pipeline.connect() as connection:
+    def careless(service: Service) -> None:
+        whole(service)
+        with service.connect() as connection:
             connection.execute("delete from inbox_purges")
 
     patch.setitem(globals(), "purge", careless)
 
 
-def swallowed_sql_error(_desk: Desk, patch: pytest.MonkeyPatch) -> None:
+def swallowed_sql_error(_service: Service, patch: pytest.MonkeyPatch) -> None:
     """Nobody looks at the transaction, and nobody asks the server anything before the commit."""
 
     async def nothing(*_: Any) -> list[Any]:
@@ -284,7 +290,7 @@ def crash(*_: Any) -> None:
     raise CrashedError
 
 
-PLANTED: list[tuple[Plant, Callable[[Desk], None]]] = [
+PLANTED: list[tuple[Plant, Callable[[Service], None]]] = [
     (auto_commit, an_event_at_which_the_process_dies_comes_again),
     (offset_before_the_park, an_event_that_was_about_to_be_parked_comes_again),
     (offset_before_the_park, an_event_at_which_the_process_dies_comes_again),
@@ -301,17 +307,17 @@ CHECKS = list(dict.fromkeys(check for _, check in PLANTED))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_consumer_keeps(desk: Desk, check: Callable[[Desk], None]) -> None:
-    check(desk)
+def test_the_consumer_keeps(fed_service: Service, check: Callable[[Service], None]) -> None:
+    check(fed_service)
 
 
 @pytest.mark.parametrize(
     ("plant", "check"), PLANTED, ids=[f"{plant.__name__}-{check.__name__}" for plant, check in PLANTED]
 )
 def test_a_bug_is_found(
-    desk: Desk, plant: Plant, check: Callable[[Desk], None], monkeypatch: pytest.MonkeyPatch
+    fed_service: Service, plant: Plant, check: Callable[[Service], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(desk, monkeypatch)
+    plant(fed_service, monkeypatch)
     with pytest.raises(AssertionError) as caught:
-        check(desk)
+        check(fed_service)
     assert "in vain" not in str(caught.value), "it was waited for something that has nothing to do with the bug"

@@ -12,7 +12,9 @@ from cdc_outbox.errors import StackError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Postgres, Stack
 from tests.support.commands import run_here
-from tests.support.rig import Pipeline, Shop, eventually, make_connector_role
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, make_connector_role
+from tests.support.service import Service
 
 KEPT = "max_slot_wal_keep_size"
 
@@ -70,7 +72,7 @@ def test_the_whole_way_works_on_the_oldest_server_that_was_run(pipeline: Pipelin
     looked = run_here("preflight", str(spec), *way)
     assert (looked.returncode, looked.stdout) == (0, ""), looked.stdout
     written = pipeline.write(3)
-    Shop(pipeline).consume(3)
+    Service(pipeline).consume(3)
     assert [pipeline.spec.contract.event_of(message).id for message in pipeline.messages()] == [
         event.id for event in written
     ]

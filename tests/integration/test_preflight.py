@@ -12,7 +12,8 @@ from psycopg.conninfo import make_conninfo
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.testing import Stack
 from tests.support.commands import findings, run_here
-from tests.support.rig import Connection, Pipeline, eventually, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import Connection, eventually, one
 
 NAME = "preflight"
 ROLE = "preflight_connector"

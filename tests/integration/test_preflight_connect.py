@@ -8,7 +8,8 @@ import pytest
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.errors import DatabaseAccessError
 from tests.support.commands import findings, run_here
-from tests.support.rig import Pipeline, eventually, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, one
 
 
 def test_connects_offsets_are_held_against_the_slot(

@@ -13,8 +13,10 @@ from cdc_outbox import TOMBSTONE, Event, EventFormat, Outbox, OutboxMode, Payloa
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
 from tests.support.cloudevents_oracle import judged
+from tests.support.pipeline import Pipeline
 from tests.support.profiles import PROFILES, payload_of
-from tests.support.rig import Pipeline, Shop, eventually
+from tests.support.rig import eventually
+from tests.support.service import Service
 
 ORDER = Event(aggregate_type="order", aggregate_id="ü", type="Placed", payload="", headers={"x-tenant": "t"})
 WAYS = {
@@ -85,10 +87,10 @@ def test_every_profile_reaches_the_handler_as_it_was_written(ways: list[Way]) ->
         list(pool.map(Way.write, ways))
     with ExitStack() as running:
         for way in ways:
-            shop = Shop(way.pipeline)
-            consumer = shop.consumer(contract=way.reader())
+            service = Service(way.pipeline)
+            consumer = service.consumer(contract=way.reader())
             consumer.on("Placed")(way.see)
-            running.enter_context(shop.running(consumer))
+            running.enter_context(service.running(consumer))
         eventually(lambda: all(len(way.seen) >= len(way.written) for way in ways), "every event of every profile")
     for way in ways:
         for got, gave in zip(way.seen, way.written, strict=True):

@@ -16,8 +16,9 @@ from cdc_outbox.operate.prune import PruneOptions
 from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.table import OutboxTable, TableName
 from tests.support.commands import run_command
+from tests.support.pipeline import Pipeline
 from tests.support.pruning import ARCHIVE, WEEK, Pruner, add
-from tests.support.rig import Connection, Pipeline, eventually
+from tests.support.rig import Connection, eventually
 
 
 def test_what_was_delivered_goes_and_the_pipeline_goes_on(pruner: Pruner, pipeline: Pipeline) -> None:

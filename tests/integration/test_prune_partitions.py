@@ -9,8 +9,9 @@ from cdc_outbox.modes import Partitions
 from cdc_outbox.privileges import check_role, migrator_role
 from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.schema import outbox_component, pruner_role
+from tests.support.pipeline import Pipeline
 from tests.support.pruning import ARCHIVE, Pruner, add
-from tests.support.rig import Connection, Pipeline
+from tests.support.rig import Connection
 
 OLD = "01800000-0000-7000-8000-000000000000"
 """An id of April 2022."""

@@ -12,12 +12,13 @@ import pytest
 from cdc_outbox import AsyncOutbox, Event, EventError, Outbox
 from cdc_outbox.consumer import AsyncConsumer, Consumer, InboxTable, Outcome, inbox_component
 from cdc_outbox.errors import HandlerError
-from cdc_outbox.event import new_event_id
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
+from tests.support.events import make_event
 from tests.support.reactions import CAUSES, CONTRACT, deliver
-from tests.support.rig import Connection, apply_effect, run_upgrade, sent_statements
+from tests.support.rig import Connection, run_upgrade, sent_statements
+from tests.support.service import apply_effect
 
 ResultT = TypeVar("ResultT")
 TABLE = OutboxTable(headers={header: header for header in CAUSES})
@@ -44,19 +45,6 @@ def own(dsn: str) -> Iterator[Connection]:
 @pytest.fixture
 def outbox() -> Outbox:
     return Outbox(table=TABLE, contract=CONTRACT)
-
-
-def placed(aggregate_id: str = "1", sequence: int = 1, **headers: str) -> Event:
-    return Event(
-        aggregate_type="order",
-        aggregate_id=aggregate_id,
-        type="Placed",
-        payload={},
-        id=new_event_id(),
-        sequence=sequence,
-        source="orders.1",
-        headers=headers,
-    )
 
 
 def reaction(aggregate_id: str, **attributes: Any) -> Event:
@@ -89,13 +77,13 @@ def test_what_a_batchs_handlers_add_is_written_at_its_end_in_one_statement_and_o
     consumer = new_consumer(dsn, outbox)
     added: list[Event] = []
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     def answer(event: Event, connection: Connection) -> None:
         added.extend(outbox.add_all(connection, [reaction(event.aggregate_id), reaction("all")]))
         apply_effect(event, connection)
 
     statements = sent_statements(monkeypatch)
-    assert deliver(consumer, placed("b"), placed("a")) == [Outcome.APPLIED] * 2
+    assert deliver(consumer, make_event(1, "b"), make_event(1, "a")) == [Outcome.APPLIED] * 2
     told = [text for text in map(str, statements) if '"outbox"' in text or "into effects" in text]
     assert ['"outbox"' in text for text in told] == [False, False, True]
     assert written(own) == [("a", 1, "Answered"), ("all", 1, "Answered"), ("all", 2, "Answered"), ("b", 1, "Answered")]
@@ -110,13 +98,13 @@ def test_a_batch_that_fails_writes_nothing_and_each_event_once_when_it_comes_aga
     consumer = new_consumer(dsn, outbox)
     fails = True
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     def answer(event: Event, connection: Connection) -> None:
         outbox.add(connection, reaction(event.aggregate_id))
         if fails and event.aggregate_id == "b":
             raise LookupError
 
-    batch = [placed("a"), placed("b")]
+    batch = [make_event(1, "a"), make_event(1, "b")]
     with pytest.raises(HandlerError):
         deliver(consumer, *batch)
     assert written(own) == []
@@ -130,12 +118,12 @@ def test_a_batch_that_fails_writes_nothing_and_each_event_once_when_it_comes_aga
 def test_a_chain_of_consumers_keeps_its_first_event_and_names_each_cause(
     dsn: str, own: Connection, outbox: Outbox
 ) -> None:
-    first = placed("first")
+    first = make_event(1, "first")
 
     def answering(aggregate_id: str) -> Consumer:
         consumer = new_consumer(dsn, outbox)
 
-        @consumer.on("Placed", "Answered")
+        @consumer.on("OrderPlaced", "Answered")
         def answer(_event: Event, connection: Connection) -> None:
             outbox.add(connection, reaction(aggregate_id))
 
@@ -174,11 +162,11 @@ def read(own: Connection) -> list[Event]:
 def test_what_an_event_says_of_its_cause_itself_stays(dsn: str, own: Connection, outbox: Outbox) -> None:
     consumer = new_consumer(dsn, outbox)
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     def answer(_event: Event, connection: Connection) -> None:
         outbox.add(connection, reaction("own", headers={"correlation_id": "mine"}))
 
-    cause = placed()
+    cause = make_event(1)
     deliver(consumer, cause)
     assert causes(own) == {"own": (cause.id, "mine")}
 
@@ -187,11 +175,11 @@ def test_where_the_outbox_has_no_such_columns_nothing_is_told(dsn: str, own: Con
     outbox = Outbox(table=OutboxTable(headers={}))
     consumer = new_consumer(dsn, outbox)
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     def answer(_event: Event, connection: Connection) -> None:
         outbox.add(connection, reaction("plain"))
 
-    deliver(consumer, placed())
+    deliver(consumer, make_event(1))
     assert causes(own) == {"plain": (None, None)}
 
 
@@ -201,7 +189,7 @@ def test_a_handler_of_batches_is_caused_by_the_last_of_them(
 ) -> None:
     consumer = new_consumer(dsn, outbox, pipeline=pipeline)
 
-    @consumer.on_batch("Placed")
+    @consumer.on_batch("OrderPlaced")
     def answer(events: Sequence[Event], connection: Connection) -> None:
         rows = [(event.aggregate_id, event.sequence, event.id) for event in events]
         connection.cursor().executemany("insert into effects values (%s, %s, %s)", rows)
@@ -209,7 +197,7 @@ def test_a_handler_of_batches_is_caused_by_the_last_of_them(
             collected.add(reaction("all"))
         assert [event.sequence for event in collected.written] == [None]
 
-    batch = [placed("a"), placed("b")]
+    batch = [make_event(1, "a"), make_event(1, "b")]
     deliver(consumer, *batch)
     assert causes(own) == {"all": (batch[-1].id, batch[-1].id)}
     assert own.execute("select count(*) from effects").fetchall() == [(2,)]
@@ -220,12 +208,12 @@ def test_each_event_is_caused_by_the_one_whose_handler_added_it_in_pipeline_mode
 ) -> None:
     consumer = new_consumer(dsn, outbox, pipeline=True)
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     def answer(event: Event, connection: Connection) -> None:
         apply_effect(event, connection)
         outbox.add(connection, reaction(event.aggregate_id))
 
-    batch = [placed("a"), placed("b")]
+    batch = [make_event(1, "a"), make_event(1, "b")]
     deliver(consumer, *batch)
     assert causes(own) == {event.aggregate_id: (event.id, event.id) for event in batch}
 
@@ -236,13 +224,13 @@ def test_a_cursor_leads_to_the_same_transaction_and_another_connection_does_not(
     consumer = new_consumer(dsn, outbox)
     numbers: list[int | None] = []
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     def answer(_event: Event, connection: Connection) -> None:
         numbers.append(outbox.add(connection.cursor(), reaction("cursor")).sequence)
         with own.transaction():
             numbers.append(outbox.add(own, reaction("other")).sequence)
 
-    deliver(consumer, cause := placed())
+    deliver(consumer, cause := make_event(1))
     assert numbers == [None, 1]
     assert causes(own) == {"cursor": (cause.id, cause.id), "other": (None, None)}
 
@@ -263,7 +251,7 @@ def test_what_cannot_be_written_is_refused_in_the_handler_that_adds_it(
     consumer = new_consumer(dsn, outbox)
     refused: list[str] = []
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     def answer(event: Event, connection: Connection) -> None:
         outbox.add(connection, reaction("right"))
         if event.aggregate_id == "bad":
@@ -271,7 +259,7 @@ def test_what_cannot_be_written_is_refused_in_the_handler_that_adds_it(
                 outbox.add(connection, wrong)
             refused.append(event.aggregate_id)
 
-    deliver(consumer, placed("good"), placed("bad"))
+    deliver(consumer, make_event(1, "good"), make_event(1, "bad"))
     assert refused == ["bad"]
     assert written(own) == [("right", 1, "Answered"), ("right", 2, "Answered")]
 
@@ -283,11 +271,11 @@ def test_a_number_that_is_too_low_is_the_events_own_failure_and_stops_no_consume
     with own.transaction():
         outbox.add(own, replace(reaction("1"), aggregate_type="price", sequence=7))
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     def answer(_event: Event, connection: Connection) -> None:
         outbox.add(connection, replace(reaction("1"), aggregate_type="price", sequence=7))
 
-    event = placed()
+    event = make_event(1)
     with pytest.raises(HandlerError, match=rf"{event.id}\) added cannot be written"):
         deliver(consumer, event)
 
@@ -295,13 +283,13 @@ def test_a_number_that_is_too_low_is_the_events_own_failure_and_stops_no_consume
 def test_the_payload_is_that_of_the_moment_in_which_it_was_added(dsn: str, own: Connection, outbox: Outbox) -> None:
     consumer = new_consumer(dsn, outbox)
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     def answer(_event: Event, connection: Connection) -> None:
         payload = {"total": 1}
         outbox.add(connection, replace(reaction("1"), payload=payload))
         payload["total"] = 2
 
-    deliver(consumer, placed())
+    deliver(consumer, make_event(1))
     assert own.execute("select payload from outbox").fetchall() == [({"total": 1},)]
 
 
@@ -315,12 +303,12 @@ def test_the_policy_is_asked_once_for_each_event(dsn: str, own: Connection) -> N
     outbox = Outbox(table=TABLE, contract=CONTRACT, policy=policy)
     consumer = new_consumer(dsn, outbox)
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     def answer(_event: Event, connection: Connection) -> None:
         declined, wanted = outbox.add_all(connection, [reaction("declined"), reaction("wanted")])
         assert (declined.id is None, wanted.id is None) == (True, False)
 
-    deliver(consumer, placed())
+    deliver(consumer, make_event(1))
     assert asked == ["declined", "wanted"]
     assert written(own) == [("wanted", 1, "Answered")]
 
@@ -335,7 +323,7 @@ def test_asynchronous_handlers_add_to_an_asynchronous_outbox(dsn: str, own: Conn
         name=uuid4().hex, contract=CONTRACT, bootstrap_servers="nowhere", connect=connect, before_commit=outbox
     )
 
-    @consumer.on("Placed")
+    @consumer.on("OrderPlaced")
     async def answer(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
         await asyncio.gather(*(outbox.add(connection, reaction(f"{event.aggregate_id}{one}")) for one in "xy"))
         async with outbox.collect(connection) as collected:
@@ -343,10 +331,10 @@ def test_asynchronous_handlers_add_to_an_asynchronous_outbox(dsn: str, own: Conn
         if event.aggregate_id == "bad":
             raise LookupError
 
-    batch = [placed("a"), placed("b")]
+    batch = [make_event(1, "a"), make_event(1, "b")]
     assert deliver(consumer, *batch, runs=asyncio.run) == [Outcome.APPLIED] * 2
     wanted = {f"{event.aggregate_id}{one}": (event.id, event.id) for event in batch for one in "xyz"}
     assert causes(own) == wanted
     with pytest.raises(HandlerError):
-        deliver(consumer, placed("c"), placed("bad"), runs=asyncio.run)
+        deliver(consumer, make_event(1, "c"), make_event(1, "bad"), runs=asyncio.run)
     assert causes(own) == wanted

@@ -21,7 +21,8 @@ from cdc_outbox.consumer import Consumer, InboxTable, inbox_component
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from tests.support.commands import run_here
-from tests.support.rig import CONNECTOR_PASSWORD, QUICK, eventually, run_to_its_end, run_upgrade
+from tests.support.rig import CONNECTOR_PASSWORD, eventually, run_upgrade
+from tests.support.service import QUICK, run_to_its_end
 
 PAYLOADS: list[Any] = [
     {"plain": 1},

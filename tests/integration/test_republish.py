@@ -16,7 +16,8 @@ from cdc_outbox.operate.prune import PruneOptions
 from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.testing import Stack
 from tests.support.deployments import codes, sequences
-from tests.support.rig import Pipeline, eventually
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually
 
 SLOW = "overrides: {max.batch.size: 10, max.queue.size: 20}\n"
 MANY = 60_000

@@ -16,8 +16,10 @@ from cdc_outbox.spec import parse_spec
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.writer.schema import writer_role
 from tests.support.commands import run_command
+from tests.support.pipeline import Pipeline
 from tests.support.pruning import Pruner
-from tests.support.rig import CONNECTOR_PASSWORD, Pipeline, Shop, eventually, one
+from tests.support.rig import CONNECTOR_PASSWORD, eventually, one
+from tests.support.service import Service
 
 PASSWORD = "secret"
 KINDS = ("writer", "consumer", "connector", "pruner", "migrator")
@@ -82,16 +84,16 @@ def test_the_writer_adds_and_neither_reads_payloads_nor_changes_nor_deletes(gran
 
 def test_the_consumer_consumes_and_parks_and_forgets_neither_watermarks_nor_holes(granted: Pipeline) -> None:
     granted.deploy()
-    shop = Shop(granted)
+    service = Service(granted)
     with granted.connect() as connection:
         for grant in ("grant insert on effects to {}", "grant usage on sequence effects_number_seq to {}"):
             connection.execute(SQL(grant).format(Identifier(f"{granted.name}_consumer")))
     granted.write(3)
-    with shop.running(shop.consumer(connect=lambda: psycopg.connect(dsn_of(granted, "consumer")))):
-        eventually(lambda: len(shop.effects()) == 3, "three effects")
+    with service.running(service.consumer(connect=lambda: psycopg.connect(dsn_of(granted, "consumer")))):
+        eventually(lambda: len(service.effects()) == 3, "three effects")
         first, *_ = granted.messages()
         late = {"id": b"late", "sequence": b"9"}
-        granted.produce(replace(first, headers=tuple((name, late.get(name, text)) for name, text in first.headers)))
+        granted.send(replace(first, headers=tuple((name, late.get(name, text)) for name, text in first.headers)))
         with granted.connect() as connection:
             eventually(lambda: one(connection, "select count(*) from inbox_parked") == 1, "what waits")
     with psycopg.connect(dsn_of(granted, "consumer")) as connection:

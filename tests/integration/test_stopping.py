@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.rig import Shop, eventually
+from tests.support.rig import eventually
+from tests.support.service import Service
 
 BROKER = """
 import confluent_kafka, signal, sys
@@ -33,13 +34,13 @@ def brokers_that_can_go(topic: str) -> "Iterator[tuple[str, subprocess.Popen[str
         process.communicate()
 
 
-def test_a_consumer_whose_brokers_are_gone_stops_before_it_is_killed(shop: Shop) -> None:
+def test_a_consumer_whose_brokers_are_gone_stops_before_it_is_killed(service: Service) -> None:
     """Kubernetes waits 30 seconds; librdkafka would wait for its commits as long as a session lasts, which is 45."""
-    with brokers_that_can_go(shop.pipeline.topic) as (servers, process):
-        consumer = shop.consumer(bootstrap_servers=servers, kafka_settings={})
-        with shop.running(consumer):
+    with brokers_that_can_go(service.pipeline.topic) as (servers, process):
+        consumer = service.consumer(bootstrap_servers=servers, kafka_settings={})
+        with service.running(consumer):
             # The brokers go as soon as the effect is there, before the next poll sends its offset.
-            eventually(shop.effects, "the effect")
+            eventually(service.effects, "the effect")
             process.kill()
             process.wait()
             consumer.stop()
@@ -47,21 +48,21 @@ def test_a_consumer_whose_brokers_are_gone_stops_before_it_is_killed(shop: Shop)
     assert time.monotonic() - before < 20
 
 
-def test_a_consumer_that_was_stopped_can_run_again(shop: Shop) -> None:
-    consumer = shop.consumer()
+def test_a_consumer_that_was_stopped_can_run_again(service: Service) -> None:
+    consumer = service.consumer()
     for count in (1, 2):
-        shop.pipeline.write(1)
-        shop.consume(count, consumer)
+        service.pipeline.write(1)
+        service.consume(count, consumer)
 
 
-def test_a_stop_that_comes_before_the_run_ends_it(shop: Shop) -> None:
-    consumer = shop.consumer()
+def test_a_stop_that_comes_before_the_run_ends_it(service: Service) -> None:
+    consumer = service.consumer()
     consumer.stop()
     consumer.run()
-    assert shop.effects() == []
+    assert service.effects() == []
 
 
-def test_the_newer_group_protocol_does_as_well(shop: Shop) -> None:
-    shop.pipeline.write(3)
-    with shop.running(shop.consumer(kafka_settings={"group.protocol": "consumer"})):
-        eventually(lambda: len(shop.effects()) == 3, "three effects")
+def test_the_newer_group_protocol_does_as_well(service: Service) -> None:
+    service.pipeline.write(3)
+    with service.running(service.consumer(kafka_settings={"group.protocol": "consumer"})):
+        eventually(lambda: len(service.effects()) == 3, "three effects")

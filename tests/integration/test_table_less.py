@@ -12,7 +12,8 @@ from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.spec import Spec, parse_spec
 from tests.support.configs import config_of
-from tests.support.rig import Pipeline, eventually
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually
 
 PREFIXES, NULLS = "message.prefix.exclude.list", "transforms.decode.fields.null.include"
 MISSING = "transforms.outbox.table.field.additional.missing"

@@ -114,13 +114,13 @@ def test_what_an_inbox_of_the_first_release_claimed_is_known_afterwards(dsn: str
         connection.execute((SCHEMAS / "version_1.sql").read_bytes())
         connection.execute("set search_path to public")
         connection.cursor().executemany(
-            "insert into inbox (consumer, event_id) values ('shop', %s)", [(event_id,) for event_id in ids]
+            "insert into inbox (consumer, event_id) values ('shipping', %s)", [(event_id,) for event_id in ids]
         )
-        connection.execute("insert into inbox_watermarks values ('shop', 'orders.1', 'order', '1', 7)")
+        connection.execute("insert into inbox_watermarks values ('shipping', 'orders.1', 'order', '1', 7)")
         for _ in range(2):
             run_upgrade(connection, inbox_component(InboxTable()))
             assert one(connection, "select version from cdc_outbox_version where component like 'inbox%%'") == 3
-        stores = sql_stores(table=InboxTable(), consumer="shop", driver=ImmediateTransactions(Psycopg()))
+        stores = sql_stores(table=InboxTable(), consumer="shipping", driver=ImmediateTransactions(Psycopg()))
         aggregate = Aggregate("orders.1", "order", "1")
         assert finish(stores.inbox.claim(connection, [*ids, "43"])).new == {"43"}
         assert finish(stores.inbox.find_marks(connection, [aggregate])) == {aggregate: Mark(7)}

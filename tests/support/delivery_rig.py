@@ -100,7 +100,9 @@ def deliver(
     delivery = Delivery(
         stores=database.stores,
         driver=database,
-        calls=Calls(consumer="shop", driver=database, handlers=handlers, metrics=metrics, before_commit=before_commit),
+        calls=Calls(
+            consumer="shipping", driver=database, handlers=handlers, metrics=metrics, before_commit=before_commit
+        ),
         order_of=lambda _: Order(mode=mode),
     )
     wrapped = [item(one, place) if isinstance(one, Event) else one for place, one in enumerate(items)]

@@ -7,7 +7,8 @@ from cdc_outbox.errors import (
     ConnectorInvalidError,
 )
 from cdc_outbox.spec import Spec, parse_spec
-from tests.support.rig import Pipeline, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import one
 
 
 def spec_with(pipeline: Pipeline, old: str, new: str) -> Spec:

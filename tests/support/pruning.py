@@ -12,7 +12,8 @@ from cdc_outbox.operate.prune import Pruned, PruneOptions
 from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import TableName
-from tests.support.rig import Connection, Pipeline, eventually, one
+from tests.support.pipeline import Pipeline
+from tests.support.rig import Connection, eventually, one
 
 ARCHIVE = TableName(schema="public", name="archived")
 WEEK = 7 * 86_400

@@ -20,7 +20,8 @@ from cdc_outbox.testing.process import ServerCommand
 from cdc_outbox.testing.settings import settings_file
 from cdc_outbox.testing.worker import Worker, worker_environment
 from tests.support.connect_server import Answer, Asked, passing_on
-from tests.support.rig import Pipeline, eventually
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually
 
 CHANGE = ("aggregates:", "latency: economy\naggregates:")
 NO_CHANGE = ("", "")

@@ -8,12 +8,12 @@ from cdc_outbox.consumer.batch import BatchSize
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.message import Message
-from tests.support.events import event
+from tests.support.events import make_event
 
 
 def item(number: int, partition: int = 0) -> Item:
     message = Message(topic="t", key=None, value=None, partition=partition, offset=number)
-    return Item(event=event(number, event_id=str(number)), message=message)
+    return Item(event=make_event(number, event_id=str(number)), message=message)
 
 
 def numbers(items: list[Item]) -> list[int | None]:

@@ -27,26 +27,26 @@ from tests.support.delivery_rig import (
     item,
     noting,
 )
-from tests.support.events import event
+from tests.support.events import make_event
 
 
 def test_the_steps_come_in_the_one_order_that_is_safe() -> None:
     database = SpyDatabase()
-    delivered = deliver(event(1), handler=noting(database), database=database)
+    delivered = deliver(make_event(1), handler=noting(database), database=database)
     assert delivered.outcomes == [Outcome.APPLIED]
     assert database.steps == [*UNTIL_THE_HANDLER, "handler", *FROM_THE_HANDLER]
 
 
 def test_a_type_without_a_handler_is_claimed_and_moves_the_watermark() -> None:
     database = SpyDatabase()
-    assert deliver(event(1), database=database).outcomes == [Outcome.UNHANDLED]
+    assert deliver(make_event(1), database=database).outcomes == [Outcome.UNHANDLED]
     assert database.steps == [*UNTIL_THE_HANDLER, *FROM_THE_HANDLER]
 
 
 def test_a_batch_is_one_transaction_and_a_duplicate_in_it_is_not_handled() -> None:
     handled: list[int | None] = []
     database = SpyDatabase()
-    first, second = event(1, event_id="a"), event(2, event_id="b")
+    first, second = make_event(1, event_id="a"), make_event(2, event_id="b")
     delivered = deliver(first, first, second, handler=lambda e, _: handled.append(e.sequence), database=database)
     assert delivered.outcomes == [Outcome.APPLIED, Outcome.DUPLICATE, Outcome.APPLIED]
     assert handled == [1, 2]
@@ -55,7 +55,7 @@ def test_a_batch_is_one_transaction_and_a_duplicate_in_it_is_not_handled() -> No
 
 def test_what_is_set_aside_is_parked_under_the_lock_of_its_watermark_and_its_claim_given_back() -> None:
     database = SpyDatabase()
-    delivered = deliver(event(3), database=database)
+    delivered = deliver(make_event(3), database=database)
     assert delivered.outcomes == [Outcome.PARKED]
     assert delivered.parked == {Reason.GAP: 1}
     assert database.steps == [*UNTIL_THE_HANDLER, "lock", "park", "release", *FROM_THE_HANDLER]
@@ -63,14 +63,14 @@ def test_what_is_set_aside_is_parked_under_the_lock_of_its_watermark_and_its_cla
 
 
 def test_a_conflict_is_parked_and_its_neighbour_applied() -> None:
-    delivered = deliver(event(1, event_id="a"), event(1, event_id="b"))
+    delivered = deliver(make_event(1, event_id="a"), make_event(1, event_id="b"))
     assert delivered.outcomes == [Outcome.UNHANDLED, Outcome.PARKED]
     assert delivered.parked == {Reason.CONFLICT: 1}
 
 
 def test_an_id_that_comes_twice_under_two_numbers_stays_claimed_by_the_first() -> None:
     database = SpyDatabase()
-    delivered = deliver(event(1, event_id="a"), event(2, event_id="a"), database=database)
+    delivered = deliver(make_event(1, event_id="a"), make_event(2, event_id="a"), database=database)
     assert delivered.outcomes == [Outcome.UNHANDLED, Outcome.PARKED]
     assert delivered.parked == {Reason.CONFLICT: 1}
     assert database.committed.claims == {"a"}
@@ -78,20 +78,20 @@ def test_an_id_that_comes_twice_under_two_numbers_stays_claimed_by_the_first() -
 
 def test_what_waits_for_an_event_is_woken_after_its_watermark_moved() -> None:
     database = SpyDatabase()
-    deliver(event(2, event_id="b"), event(3, event_id="c"), database=database)
+    deliver(make_event(2, event_id="b"), make_event(3, event_id="c"), database=database)
     database.steps.clear()
-    delivered = deliver(event(1, event_id="a"), handler=noting(database), database=database)
+    delivered = deliver(make_event(1, event_id="a"), handler=noting(database), database=database)
     assert delivered.woken == 1
     assert database.steps == [*UNTIL_THE_HANDLER, "lock", "handler", "advance", "wake", "fence", "commit"]
 
 
 def test_what_comes_out_of_the_park_is_locked_before_anything_else_and_taken_out_with_its_effects() -> None:
     database = SpyDatabase()
-    deliver(event(2, event_id="b"), database=database)
-    deliver(event(1, event_id="a"), database=database)
+    deliver(make_event(2, event_id="b"), database=database)
+    deliver(make_event(1, event_id="a"), database=database)
     [row] = finish(database.find_due(None, [HOME], 10))
     database.steps.clear()
-    redone = Item(event=event(2, event_id="b"), message=row.message, parked=row)
+    redone = Item(event=make_event(2, event_id="b"), message=row.message, parked=row)
     assert deliver(redone, handler=noting(database), database=database).outcomes == [Outcome.APPLIED]
     assert database.steps == ["begin", "lock", "claim", "fence", "handler", "unpark", *FROM_THE_HANDLER]
     assert database.committed.rows == {}
@@ -100,8 +100,8 @@ def test_what_comes_out_of_the_park_is_locked_before_anything_else_and_taken_out
 
 def test_a_failed_event_is_parked_instead_of_applied_and_those_behind_it_wait() -> None:
     database = SpyDatabase()
-    poison = item(event(1, event_id="a"), failure=Failure(reason=Reason.FAILED, error="x", retry_seconds=5))
-    delivered = deliver(poison, event(2, event_id="b"), handler=noting(database), database=database)
+    poison = item(make_event(1, event_id="a"), failure=Failure(reason=Reason.FAILED, error="x", retry_seconds=5))
+    delivered = deliver(poison, make_event(2, event_id="b"), handler=noting(database), database=database)
     assert delivered.outcomes == [Outcome.PARKED, Outcome.PARKED]
     assert delivered.parked == {Reason.FAILED: 1, Reason.GAP: 1}
     assert "handler" not in database.steps
@@ -110,10 +110,10 @@ def test_a_failed_event_is_parked_instead_of_applied_and_those_behind_it_wait() 
 def test_what_nobody_can_read_is_parked_without_a_claim() -> None:
     database = SpyDatabase()
     message = Message(topic=HOME.topic, partition=0, offset=7, key=None, value=b"?")
-    delivered = deliver(unreadable(message, MessageError("what?")), event(1), database=database)
+    delivered = deliver(unreadable(message, MessageError("what?")), make_event(1, event_id="a"), database=database)
     assert delivered.outcomes == [Outcome.PARKED, Outcome.UNHANDLED]
     assert delivered.parked == {Reason.UNREADABLE: 1}
-    assert database.committed.claims == {"new"}
+    assert database.committed.claims == {"a"}
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["there", "taken-out-meanwhile"])
@@ -121,13 +121,15 @@ def test_what_nobody_can_read_is_parked_without_a_claim() -> None:
 def test_what_is_parked_behind_one_that_cannot_be_read_any_more_waits_on(mode: SequenceMode, *, is_there: bool) -> None:
     database = SpyDatabase()
     failure = Failure(reason=Reason.FAILED, error="it failed", retry_seconds=0.0)
-    deliver(item(event(1, event_id="a"), failure=failure), event(2, event_id="b"), database=database, mode=mode)
+    deliver(
+        item(make_event(1, event_id="a"), failure=failure), make_event(2, event_id="b"), database=database, mode=mode
+    )
     first, second = finish(database.find_due(None, [HOME], 10))
     if not is_there:
         del database.committed.rows[first.place]
     database.committed.rows[second.place].retry_at = 0.0
     garbled = unreadable(first.message, MessageError("the contract is another one"), replace(first, is_due=is_there))
-    behind = Item(event=event(2, event_id="b"), message=second.message, parked=replace(second, is_due=True))
+    behind = Item(event=make_event(2, event_id="b"), message=second.message, parked=replace(second, is_due=True))
     delivered = deliver(garbled, behind, handler=noting(database), database=database, mode=mode)
     if is_there:
         assert delivered.outcomes == [Outcome.PARKED, Outcome.PARKED]
@@ -140,10 +142,12 @@ def test_what_is_parked_behind_one_that_cannot_be_read_any_more_waits_on(mode: S
 def test_what_is_parked_before_one_that_cannot_be_read_any_more_is_applied() -> None:
     database, mode = SpyDatabase(), SequenceMode.INCREASING
     failure = Failure(reason=Reason.FAILED, error="it failed", retry_seconds=0.0)
-    poison = item(event(1, event_id="a"), failure=failure)
-    deliver(poison, event(2, event_id="b"), event(3, event_id="c"), database=database, mode=mode)
+    poison = item(make_event(1, event_id="a"), failure=failure)
+    deliver(poison, make_event(2, event_id="b"), make_event(3, event_id="c"), database=database, mode=mode)
     rows = finish(database.find_due(None, [HOME], 10))
-    items = [Item(event=event(1 + n, event_id="abc"[n]), message=row.message, parked=row) for n, row in enumerate(rows)]
+    items = [
+        Item(event=make_event(1 + n, event_id="abc"[n]), message=row.message, parked=row) for n, row in enumerate(rows)
+    ]
     items[1] = unreadable(rows[1].message, MessageError("the contract is another one"), rows[1])
     delivered = deliver(*items, database=database, mode=mode)
     assert delivered.outcomes == [Outcome.UNHANDLED, Outcome.PARKED, Outcome.PARKED]
@@ -152,7 +156,7 @@ def test_what_is_parked_before_one_that_cannot_be_read_any_more_is_applied() -> 
 def test_no_more_is_parked_than_may_be() -> None:
     database = SpyDatabase()
     with pytest.raises(ParkFullError):
-        deliver(event(3, event_id="a"), event(4, event_id="b"), database=database, room=1)
+        deliver(make_event(3, event_id="a"), make_event(4, event_id="b"), database=database, room=1)
     assert database.committed.rows == {}
 
 
@@ -164,9 +168,9 @@ def test_a_partition_that_was_given_to_another_is_noticed_at_the_beginning_and_a
         database.now.epochs[HOME] = Tenure(2, 1)
 
     if looks == 1:
-        take_away(event(1), None)
+        take_away(make_event(1), None)
     with pytest.raises(PartitionLostError) as caught:
-        deliver(event(1), handler=take_away, database=database)
+        deliver(make_event(1), handler=take_away, database=database)
     assert caught.value.places == (HOME,)
     assert database.steps.count("fence") == looks
     assert database.steps[-4:] == UNDONE
@@ -179,8 +183,8 @@ def test_a_watermark_that_moved_meanwhile_undoes_everything() -> None:
     def move(_event: Event, _connection: object) -> None:
         from cdc_outbox.consumer.ordering import Mark, aggregate_of
 
-        database.now.marks[aggregate_of(event(1))] = Mark(1)
+        database.now.marks[aggregate_of(make_event(1))] = Mark(1)
 
     with pytest.raises(WatermarkMovedError):
-        deliver(event(1), handler=move, database=database)
+        deliver(make_event(1), handler=move, database=database)
     assert database.steps[-4:] == UNDONE

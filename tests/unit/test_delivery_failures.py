@@ -30,7 +30,7 @@ from tests.support.delivery_rig import (
     deliver,
     noting,
 )
-from tests.support.events import event
+from tests.support.events import make_event
 
 
 def test_a_failing_handler_is_named_without_the_payload_and_commits_nothing() -> None:
@@ -40,9 +40,9 @@ def test_a_failing_handler_is_named_without_the_payload_and_commits_nothing() ->
         raise ValueError("hunter2")
 
     with pytest.raises(
-        HandlerError, match=r"OrderPlaced order/1 #1 \(new\) raised ValueError at test_delivery_failures.py"
+        HandlerError, match=r"OrderPlaced order/1 #1 \(a\) raised ValueError at test_delivery_failures.py"
     ) as caught:
-        deliver(event(1), handler=fail, database=database)
+        deliver(make_event(1, event_id="a"), handler=fail, database=database)
     assert "hunter2" not in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
     assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
@@ -55,7 +55,7 @@ def test_a_swallowed_sql_error_is_found_before_the_commit() -> None:
         database.became = TransactionState.ABORTED
 
     with pytest.raises(TransactionAbortedError, match="swallowed an SQL error"):
-        deliver(event(1), handler=swallow, database=database)
+        deliver(make_event(1), handler=swallow, database=database)
     assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
 
 
@@ -69,7 +69,7 @@ def test_a_handler_that_ends_its_transaction_is_named_whatever_it_raises() -> No
                 raise raised
 
         with pytest.raises(TransactionEndedError, match=r"the handler of OrderPlaced order/1 #1 .* ended its"):
-            deliver(event(1), handler=end, database=database)
+            deliver(make_event(1), handler=end, database=database)
         assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
 
 
@@ -80,7 +80,7 @@ def test_a_connection_that_broke_in_the_handler_is_told_though_the_handler_swall
         database.became = TransactionState.LOST
 
     with pytest.raises(DatabaseUnavailableError):
-        deliver(event(1), handler=swallow, database=database)
+        deliver(make_event(1), handler=swallow, database=database)
     assert database.steps == [*UNTIL_THE_HANDLER, "rollback"]
 
 
@@ -92,16 +92,16 @@ def test_one_of_our_errors_that_leaves_a_handler_is_retried_where_that_can_help(
         raise EventError("not JSON")
 
     with pytest.raises(DatabaseUnavailableError, match="gone"):
-        deliver(event(1), handler=lose)
+        deliver(make_event(1), handler=lose)
     with pytest.raises(HandlerError, match="raised EventError"):
-        deliver(event(1), handler=mistake)
+        deliver(make_event(1), handler=mistake)
 
 
 def test_a_bug_of_ours_is_not_taken_for_an_events_fault() -> None:
     database = SpyDatabase()
     database.commit_error = TypeError("'NoneType' object is not iterable")
     with pytest.raises(TypeError):
-        deliver(event(1), database=database)
+        deliver(make_event(1), database=database)
     assert database.steps[-1] == "rollback"
 
 
@@ -119,8 +119,8 @@ class BrokenBeforeCommit:
 
 def test_what_is_raised_by_who_writes_before_the_commit_is_the_events_fault_as_a_handlers_is() -> None:
     database = SpyDatabase()
-    with pytest.raises(HandlerError, match=r"before the commit of OrderPlaced order/1 #1 \(new\) raised KeyError at"):
-        deliver(event(1), database=database, before_commit=BrokenBeforeCommit())
+    with pytest.raises(HandlerError, match=r"before the commit of OrderPlaced order/1 #1 \(a\) raised KeyError at"):
+        deliver(make_event(1, event_id="a"), database=database, before_commit=BrokenBeforeCommit())
     assert database.committed.claims == set()
 
 
@@ -131,7 +131,7 @@ def test_an_answer_that_does_not_come_is_no_events_fault(error: Exception, kind:
     database = SpyDatabase()
     database.commit_error = error
     with pytest.raises(kind):
-        deliver(event(1), database=database)
+        deliver(make_event(1), database=database)
 
 
 def test_half_a_surrogate_pair_is_the_events_own_fault() -> None:
@@ -141,7 +141,7 @@ def test_half_a_surrogate_pair_is_the_events_own_fault() -> None:
     except UnicodeEncodeError as error:
         database.commit_error = error
     with pytest.raises(MessageError, match="surrogate"):
-        deliver(event(1), database=database)
+        deliver(make_event(1), database=database)
 
 
 def test_metrics_are_told_after_the_transaction_and_cannot_undo_it() -> None:
@@ -152,22 +152,22 @@ def test_metrics_are_told_after_the_transaction_and_cannot_undo_it() -> None:
             told.append(f"{name} after {database.steps[-1]}")
             raise RuntimeError("the collector is gone")
 
-    deliver(event(1), handler=noting(database), database=database, metrics=GuardedMetrics(Broken()))
+    deliver(make_event(1), handler=noting(database), database=database, metrics=GuardedMetrics(Broken()))
     assert told == ["cdc_outbox_consumer_handler_seconds after commit"]
 
     def fail(_event: Event, _connection: object) -> None:
         raise ValueError
 
     with pytest.raises(HandlerError):
-        deliver(event(2, event_id="b"), handler=fail, database=database, metrics=GuardedMetrics(Broken()))
+        deliver(make_event(2, event_id="b"), handler=fail, database=database, metrics=GuardedMetrics(Broken()))
     assert len(told) == 2, "of a handler that failed, too"
 
 
 def test_what_the_commit_refuses_is_told_with_the_event_and_without_the_detail() -> None:
     database = SpyDatabase()
     database.commit_error = sqlite3.IntegrityError("Key (card)=(hunter2) is not present")
-    with pytest.raises(ConsumerError, match=r"OrderPlaced order/1 #1 \(new\) could not be applied: IntegrityError$"):
-        deliver(event(1), database=database)
+    with pytest.raises(ConsumerError, match=r"OrderPlaced order/1 #1 \(a\) could not be applied: IntegrityError$"):
+        deliver(make_event(1, event_id="a"), database=database)
     # The claims are left alone: whether a commit that was not answered took place, nobody here knows.
     assert database.steps == [*UNTIL_THE_HANDLER, *FROM_THE_HANDLER, "rollback"]
 
@@ -179,5 +179,5 @@ def test_even_an_interrupt_undoes_the_transaction() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        deliver(event(1), handler=interrupt, database=database)
+        deliver(make_event(1), handler=interrupt, database=database)
     assert database.steps[-1] == "rollback"

@@ -85,23 +85,23 @@ def test_rows_are_compared_in_any_order_and_as_often_as_they_are_there() -> None
 
 
 def test_a_report_names_each_problem_with_its_remedy_and_the_worst_repetition_only() -> None:
-    report = FaultReport(consumer="shop", scenarios=["x", "y"], skipped=["z, for a reason"])
+    report = FaultReport(consumer="shipping", scenarios=["x", "y"], skipped=["z, for a reason"])
     report.repetitions = [Repetition(name="mails", scenario=name, times=times) for name, times in (("x", 2), ("y", 3))]
     report.raise_for_problems()
     assert str(report).splitlines() == [
-        "the handlers of shop are safe: 2 scenarios",
+        "the handlers of shipping are safe: 2 scenarios",
         "note: mails happen again: 3 times more, for example in 'y'",
         "note: not tried: z, for a reason",
     ]
 
 
 def test_problems_that_have_one_remedy_name_it_once() -> None:
-    report = FaultReport(consumer="shop", scenarios=["x", "y", "z"])
+    report = FaultReport(consumer="shipping", scenarios=["x", "y", "z"])
     report.problems = [Problem(scenario=name, what="differs", remedy=f"Mend {name > 'x'}.") for name in "yxz"]
     with pytest.raises(AssertionError) as caught:
         report.raise_for_problems()
     assert str(caught.value).splitlines() == [
-        "the handlers of shop are not safe: 3 scenarios",
+        "the handlers of shipping are not safe: 3 scenarios",
         "- y: differs",
         "- z: differs",
         "  → Mend True.",

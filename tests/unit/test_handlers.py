@@ -10,7 +10,7 @@ from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.message import Message
-from tests.support.events import event
+from tests.support.events import make_event
 
 
 def handler(_event: Any, _connection: Any) -> None:
@@ -26,7 +26,7 @@ def test_neighbours_of_a_batch_handler_are_one_call_and_all_others_are_calls_of_
     handlers.add(["A", "B"], handler, takes_batch=True)
     handlers.add(["C"], handler, takes_batch=False)
     kinds = "ABACCxAxxBC"
-    events = [replace(event(number), id=str(number), type=kind) for number, kind in enumerate(kinds)]
+    events = [replace(make_event(number), id=str(number), type=kind) for number, kind in enumerate(kinds)]
     message = Message(topic="orders", partition=0, offset=0, key=None, value=None)
     items = [Item(event=one, message=message) for one in events]
     runs = ["".join(one.event.type for one in run) for _, run in handlers.runs(items)]

@@ -31,9 +31,9 @@ def test_metrics_that_raise_reach_nobody_but_the_log_and_that_once(caplog: pytes
     broken = Broken()
     metrics = GuardedMetrics(broken)
     with caplog.at_level(logging.WARNING):
-        metrics.count("events_total", 2, consumer="shop")
-        metrics.measure("seconds", 0.5, 0.7, consumer="shop")
-        metrics.set("lag_events", None, consumer="shop")
+        metrics.count("events_total", 2, consumer="shipping")
+        metrics.measure("seconds", 0.5, 0.7, consumer="shipping")
+        metrics.set("lag_events", None, consumer="shipping")
     assert broken.told == 3
     [record] = caplog.records
     assert (record.message, vars(record)["series"]) == ("metrics fail, which is said once", "events_total")

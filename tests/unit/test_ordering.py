@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cdc_outbox.consumer.ids import bound_at
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, judge, moves_of
 from cdc_outbox.event import Event, SequenceMode
-from tests.support.events import event
+from tests.support.events import make_event
 
 GAPLESS, INCREASING, NONE = SequenceMode.GAPLESS, SequenceMode.INCREASING, SequenceMode.NONE
 NEXT, DUPLICATE, CONFLICT, GAP = Verdict.NEXT, Verdict.DUPLICATE, Verdict.CONFLICT, Verdict.GAP
@@ -19,9 +19,9 @@ BEHIND, PARKED, SUPERSEDED, EXPIRED = Verdict.BEHIND, Verdict.PARKED, Verdict.SU
 ONE = Aggregate("orders.1", "order", "1")
 
 
-def numbered(*sequences: int | None) -> list[Event]:
-    """Return events whose ids are their numbers and places in the list."""
-    return [event(sequence, event_id=f"{sequence}-{place}") for place, sequence in enumerate(sequences)]
+def make_events(*sequences: int | None) -> list[Event]:
+    """Return events whose ids are their sequence numbers and their indexes in the list."""
+    return [make_event(sequence, event_id=f"{sequence}-{index}") for index, sequence in enumerate(sequences)]
 
 
 def judged(
@@ -70,19 +70,24 @@ def judged(
     ],
 )
 def test_every_cell_of_the_table(mode: SequenceMode, sequence: int | None, is_new: bool, verdict: Verdict) -> None:  # noqa: FBT001
-    assert judged([event(sequence)], mode, unseen={"new"} if is_new else set(), last=5) == [verdict]
+    assert judged([make_event(sequence, event_id="a")], mode, unseen={"a"} if is_new else set(), last=5) == [verdict]
 
 
 def test_the_first_event_of_an_aggregate_is_number_one() -> None:
-    assert [judged([event(number)]) for number in (1, 2)] == [[NEXT], [GAP]]
+    assert [judged([make_event(number)]) for number in (1, 2)] == [[NEXT], [GAP]]
 
 
 def test_another_incarnation_starts_again() -> None:
-    assert judged([event(1, source="orders.2")], last=5) == [NEXT]
+    assert judged([make_event(1, source="orders.2")], last=5) == [NEXT]
 
 
 def test_a_list_is_judged_as_if_one_came_after_the_other() -> None:
-    events = [event(1, event_id="a"), event(2, event_id="b"), event(1, event_id="a"), event(4, event_id="d")]
+    events = [
+        make_event(1, event_id="a"),
+        make_event(2, event_id="b"),
+        make_event(1, event_id="a"),
+        make_event(4, event_id="d"),
+    ]
     memory = Memory(unseen={"a", "b", "d"}, marks={})
     judgements = judge(events, memory, lambda _: Order(mode=GAPLESS))
     assert [judgement.verdict for judgement in judgements] == [NEXT, NEXT, DUPLICATE, GAP]
@@ -101,52 +106,54 @@ def test_a_list_is_judged_as_if_one_came_after_the_other() -> None:
 def test_what_comes_after_a_failed_event_of_its_aggregate_is_not_applied(
     mode: SequenceMode, sequences: tuple[int | None, ...], verdicts: list[Verdict]
 ) -> None:
-    events = numbered(*sequences)
+    events = make_events(*sequences)
     assert judged(events, mode, failed={events[0].id}) == verdicts
 
 
 def test_what_comes_after_a_parked_event_waits_where_only_the_topic_tells_the_order() -> None:
-    assert judged(numbered(6), INCREASING, last=5, parked=1) == [BEHIND]
-    assert judged(numbered(None), NONE, parked=1) == [BEHIND]
+    assert judged(make_events(6), INCREASING, last=5, parked=1) == [BEHIND]
+    assert judged(make_events(None), NONE, parked=1) == [BEHIND]
     # Without gaps the number alone decides: what is missing comes after those that wait for it.
-    assert judged(numbered(6), GAPLESS, last=5, parked=1) == [NEXT]
+    assert judged(make_events(6), GAPLESS, last=5, parked=1) == [NEXT]
 
 
 @pytest.mark.parametrize("mode", list(SequenceMode))
 def test_what_comes_out_of_the_park_is_not_kept_by_what_is_parked_there(mode: SequenceMode) -> None:
-    events = numbered(*((None, None) if mode is NONE else (1, 2)))
+    events = make_events(*((None, None) if mode is NONE else (1, 2)))
     redone = {one.id or "" for one in events}
     assert judged(events, mode, parked=2, is_parked=redone, redone=redone) == [NEXT, NEXT]
 
 
 @pytest.mark.parametrize("mode", list(SequenceMode))
 def test_an_event_that_is_parked_and_comes_again_stays_there(mode: SequenceMode) -> None:
-    [again] = numbered(None if mode is NONE else 3)
+    [again] = make_events(None if mode is NONE else 3)
     assert judged([again], mode, parked=1, is_parked={again.id or ""}) == [PARKED]
 
 
 def test_an_event_that_is_set_aside_and_comes_again_in_the_same_list_is_parked_once() -> None:
-    assert judged([event(3), event(3)]) == [GAP, PARKED]
+    event = make_event(3)
+    assert judged([event, event]) == [GAP, PARKED]
 
 
 def test_a_conflict_is_set_aside_alone() -> None:
-    events = numbered(2, 2, 3)
+    events = make_events(2, 2, 3)
     assert judged(events, last=1) == [NEXT, CONFLICT, NEXT]
 
 
 def test_what_somebody_decided_to_apply_is_applied_once() -> None:
-    assert judged([event(9)], last=5, redone={"new"}, forced={"new"}) == [NEXT]
-    assert judged([event(3)], last=5, redone={"new"}, forced={"new"}) == [NEXT]
-    assert judged([event(9)], last=5, unseen=(), redone={"new"}, forced={"new"}) == [DUPLICATE]
+    early, late = make_event(9, event_id="a"), make_event(3, event_id="a")
+    assert judged([early], last=5, redone={"a"}, forced={"a"}) == [NEXT]
+    assert judged([late], last=5, redone={"a"}, forced={"a"}) == [NEXT]
+    assert judged([early], last=5, unseen=(), redone={"a"}, forced={"a"}) == [DUPLICATE]
 
 
 def test_where_only_the_latest_state_counts_what_is_stale_is_superseded_and_nothing_is_missing() -> None:
-    assert judged(numbered(3, 9, 8, 10), latest=True, last=5) == [SUPERSEDED, NEXT, SUPERSEDED, NEXT]
-    assert judged([event(3)], latest=True, last=5, unseen=()) == [DUPLICATE]
+    assert judged(make_events(3, 9, 8, 10), latest=True, last=5) == [SUPERSEDED, NEXT, SUPERSEDED, NEXT]
+    assert judged([make_event(3)], latest=True, last=5, unseen=()) == [DUPLICATE]
 
 
 def test_where_the_watermark_alone_remembers_what_is_stale_is_a_duplicate() -> None:
-    assert judged(numbered(5, 6, 6, 8), by_watermark=True, last=5, unseen=()) == [DUPLICATE, NEXT, DUPLICATE, GAP]
+    assert judged(make_events(5, 6, 6, 8), by_watermark=True, last=5, unseen=()) == [DUPLICATE, NEXT, DUPLICATE, GAP]
 
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -162,16 +169,16 @@ def id_at(moment: datetime) -> str:
 )
 def test_an_id_that_may_be_forgotten_proves_nothing(mode: SequenceMode, sequence: int | None, verdict: Verdict) -> None:
     """A long outage must not park everything: what is next by its number is next."""
-    old = event(sequence, event_id=id_at(NOW - timedelta(milliseconds=1)))
+    old = make_event(sequence, event_id=id_at(NOW - timedelta(milliseconds=1)))
     assert judged([old], mode, last=5, purged_before=NOW) == [verdict]
-    young = event(sequence, event_id=id_at(NOW))
+    young = make_event(sequence, event_id=id_at(NOW))
     assert judged([young], mode, last=5, purged_before=NOW) == [CONFLICT if verdict is EXPIRED and sequence else NEXT]
     # Decided by somebody, or parked before the purge.
     assert judged([old], mode, last=5, purged_before=NOW, redone={old.id}) == judged([old], mode, last=5)
 
 
 def test_a_move_counts_what_is_parked_beside_what_is_applied() -> None:
-    first, other = event(6, event_id="a"), Aggregate("orders.1", "order", "2")
+    first, other = make_event(6, event_id="a"), Aggregate("orders.1", "order", "2")
     moves = moves_of([Judgement(first, ONE, NEXT, 5)], {ONE: Mark(5, 2), other: Mark(7, 1)}, {ONE: -1, other: 1})
     assert [(move.aggregate, move.before, move.after, move.parked) for move in moves] == [
         (ONE, 5, 6, -1),
@@ -196,7 +203,7 @@ def test_any_delivery_applies_each_number_once_and_in_order(deliveries: list[Del
     applied: dict[str, list[int]] = {"a": [], "b": []}
     for start in range(0, len(deliveries), size):
         events = [
-            event(
+            make_event(
                 one.sequence,
                 aggregate_id=one.aggregate,
                 event_id=f"{'forged' if one.is_foreign else 'id'}-{one.aggregate}{one.sequence}",

@@ -12,10 +12,10 @@ from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.errors import ConfigError, HandlerError, MessageError
 from cdc_outbox.message import Message
-from tests.support.events import event
+from tests.support.events import make_event
 
 MESSAGE = Message(topic="t", key=b"1", value=b"{}", partition=0, offset=7)
-ITEM = Item(event=event(1), message=MESSAGE)
+ITEM = Item(event=make_event(1), message=MESSAGE)
 
 
 class Clock:
@@ -30,7 +30,7 @@ class Clock:
 def parked(attempts: int) -> Item:
     row = ParkedEvent(
         place=1,
-        event_id="new",
+        event_id=ITEM.event_id,
         state=State.WAITING,
         reason=Reason.FAILED,
         blocks=True,

@@ -18,10 +18,11 @@ from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
-from tests.support.events import event
+from tests.support.events import make_event
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic="orders")
 PLACE = Place("orders", 0)
+MESSAGE = CONTRACT.message_of(make_event(1))
 
 
 class OneTopic:
@@ -34,7 +35,7 @@ class OneTopic:
         return dict.fromkeys(places, (0, 1))
 
     def read(self, _spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
-        yield CONTRACT.message_of(event(1))
+        yield MESSAGE
 
 
 class Busy:

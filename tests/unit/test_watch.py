@@ -13,7 +13,7 @@ from cdc_outbox.consumer.park import Reason
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
-from tests.support.events import event
+from tests.support.events import make_event
 
 
 class Clock:
@@ -33,7 +33,7 @@ def clock() -> Clock:
 @pytest.fixture
 def watch(clock: Clock, caplog: pytest.LogCaptureFixture) -> Iterator[Watch]:
     watch = Watch(
-        name="shop", limits=Limits(), metrics=NoMetrics(), handled=lambda: ["OrderPaid", "OrderClosed"], clock=clock
+        name="shipping", limits=Limits(), metrics=NoMetrics(), handled=lambda: ["OrderPaid", "OrderClosed"], clock=clock
     )
     watch.started()
     with caplog.at_level(logging.INFO):
@@ -41,7 +41,7 @@ def watch(clock: Clock, caplog: pytest.LogCaptureFixture) -> Iterator[Watch]:
 
 
 def test_a_type_without_a_handler_is_warned_of_once(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
-    item = Item(event=event(1), message=Message(topic="t", partition=0, offset=0, key=b"1", value=b"{}"))
+    item = Item(event=make_event(1), message=Message(topic="t", partition=0, offset=0, key=b"1", value=b"{}"))
     for outcomes in ([Outcome.APPLIED], [Outcome.UNHANDLED], [Outcome.UNHANDLED]):
         watch.applied([item], Delivered(outcomes=outcomes), 0.1)
     [record] = caplog.records

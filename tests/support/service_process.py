@@ -1,4 +1,4 @@
-"""A desk's consumer as a process whose handlers stop or kill it: ``python -m tests.support.desk_service``."""
+"""A service's consumer as a process whose handlers stop or kill it: ``python -m tests.support.service_process``."""
 
 import json
 import os
@@ -13,25 +13,27 @@ import psycopg
 
 from cdc_outbox.consumer import Consumer, Event, Limits, WireContract
 from cdc_outbox.spec import parse_spec
-from tests.support.desk import Desk, Feed
-from tests.support.rig import QUICK, Connection, apply_effect
+from tests.support.pipeline import FedPipeline
+from tests.support.rig import Connection
+from tests.support.service import QUICK, Service, apply_effect
 
 
 @contextmanager
-def serving(desk: Desk, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
-    """Run the service in a process, and kill it at the end unless it has ended.
+def running_process(service: Service, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run the service's consumer in a process, and kill it at the end unless it has ended.
 
     Args:
+        service: One whose pipeline only the test sends events to.
         options: ``limits``, ``kafka`` and ``pipeline`` for its consumer.
     """
     settings = {
-        "name": desk.name,
-        "feed": desk.pipeline.name,
-        "dsn": desk.pipeline.dsn,
-        "servers": desk.pipeline.stack.broker.bootstrap_servers,
+        "name": service.name,
+        "spec": service.pipeline.name,
+        "dsn": service.dsn,
+        "servers": service.pipeline.stack.broker.bootstrap_servers,
         **options,
     }
-    process = subprocess.Popen([sys.executable, "-m", "tests.support.desk_service", json.dumps(settings)])
+    process = subprocess.Popen([sys.executable, "-m", "tests.support.service_process", json.dumps(settings)])
     try:
         yield process
     finally:
@@ -42,7 +44,7 @@ def serving(desk: Desk, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
 
 def main(settings: dict[str, Any]) -> None:
     """Consume until a signal comes."""
-    contract: WireContract = parse_spec(Feed.text(settings["feed"]), name="feed.yaml").contract
+    contract: WireContract = parse_spec(FedPipeline.text(settings["spec"]), name="spec.yaml").contract
     consumer = Consumer(
         name=settings["name"],
         contract=contract,

@@ -1,0 +1,126 @@
+"""A consuming service without a broker: it is handed its messages, and applies them in a real database."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import psycopg
+
+from cdc_outbox.consumer import Event, Limits, Outcome, SequenceMode, WireContract
+from cdc_outbox.consumer.database import ConsumerDatabase
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.item import Item, item_of
+from cdc_outbox.consumer.orders import orders_of
+from cdc_outbox.consumer.park import Failure, Reason
+from cdc_outbox.consumer.session import Session
+from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.errors import HandlerError
+from cdc_outbox.message import Message
+from cdc_outbox.metrics import NoMetrics
+from cdc_outbox.tracing import OpenTelemetrySpans
+from tests.support.rig import Connection
+from tests.support.service import ServiceTables, apply_effect
+
+CONTRACT = WireContract(
+    aggregates={
+        "order": SequenceMode.GAPLESS,
+        "price": SequenceMode.INCREASING,
+        "visit": SequenceMode.NONE,
+    },
+    topic="events",
+)
+TOPIC_PARTITION = Place("events", 0)
+
+
+def _nothing() -> None:
+    """Happen."""
+
+
+@dataclass
+class BrokerlessService(ServiceTables):
+    """One consumer of the contract's topics.
+
+    Args:
+        broken: Aggregate ids whose events its handler fails on.
+    """
+
+    contract: WireContract = CONTRACT
+    broken: set[str] = field(default_factory=set)
+    offsets: Iterator[int] = field(default_factory=count)
+
+    def message_of(self, event: Event) -> Message:
+        """Return the message that an event comes in."""
+        written = self.contract.message_of(event)
+        return replace(
+            written,
+            topic=TOPIC_PARTITION.topic,
+            partition=TOPIC_PARTITION.partition,
+            offset=next(self.offsets),
+        )
+
+    def deliver(self, *arrived: Event | Message) -> list[Outcome]:
+        """Apply events, each in a transaction of its own; what fails is parked, dead."""
+        messages = [self.message_of(each) if isinstance(each, Event) else each for each in arrived]
+        return [self._apply(item_of(message, self.contract)) for message in messages]
+
+    def retry_parked(self, meanwhile: Callable[[], object] = _nothing) -> list[Outcome]:
+        """Apply parked events until none is due, and return the outcome of each.
+
+        Args:
+            meanwhile: What happens between the first query for what is due and the transaction.
+        """
+        outcomes: list[Outcome] = []
+        with self._session() as (session, held):
+            while True:
+                due, _ = finish(session.find_due(held, 100))
+                if not due:
+                    return outcomes
+                items = [item_of(row.message, self.contract, row) for row in due]
+                meanwhile()
+                meanwhile = _nothing
+                try:
+                    outcomes += finish(session.apply(items, held, 100)).outcomes
+                except HandlerError:
+                    outcomes += [self._apply(item) for item in items]
+
+    def _apply(self, item: Item) -> Outcome:
+        with self._session() as (session, held):
+            try:
+                [outcome] = finish(session.apply([item], held, 100)).outcomes
+            except HandlerError as error:
+                failed = item.failing(Failure(reason=Reason.FAILED, error=str(error), attempts=1))
+                [outcome] = finish(session.apply([failed], held, 100)).outcomes
+            return outcome
+
+    @contextmanager
+    def _session(self) -> Iterator[tuple[Session, Mapping[Place, int]]]:
+        session = Session(lambda: psycopg.connect(self.dsn), self._know)
+        try:
+            tenures = finish(session.issue([TOPIC_PARTITION]))
+            yield session, {topic_partition: tenure.epoch for topic_partition, tenure in tenures.items()}
+        finally:
+            finish(session.close())
+
+    def _know(self, connection: Connection) -> ConsumerDatabase:
+        handlers = Handlers()
+        handlers.add(["OrderPlaced"], self._effect, takes_batch=False)
+        return ConsumerDatabase(
+            connection,
+            table=None,
+            consumer=self.name,
+            handlers=handlers,
+            order_of=orders_of(self.contract, (), ()).__getitem__,
+            limits=Limits(),
+            before_commit=None,
+            pipeline=False,
+            asynchronous=False,
+            metrics=NoMetrics(),
+            spans=OpenTelemetrySpans(),
+        )
+
+    def _effect(self, event: Event, connection: Connection) -> None:
+        if event.aggregate_id in self.broken:
+            raise ValueError(event.aggregate_id)
+        apply_effect(event, connection)

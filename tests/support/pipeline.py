@@ -1,0 +1,206 @@
+"""One pipeline on the shared stack: a database of its own, a connector of its own, topics of its own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from cdc_outbox import Event, Outbox, OutboxMode
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.deploy import Deployment, DeployOptions
+from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.plan import Plan
+from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.message import Message
+from cdc_outbox.spec import Spec, parse_spec
+from cdc_outbox.testing import Stack
+from cdc_outbox.writer.schema import outbox_component, outbox_statements
+from tests.support.rig import Connection, eventually, make_connector_role, one, run_upgrade
+
+
+@dataclass
+class Pipeline:
+    """An outbox, the connector that publishes it, and an inbox in the same database."""
+
+    stack: Stack
+    spec: Spec
+    dsn: str
+    reports: list[str] = field(default_factory=list)
+
+    @classmethod
+    def make(cls, stack: Stack, extra: str = "") -> "Pipeline":
+        """Create database and tables; the connector is deployed by :meth:`deploy`."""
+        name = f"p{uuid4().hex[:10]}"
+        dsn = stack.postgres.create_database(name)
+        pipeline = cls(stack, parse_spec(cls.text(name, extra), name=f"{name}.yaml"), dsn)
+        with pipeline.connect() as connection:
+            make_connector_role(connection)
+            pipeline.init(connection)
+        return pipeline
+
+    def init(self, connection: Connection, spec: Spec | None = None) -> None:
+        """Make what ``cdc-outbox init`` makes."""
+        spec = spec or self.spec
+        outbox, source = spec.outbox, spec.first_source
+        run_upgrade(connection, outbox_component(outbox, first_source=source))
+        for statement in outbox_statements(outbox, spec.database.publication, first_source=source):
+            connection.execute(statement.encode())
+        if outbox.mode is not OutboxMode.MESSAGE:
+            grant = psycopg.sql.SQL("grant select on {} to connector")
+            connection.execute(grant.format(psycopg.sql.Identifier("public", outbox.name)))
+
+    @staticmethod
+    def text(name: str, extra: str = "") -> str:
+        """Return the spec's YAML."""
+        return f"""\
+version: 1
+name: {name}
+database:
+  kind: postgresql
+  host: ${{env:POSTGRES_HOST}}
+  port: ${{env:POSTGRES_PORT}}
+  name: {name}
+  user: connector
+  password: ${{env:CONNECTOR_PASSWORD}}
+aggregates:
+  order: {{}}
+  metric: {{sequence: none}}
+topics:
+  name: {name}.{{aggregate_type}}
+{extra}"""
+
+    @property
+    def name(self) -> str:
+        """The pipeline's, the connector's and the database's name."""
+        return self.spec.name
+
+    @property
+    def topic(self) -> str:
+        """The topic of the aggregate type ``order``."""
+        return self.spec.contract.topic_of("order")
+
+    @property
+    def client(self) -> ConnectClient:
+        """The stack's Connect."""
+        return ConnectClient(self.stack.connect_url)
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """Connect as superuser, in autocommit mode."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            yield connection
+
+    def deploy(self, *, dry_run: bool = False, spec: Spec | None = None, **options: Any) -> Plan:
+        """Deploy the connector; what it reports is in ``reports``."""
+        self.reports.clear()
+        wanted = DeployOptions(**({"stable_seconds": 1.0, "timeout_seconds": 30.0} | options))
+        with self.connect() as connection:
+            database = Database(connection, Psycopg(), spec or self.spec)
+            deployment = Deployment(
+                spec or self.spec,
+                self.client,
+                database,
+                wanted,
+                lambda step, text: self.reports.append(f"{step}: {text}"),
+            )
+            return deployment.dry_run() if dry_run else deployment.run()
+
+    def write(self, count: int = 1, aggregate_id: str = "1", event_type: str = "OrderPlaced") -> list[Event]:
+        """Write events of one aggregate, each in a transaction of its own."""
+        outbox, written = Outbox(table=self.spec.outbox, contract=self.spec.contract), []
+        with psycopg.connect(self.dsn) as connection:
+            for number in range(count):
+                event = Event(
+                    aggregate_type="order", aggregate_id=aggregate_id, type=event_type, payload={"number": number}
+                )
+                written.append(outbox.add(connection, event))
+                connection.commit()
+        return written
+
+    def messages(self) -> list[Message]:
+        """Return what the topic of orders holds."""
+        return self.stack.broker.messages(self.topic)
+
+    def write_and_send(self, count: int = 1, aggregate_id: str = "1", event_type: str = "OrderPlaced") -> list[Event]:
+        """Write events of one aggregate, and send them as a connector would."""
+        events = self.write(count, aggregate_id, event_type)
+        self.send(*events)
+        return events
+
+    def send(self, *sent: Event | Message, partition: int | None = None) -> list[Message]:
+        """Put events or messages into their topics past the connector, and return the messages.
+
+        Args:
+            partition: The partition of events; by default the one of their aggregate.
+        """
+        messages = [
+            replace(self.spec.contract.message_of(each), partition=partition) if isinstance(each, Event) else each
+            for each in sent
+        ]
+        producer = Producer({"bootstrap.servers": self.stack.broker.bootstrap_servers, "partitioner": "murmur2_random"})
+        for message in messages:
+            producer.produce(
+                message.topic,
+                message.value,
+                message.key,
+                headers=list(message.headers),
+                timestamp=message.timestamp_ms or 0,
+                partition=-1 if message.partition is None else message.partition,
+            )
+        assert producer.flush(10) == 0
+        return messages
+
+    def create_topics(self, partitions: int = 3) -> None:
+        """Create the topics, where no connector does it."""
+        for topic in self.spec.contract.topics:
+            self.stack.broker.create_topic(topic, partitions=partitions)
+
+    def delete_first_messages(self, count: int) -> None:
+        """Delete the first messages of the topic's first partition that holds any, as retention does."""
+        partition = self.messages()[0].partition or 0
+        admin = AdminClient({"bootstrap.servers": self.stack.broker.bootstrap_servers})
+        [answer] = admin.delete_records([TopicPartition(self.topic, partition, count)]).values()
+        answer.result()
+
+    def close(self) -> None:
+        """Remove connector and slot, which the stack has only so many of."""
+        if self.client.find_config(self.name) is not None:
+            self.client.delete(self.name)
+        with self.connect() as connection:
+            eventually(
+                lambda: (
+                    not one(
+                        connection,
+                        "select count(*) from pg_replication_slots where active and database = %s",
+                        self.name,
+                    )
+                ),
+                "the slot to be free",
+            )
+            connection.execute(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s", (self.name,)
+            )
+
+
+class FedPipeline(Pipeline):
+    """A pipeline without an outbox and a connector: its topics hold what the test sends, and nothing else."""
+
+    @classmethod
+    def make(cls, stack: Stack, extra: str = "", *, partitions: int = 1) -> "FedPipeline":
+        """Create the database and the topics."""
+        name = f"f{uuid4().hex[:10]}"
+        spec = parse_spec(cls.text(name, extra), name=f"{name}.yaml")
+        pipeline = cls(stack, spec, stack.postgres.create_database(name))
+        pipeline.create_topics(partitions)
+        return pipeline
+
+    @staticmethod
+    def text(name: str, extra: str = "") -> str:
+        """Return the spec's YAML: one aggregate type for each way to number events."""
+        aggregates = "order: {}\n  invoice: {sequence: increasing}"
+        return Pipeline.text(name, extra).replace("order: {}", aggregates)

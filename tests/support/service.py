@@ -1,0 +1,233 @@
+"""A consuming service: the tables in its database, and the consumer whose effects are rows of ``effects``."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka import TopicPartition
+
+from cdc_outbox.consumer import Consumer, Event, InboxTable, Retry, inbox_component
+from cdc_outbox.message import Message
+from cdc_outbox.testing import MemoryMetrics
+from tests.support.pipeline import Pipeline
+from tests.support.rig import Connection, eventually, one, run_upgrade
+
+QUICK = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "topic.metadata.refresh.interval.ms": 300}
+"""Settings of a consumer that notices everything soon."""
+PATIENT = Retry(inline_retry_seconds=0, parked_pause_seconds=3600)
+"""What fails is parked at once, and stays there as long as a test takes."""
+HASTY = Retry(inline_retry_seconds=0, parked_pause_seconds=0.05, longest_pause_seconds=0.05, max_attempts=3)
+"""What fails is parked at once, tried again soon, and given up soon."""
+
+
+def effects_of(count: int, aggregate_id: str = "1", start: int = 1) -> list[tuple[str, int]]:
+    """Return the effects of so many events of an aggregate, whose sequence numbers begin with ``start``."""
+    return [(aggregate_id, sequence) for sequence in range(start, start + count)]
+
+
+def by_aggregate(effects: Iterable[Any]) -> dict[str, list[int]]:
+    """Return the sequence numbers of each aggregate, in the order in which their effects were committed."""
+    found: dict[str, list[int]] = {}
+    for aggregate, sequence in effects:
+        found.setdefault(aggregate, []).append(sequence)
+    return found
+
+
+def apply_effect(event: Event, connection: Connection) -> None:
+    """Insert a row that names the event."""
+    connection.execute(
+        "insert into effects (aggregate, sequence, event_id) values (%s, %s, %s)",
+        (event.aggregate_id, event.sequence, event.id),
+    )
+
+
+def run_to_its_end(consumer: Consumer) -> None:
+    """Run a consumer until it ends; after a while it is stopped, so that a test fails instead of hanging."""
+    watchdog = threading.Timer(60, consumer.stop)
+    watchdog.start()
+    try:
+        consumer.run()
+    finally:
+        watchdog.cancel()
+        watchdog.join()
+
+
+def _new_name() -> str:
+    return f"service-{uuid4().hex[:8]}"
+
+
+@dataclass
+class ServiceTables:
+    """What a consuming service keeps in its database: effects, watermarks and parked events.
+
+    Args:
+        name: The consumer's name.
+    """
+
+    dsn: str
+    name: str = field(default_factory=_new_name)
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """Connect in autocommit mode."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            yield connection
+
+    def create_tables(self) -> None:
+        """Create the inbox, and the table of effects."""
+        with self.connect() as connection:
+            run_upgrade(connection, inbox_component(InboxTable()))
+            connection.execute(
+                "create table if not exists effects (number serial, aggregate text, sequence bigint, event_id text)"
+            )
+
+    def rows(self, query: str, *parameters: object) -> list[Any]:
+        """Return what a query returns."""
+        with self.connect() as connection:
+            return connection.execute(query.encode(), parameters).fetchall()
+
+    def one(self, query: str, *parameters: object) -> Any:
+        """Return the one value that a query returns."""
+        with self.connect() as connection:
+            return one(connection, query, *parameters)
+
+    def effects(self) -> list[tuple[str, int]]:
+        """Return aggregate and sequence number of each effect, in the order in which they were committed."""
+        return self.rows("select aggregate, sequence from effects order by number")
+
+    def watermark(self, aggregate_id: str = "1", aggregate_type: str = "order") -> int:
+        """Return the last applied sequence number of an aggregate; 0 if it has no watermark."""
+        query = (
+            "select coalesce(max(last), 0) from inbox_watermarks"
+            " where consumer = %s and aggregatetype = %s and aggregateid = %s"
+        )
+        return int(self.one(query, self.name, aggregate_type, aggregate_id))
+
+    def parked_behind(self, aggregate_id: str = "1", aggregate_type: str = "order") -> int:
+        """Return how many parked events the watermark of an aggregate counts; there must be a watermark."""
+        query = "select parked from inbox_watermarks where consumer = %s and aggregatetype = %s and aggregateid = %s"
+        return int(self.one(query, self.name, aggregate_type, aggregate_id))
+
+    def parked(self) -> list[tuple[int | None, str, str]]:
+        """Return sequence number, state and reason of each parked event, in the order in which they were parked."""
+        return list(self.parked_by_id().values())
+
+    def parked_by_id(self) -> dict[int, tuple[int | None, str, str]]:
+        """Return the same by ``parked_id``, in the same order."""
+        query = "select place, sequence, state, reason from inbox_parked where consumer = %s order by place"
+        return {
+            parked_id: (sequence, state, reason) for parked_id, sequence, state, reason in self.rows(query, self.name)
+        }
+
+    def parked_id_of(self, sequence: int | None) -> int:
+        """Return the ``parked_id`` of the one parked event with this sequence number."""
+        [parked_id] = [parked_id for parked_id, (found, _, _) in self.parked_by_id().items() if found == sequence]
+        return parked_id
+
+
+class Service(ServiceTables):
+    """A consuming service in a pipeline's database, which reads the pipeline's topics."""
+
+    def __init__(self, pipeline: Pipeline, name: str = "") -> None:
+        super().__init__(pipeline.dsn, name or _new_name())
+        self.pipeline = pipeline
+        self.metrics = MemoryMetrics()
+        self.create_tables()
+
+    def consumer(self, **options: Any) -> Consumer:
+        """Return a consumer whose handler of OrderPlaced inserts an effect."""
+        settings: dict[str, Any] = {
+            "name": self.name,
+            "contract": self.pipeline.spec.contract,
+            "bootstrap_servers": self.pipeline.stack.broker.bootstrap_servers,
+            "connect": lambda: psycopg.connect(self.dsn),
+            "metrics": self.metrics,
+            "kafka_settings": QUICK,
+        }
+        consumer = Consumer(**(settings | options))
+        consumer.on("OrderPlaced")(apply_effect)
+        return consumer
+
+    def send(self, *sent: Event | Message, partition: int | None = None) -> list[Message]:
+        """Put events or messages into the pipeline's topics past the connector, and return the messages."""
+        return self.pipeline.send(*sent, partition=partition)
+
+    @contextmanager
+    def running(self, consumer: Consumer | None = None) -> Iterator[Consumer]:
+        """Run a consumer on a thread, stop it at the end, and raise what it raised."""
+        consumer = consumer or self.consumer()
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                consumer.run()
+            except BaseException as error:  # noqa: BLE001 - raised again below
+                raised.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield consumer
+        finally:
+            consumer.stop()
+            thread.join(30)
+        assert not thread.is_alive()
+        assert self.metrics.refused == []
+        if raised:
+            raise raised[0]
+
+    def run_to_its_end(self, consumer: Consumer | None = None) -> None:
+        """Run a consumer until it raises."""
+        run_to_its_end(consumer or self.consumer())
+
+    def consume(self, count: int, consumer: Consumer | None = None) -> None:
+        """Run a consumer until there are so many effects."""
+        with self.running(consumer):
+            eventually(lambda: len(self.effects()) >= count, f"{count} effects")
+
+    def consume_and_commit(self, count: int) -> None:
+        """Run a consumer until there are so many effects, and the offsets behind all messages are committed."""
+        self.consume(count)
+        eventually(lambda: self.committed_offset() == len(self.pipeline.messages()), "the offset to follow")
+
+    def wait_for_effects(self, *effects: tuple[str, int]) -> None:
+        """Wait for exactly these effects, and in this order within each aggregate."""
+        eventually(lambda: len(self.effects()) >= len(effects), f"{len(effects)} effects")
+        assert by_aggregate(self.effects()) == by_aggregate(effects)
+
+    def wait_for_parked(self, *parked: tuple[int | None, str, str]) -> None:
+        """Wait until exactly these events are parked."""
+        eventually(lambda: sorted(self.parked(), key=str) == sorted(parked, key=str), f"{parked} to be parked")
+
+    def committed_offset(self) -> int:
+        """Return the sum of the group's offsets in the topic of orders."""
+        return sum(self.committed_offsets().values())
+
+    def committed_offsets(self) -> dict[int, int]:
+        """Return the group's offset in each partition of the topic of orders that it has committed one for."""
+        with self._group_member() as member:
+            partitions = [TopicPartition(self.pipeline.topic, number) for number in range(3)]
+            committed = member.committed(partitions, timeout=10)
+        return {partition.partition: partition.offset for partition in committed if partition.offset > 0}
+
+    def skip_to_the_end(self) -> None:
+        """Move the group's offset past every message, as an accident does."""
+        ends = self.pipeline.stack.broker.ends(self.pipeline.topic)
+        with self._group_member() as member:
+            offsets = [TopicPartition(self.pipeline.topic, partition, end) for partition, end in ends.items()]
+            member.commit(offsets=offsets, asynchronous=False)
+
+    @contextmanager
+    def _group_member(self) -> Iterator[KafkaConsumer]:
+        """Open a client in the consumer's group that does not join it."""
+        servers = self.pipeline.stack.broker.bootstrap_servers
+        client = KafkaConsumer({"bootstrap.servers": servers, "group.id": self.name})
+        try:
+            yield client
+        finally:
+            client.close()
