@@ -117,27 +117,6 @@ def test_the_connection_is_reset_after_the_worker_took_the_change(release: Relea
 # --- the worker
 
 
-def test_the_worker_is_killed_in_mid_deploy_and_comes_back(release: Release) -> None:
-    [worker, *_] = release.pipeline.stack.workers
-
-    def restart() -> None:
-        worker.kill()
-        worker.start()
-
-    done = release.deploy("--stable-seconds=2", when={RUNS: restart})
-    assert (done.code, "wait       not known to Connect yet" in done.told) == (0, True), done.told
-    release.runs_as_changed()
-
-
-def test_the_worker_is_killed_in_mid_deploy_and_comes_back_too_late(release: Release) -> None:
-    [worker, *_] = release.pipeline.stack.workers
-    coming = {RUNS: worker.kill, "connect    waiting: no Kafka Connect worker answers": worker.start}
-    done = release.deploy("--stable-seconds=2", "--timeout=2", "--connect-patience=60", when=coming)
-    done.failed(75, f"error: no Kafka Connect worker answers at {worker.url}", "hint: Check that the Connect worker")
-    assert "undo       the previous configuration is back" in done.told
-    release.runs_as_before()
-
-
 def test_the_config_topic_is_lost_and_the_worker_begins_anew(pipeline: Pipeline, tmp_path: Path) -> None:
     """It makes the topic anew, and knows of no connector; offsets and slot still tell how far it was."""
     with worker_of_its_own(pipeline.stack) as (worker, topic):

@@ -35,6 +35,16 @@ def rows(connection: "Connection[Cursor]", statement: str) -> tuple[tuple[Any, .
         return cursor.fetchall()
 
 
+@pytest.fixture(scope="module")
+def mariadb(outbox_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    """A server of its own, for it is killed and paused."""
+    folder = open_to_all(tmp_path_factory.mktemp("part"))
+    server = make_mariadb(folder / "mariadb", outbox_stack.folder.reserve_port())
+    server.start()
+    yield server
+    server.kill()
+
+
 @pytest.fixture
 def database(mariadb: MariaDb) -> MariaDbDsn:
     return mariadb.create_database(f"d{uuid4().hex[:10]}")

@@ -1,7 +1,6 @@
 """Rows that stay, rows that go, no rows at all: the same writer, topics and consumer, and what each mode cannot do."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import psycopg
@@ -95,28 +94,6 @@ def assert_same(real: Message, stated: Message, mode: OutboxMode) -> None:
     """The message is the contract's; only its time may be the connector's own."""
     timestamp_ms = real.timestamp_ms if mode is OutboxMode.MESSAGE else stated.timestamp_ms
     assert real == replace(stated, timestamp_ms=timestamp_ms, partition=real.partition, offset=real.offset)
-
-
-def test_many_writers_and_a_killed_worker_leave_effects_once_and_in_order(pipeline: Pipeline) -> None:
-    pipeline.deploy(stable_seconds=0)
-    outbox, service, [worker] = Outbox(table=pipeline.spec.outbox), Service(pipeline), pipeline.stack.workers
-
-    def write(_writer: int) -> None:
-        with psycopg.connect(pipeline.dsn) as connection:
-            for number in range(20):
-                outbox.add_all(connection, [ORDER, replace(ORDER, aggregate_id="2")])
-                connection.rollback() if number % 5 == 4 else connection.commit()
-
-    with service.running(), ThreadPoolExecutor(4) as pool:
-        writing = [pool.submit(write, writer) for writer in range(4)]
-        eventually(lambda: len(service.effects()) >= 10, "the first effects")
-        worker.kill()
-        for written in writing:
-            written.result()
-        worker.start()
-        eventually(lambda: len(service.effects()) >= 128, "every effect", seconds=90)
-    for aggregate_id in "12":
-        assert [number for name, number in service.effects() if name == aggregate_id] == list(range(1, 65))
 
 
 def test_each_mode_leaves_the_rows_that_it_says(pipeline: Pipeline) -> None:

@@ -1,0 +1,41 @@
+"""What is committed while the broker does not answer."""
+
+from cdc_outbox import Event, Outbox
+from tests.support.pipeline import Pipeline
+from tests.support.rig import Connection, eventually, one
+
+PLACED = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={})
+
+
+def ids(connection: Connection) -> set[str]:
+    return {event_id for (event_id,) in connection.execute("select id::text from outbox")}
+
+
+def arrived(pipeline: Pipeline) -> set[str | None]:
+    return {pipeline.spec.contract.event_of(message).id for message in pipeline.messages()}
+
+
+def test_a1_c1_what_is_committed_while_the_broker_is_down_is_published_afterwards(deployed: Pipeline) -> None:
+    """A1: stored in the business data's own transaction, published by another process, never lost while the broker is
+    down. C1: at least once, by the same transaction.
+
+    The other process is Debezium, which reads the log instead of the table.
+    """
+    broker = deployed.stack.broker
+    with deployed.connect() as connection:
+        connection.execute("create table orders (id int primary key)")
+        deployed.write(1)
+        eventually(lambda: len(deployed.messages()) == 1, "the pipeline to run")
+        broker.pause()
+        try:
+            assert broker.state() == "paused"
+            for number in range(20):
+                with connection.transaction(force_rollback=number % 5 == 4):
+                    connection.execute("insert into orders values (%s)", (number,))
+                    Outbox(contract=deployed.spec.contract).add(connection, PLACED)
+        finally:
+            broker.resume()
+        committed = ids(connection)
+        assert (one(connection, "select count(*) from orders"), len(committed)) == (16, 17)
+        eventually(lambda: arrived(deployed) >= committed, "every committed event", seconds=60)
+        assert arrived(deployed) == committed
