@@ -18,7 +18,7 @@ from cdc_outbox.testing.configure import ConfigureCheck
 from cdc_outbox.testing.sharing import shared
 from tests.support import vendor_subjects
 from tests.support.pipeline import FedPipeline, Pipeline
-from tests.support.rig import CONNECTOR_PASSWORD
+from tests.support.rig import CONNECTOR_PASSWORD, open_folder
 from tests.support.service import Service
 
 # How long an example takes says what else the machine does, and nothing about the code.
@@ -117,6 +117,13 @@ def mariadb(outbox_stack: Stack, outbox_run_folder: Path) -> Iterator[MariaDb]:
     """A MariaDB server beside the others, started when the first test asks for it; the stack's end is its end."""
     with shared(outbox_run_folder, "mariadb", lambda: nullcontext(outbox_stack.add_mariadb())) as server:
         yield server
+
+
+@pytest.fixture
+def server_folder() -> Iterator[Path]:
+    """A folder for servers that run as another user."""
+    with open_folder() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.testing import MariaDb, Stack
 from tests.support.mariadb import MariaDbStore
 from tests.support.postgresql import PostgresStore
-from tests.support.rig import CONNECTOR_PASSWORD, eventually, import_block, one, open_to_all
+from tests.support.rig import CONNECTOR_PASSWORD, eventually, import_block, one
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -158,18 +158,18 @@ def test_mariadb_as_the_readme_says(mariadb: MariaDb, folder: Path, services: di
     assert store.numbers() == [("42", 1), ("42", 2)]
 
 
-def test_a_stack_of_ones_own_as_the_readme_says(tmp_path: Path) -> None:
+def test_a_stack_of_ones_own_as_the_readme_says(server_folder: Path) -> None:
     # PostgreSQL alone, which is there in seconds; the whole stack comes up elsewhere.
-    env = {"TMPDIR": str(open_to_all(tmp_path)), "CDC_OUTBOX_STACK_UP_KAFKA": "false", "HOME": os.environ["HOME"]}
+    env = {"TMPDIR": str(server_folder), "CDC_OUTBOX_STACK_UP_KAFKA": "false", "HOME": os.environ["HOME"]}
     up, env_of, *rest = block("cdc-outbox stack up").splitlines()
     told = 'printf "%s\\n" "$ORDERS_DSN" "$SHIPPING_DSN" "$CDC_OUTBOX_DSN"'
     try:
-        orders, shipping, first, status = run("\n".join([up, env_of, told, *rest]), tmp_path, env).splitlines()
+        orders, shipping, first, status = run("\n".join([up, env_of, told, *rest]), server_folder, env).splitlines()
     finally:
-        run(rest[-1], tmp_path, env)
+        run(rest[-1], server_folder, env)
     assert first == orders != shipping
     assert status.split() == ["postgres", "running"]
-    assert not list(tmp_path.iterdir())
+    assert not list(server_folder.iterdir())
 
 
 def imported(name: str, folder: Path) -> Any:

@@ -16,24 +16,24 @@ from cdc_outbox.testing import Stack
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ProcessRecord
 from tests.support.commands import run_command, run_program
-from tests.support.rig import eventually, open_to_all
+from tests.support.rig import eventually
 
 COMMAND = f"{sys.prefix}/bin/cdc-outbox"
 DATABASES = ["--database", "orders", "--database=shipping_2", "--database", "orders"]
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> dict[str, str]:
+def home(server_folder: Path) -> dict[str, str]:
     """An environment with a temporary folder of its own, in which PostgreSQL's own user may look around."""
-    return {**os.environ, "TMPDIR": str(open_to_all(tmp_path))}
+    return {**os.environ, "TMPDIR": str(server_folder)}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[StackFolder]:
+def folder(server_folder: Path) -> Iterator[StackFolder]:
     """The folder of the stack named `try`, whatever becomes of it."""
-    folder = StackFolder("try", tmp_path)
+    folder = StackFolder("try", server_folder)
     yield folder
-    run_command("stack", "down", "--name", "try", env={"TMPDIR": str(tmp_path)})
+    run_command("stack", "down", "--name", "try", env={"TMPDIR": str(server_folder)})
     assert not folder.path.exists()
 
 
@@ -132,10 +132,10 @@ def test_detach_may_be_said_twice_and_its_interruption_ends_what_it_began(
 
 
 def test_the_whole_stack_beside_another_one_detached_and_down(
-    outbox_stack: Stack, tmp_path: Path, home: dict[str, str], folder: StackFolder
+    outbox_stack: Stack, server_folder: Path, home: dict[str, str], folder: StackFolder
 ) -> None:
     del home
-    env = {"TMPDIR": str(tmp_path), "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+    env = {"TMPDIR": str(server_folder), "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     up = run_program("stack", "up", "--name", "try", "--detach", env=env)
     assert up.returncode == 0, up.stderr
     assert up.stdout == ""
@@ -170,7 +170,7 @@ def test_the_whole_stack_beside_another_one_detached_and_down(
 
 
 def test_what_a_crash_left_is_cleared_by_the_next_stack_and_nothing_else_is(
-    tmp_path: Path, home: dict[str, str], folder: StackFolder
+    server_folder: Path, home: dict[str, str], folder: StackFolder
 ) -> None:
     process = start(home, "--no-kafka")
     wait_until_ready(folder)
@@ -181,13 +181,13 @@ def test_what_a_crash_left_is_cleared_by_the_next_stack_and_nothing_else_is(
 
     # A folder whose record names a process that is somebody else's by now: same pid, another start time.
     bystander = subprocess.Popen(["sleep", "60"])
-    stranger = StackFolder("stranger", tmp_path)
+    stranger = StackFolder("stranger", server_folder)
     (stranger.path / "postgres").mkdir(parents=True)
     (stranger.path / "lock").touch()
     record = ProcessRecord.of(bystander.pid)
     ProcessRecord(record.pid, record.started - 100).write(stranger.path / "postgres" / "process.json")
 
-    other = StackFolder("other", tmp_path)
+    other = StackFolder("other", server_folder)
     try:
         other.occupy()
         assert not folder.path.exists()
@@ -202,13 +202,13 @@ def test_what_a_crash_left_is_cleared_by_the_next_stack_and_nothing_else_is(
 
 
 def test_a_part_that_dies_is_told_and_shown_and_can_be_started_again(
-    home: dict[str, str], folder: StackFolder, tmp_path: Path
+    home: dict[str, str], folder: StackFolder, server_folder: Path
 ) -> None:
     process = start(home, "--no-kafka")
     wait_until_ready(folder)
     for one in processes_in(folder):
         one.kill()
-    env = {"TMPDIR": str(tmp_path)}
+    env = {"TMPDIR": str(server_folder)}
     status = run_command("stack", "status", "--name", "try", env=env)
     assert (status.returncode, status.stdout.split()) == (1, ["postgres", "not", "running"])
     assert "not every part of try runs" in status.stderr
@@ -227,39 +227,44 @@ def test_a_part_that_dies_is_told_and_shown_and_can_be_started_again(
     ],
 )
 def test_a_missing_program_is_one_sentence_and_what_to_install(
-    programs: list[str], sentence: str, advice: str, tmp_path: Path
+    programs: list[str], sentence: str, advice: str, server_folder: Path
 ) -> None:
-    path = tmp_path / "bin"
+    path = server_folder / "bin"
     path.mkdir()
     for program in programs:
         (path / program).write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
         (path / program).chmod(0o755)
-    env = {"PATH": str(path), "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "LC_ALL": "C.UTF-8"}
+    env = {
+        "PATH": str(path),
+        "TMPDIR": str(server_folder),
+        "XDG_CACHE_HOME": str(server_folder / "cache"),
+        "LC_ALL": "C.UTF-8",
+    }
     done = run_program("stack", "up", "--name", "try", env=env)
     assert done.returncode == 1
     assert f"error: {sentence}" in done.stderr
     assert advice in done.stderr
     assert "Traceback" not in done.stderr
-    assert not StackFolder("try", tmp_path).path.exists()
+    assert not StackFolder("try", server_folder).path.exists()
 
 
-def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
-    (tmp_path / "java").write_text("#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
-    (tmp_path / "java").chmod(0o755)
-    done = run_program("stack", "up", env={"PATH": str(tmp_path), "TMPDIR": str(tmp_path)})
+def test_a_java_that_is_too_old_is_named(server_folder: Path) -> None:
+    (server_folder / "java").write_text("#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
+    (server_folder / "java").chmod(0o755)
+    done = run_program("stack", "up", env={"PATH": str(server_folder), "TMPDIR": str(server_folder)})
     assert "error: the Java on the PATH is version 8, and 17 is needed" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["env"], ["logs"], ["restart"]])
-def test_asking_for_a_stack_that_is_not_there_is_answered(arguments: list[str], tmp_path: Path) -> None:
-    done = run_command("stack", *arguments, "--name", "nobody", env={"TMPDIR": str(tmp_path)})
+def test_asking_for_a_stack_that_is_not_there_is_answered(arguments: list[str], server_folder: Path) -> None:
+    done = run_command("stack", *arguments, "--name", "nobody", env={"TMPDIR": str(server_folder)})
     assert done.returncode == 1
     assert "error: no stack named 'nobody' is running" in done.stderr
     assert "cdc-outbox stack up" in done.stderr
 
 
-def test_down_without_a_stack_is_no_error(tmp_path: Path) -> None:
-    done = run_command("stack", "down", "--name", "nobody", env={"TMPDIR": str(tmp_path)})
+def test_down_without_a_stack_is_no_error(server_folder: Path) -> None:
+    done = run_command("stack", "down", "--name", "nobody", env={"TMPDIR": str(server_folder)})
     assert (done.returncode, done.stderr) == (0, "nobody: was not running\n")
 
 

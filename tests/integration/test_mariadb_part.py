@@ -17,7 +17,7 @@ from pymysql.cursors import Cursor
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack, StackConfig
 from cdc_outbox.testing.mariadb import make_mariadb
-from tests.support.rig import open_to_all
+from tests.support.rig import open_folder
 
 
 @contextmanager
@@ -36,13 +36,13 @@ def rows(connection: "Connection[Cursor]", statement: str) -> tuple[tuple[Any, .
 
 
 @pytest.fixture(scope="module")
-def mariadb(outbox_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+def mariadb(outbox_stack: Stack) -> Iterator[MariaDb]:
     """A server of its own, for it is killed and paused."""
-    folder = open_to_all(tmp_path_factory.mktemp("part"))
-    server = make_mariadb(folder / "mariadb", outbox_stack.folder.reserve_port())
-    server.start()
-    yield server
-    server.kill()
+    with open_folder() as folder:
+        server = make_mariadb(folder / "mariadb", outbox_stack.folder.reserve_port())
+        server.start()
+        yield server
+        server.kill()
 
 
 @pytest.fixture
@@ -152,8 +152,8 @@ def test_it_is_paused_resumed_and_restarted_as_every_part(mariadb: MariaDb, data
         pass
 
 
-def test_it_comes_up_in_a_deep_folder_and_leaves_nothing(tmp_path: Path) -> None:
-    root = open_to_all(tmp_path) / ("deep" * 30)
+def test_it_comes_up_in_a_deep_folder_and_leaves_nothing(server_folder: Path) -> None:
+    root = server_folder / ("deep" * 30)
     root.mkdir()
     with Stack(StackConfig(name="mariadb", kafka=False, mariadb=True, root=root)) as stack:
         assert [part.name for part in stack.parts] == ["postgres", "mariadb"]
@@ -174,8 +174,8 @@ def test_it_comes_up_in_a_deep_folder_and_leaves_nothing(tmp_path: Path) -> None
     assert not stack.mariadb.is_running
 
 
-def test_once_started_it_answers(outbox_stack: Stack, tmp_path: Path) -> None:
-    part = make_mariadb(open_to_all(tmp_path) / "mariadb", outbox_stack.folder.reserve_port())
+def test_once_started_it_answers(outbox_stack: Stack, server_folder: Path) -> None:
+    part = make_mariadb(server_folder / "mariadb", outbox_stack.folder.reserve_port())
     try:
         part.start()
         assert part.answers()

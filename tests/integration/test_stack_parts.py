@@ -16,7 +16,7 @@ from cdc_outbox.errors import StackError
 from cdc_outbox.jvm import find_jvm
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.process import ServerCommand, run_to_end
-from tests.support.rig import one, open_to_all
+from tests.support.rig import one
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ def test_the_database_asks_for_a_password(outbox_stack: Stack) -> None:
 
 
 def test_the_superusers_password_is_in_no_file_that_others_may_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modes = []
 
@@ -47,7 +47,7 @@ def test_the_superusers_password_is_in_no_file_that_others_may_read(
         run_to_end(command, folder, what)
 
     monkeypatch.setattr("cdc_outbox.testing.postgres.run_to_end", note_modes)
-    with Stack(StackConfig(name="secret", kafka=False, root=open_to_all(tmp_path))) as stack:
+    with Stack(StackConfig(name="secret", kafka=False, root=server_folder)) as stack:
         assert modes == [0o600]
         assert not (stack.postgres.folder / "password").exists()
 
@@ -58,8 +58,8 @@ def test_the_database_runs_as_its_user_and_in_that_users_group(outbox_stack: Sta
     assert process.gids().effective == pwd.getpwuid(process.uids().effective).pw_gid
 
 
-def test_the_systems_postgresql_is_taken_when_asked_and_missed_when_missing(tmp_path: Path) -> None:
-    config = StackConfig(name="system", kafka=False, system_postgres=True, root=open_to_all(tmp_path))
+def test_the_systems_postgresql_is_taken_when_asked_and_missed_when_missing(server_folder: Path) -> None:
+    config = StackConfig(name="system", kafka=False, system_postgres=True, root=server_folder)
     installed = any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or shutil.which("initdb")
     if not installed:
         with pytest.raises(StackError, match="no PostgreSQL server is installed"):
@@ -67,7 +67,7 @@ def test_the_systems_postgresql_is_taken_when_asked_and_missed_when_missing(tmp_
         return
     with Stack(config) as stack, psycopg.connect(stack.postgres.dsn()) as connection:
         binary = Path(f"/proc/{stack.postgres.pid}/exe").readlink()
-        assert tmp_path not in binary.parents
+        assert server_folder not in binary.parents
         assert one(connection, "show wal_level") == "logical"
 
 

@@ -1,8 +1,10 @@
 """What any test may need: conditions to wait for, PostgreSQL and its programs, blocks of the docs."""
 
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -46,12 +48,15 @@ def import_block(code: str, name: str, folder: Path) -> ModuleType:
     return module
 
 
-def open_to_all(folder: Path) -> Path:
-    """Let PostgreSQL's own user look into a folder of pytest's, where the tests run as root."""
-    for parent in (folder, *folder.parents):
-        if parent == folder or parent.name.startswith(("pytest-", "popen-")):
-            parent.chmod(0o755)
-    return folder
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """Make a folder that PostgreSQL's and MariaDB's own users can reach where the tests run as root, and remove it.
+
+    Not one of pytest's: each pytest that starts closes those of all others to everybody else.
+    """
+    with tempfile.TemporaryDirectory(prefix="cdc-outbox-tests-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 def postgres_program(name: str) -> str:

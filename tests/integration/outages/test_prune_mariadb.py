@@ -18,7 +18,7 @@ from cdc_outbox.testing.mariadb import make_mariadb
 from tests.support.commands import run_command
 from tests.support.mariadb_pruning import ARCHIVE, NAME, SPEC, USERS, Orders, config
 from tests.support.pruning import WEEK
-from tests.support.rig import eventually, open_to_all
+from tests.support.rig import eventually, open_folder
 
 
 class Nobody(Orders):
@@ -30,11 +30,15 @@ class Nobody(Orders):
 
 
 @pytest.fixture(scope="module")
-def orders(outbox_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
-    folder = open_to_all(tmp_path_factory.mktemp("prune"))
-    server = make_mariadb(folder / "mariadb", outbox_stack.folder.reserve_port())
+def orders(outbox_stack: Stack) -> Iterator[Orders]:
+    with open_folder() as folder:
+        yield from made(outbox_stack, folder)
+
+
+def made(stack: Stack, folder: Path) -> Iterator[Orders]:
+    server = make_mariadb(folder / "mariadb", stack.folder.reserve_port())
     server.start()
-    orders = Orders(outbox_stack, server, server.create_database(NAME))
+    orders = Orders(stack, server, server.create_database(NAME))
     orders.make_tables()
     for statement in USERS.split(";"):
         orders.query(statement)
