@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,11 +33,35 @@ class Postgres(Server):
         """Return the connection string of a database, by default for the superuser."""
         return make_conninfo(host=HOST, port=self.port, dbname=database, user=user, password=password or self.password)
 
-    def create_database(self, name: str) -> str:
-        """Create a database and return its connection string."""
+    def create_database(self, name: str, *, template: str = "template1") -> str:
+        """Create a database and return its connection string.
+
+        Args:
+            template: The database that it is a copy of; see :meth:`create_template`.
+        """
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
-            connection.execute(SQL("create database {}").format(Identifier(name)))
+            statement = SQL("create database {} template {}")
+            connection.execute(statement.format(Identifier(name), Identifier(template)))
         return self.dsn(name)
+
+    def create_template(self, name: str, initialize: Callable[[str], None]) -> None:
+        """Create a database to copy others from, unless there is one of this name.
+
+        A copy takes half of the time that creating the tables anew does.
+
+        Args:
+            initialize: Given its connection string, creates its tables. Called once for each server, also where several
+                processes ask at the same time.
+        """
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute("select pg_advisory_lock(hashtext(%s))", (name,))
+            found = connection.execute("select from pg_database where datname = %s", (name,)).fetchall()
+            if not found:
+                unfinished = f"{name}_unfinished"
+                connection.execute(SQL("drop database if exists {}").format(Identifier(unfinished)))
+                initialize(self.create_database(unfinished))
+                rename = SQL("alter database {} rename to {}")
+                connection.execute(rename.format(Identifier(unfinished), Identifier(name)))
 
     def answers(self) -> bool:
         """Tell whether the server takes connections."""

@@ -110,3 +110,22 @@ def test_the_wheel_holds_everything_that_is_read_at_run_time(tmp_path: Path) -> 
     assert not {name for name in packed if name.startswith(("tests", "examples", "benchmarks"))}
     with tarfile.open(sdist) as archive:
         assert any(name.endswith("/cdc_outbox/spec.schema.json") for name in archive.getnames())
+
+
+def test_a_template_is_initialized_once_and_one_that_was_interrupted_is_begun_anew(outbox_stack: Stack) -> None:
+    server, initialized = outbox_stack.postgres, []
+
+    def initialize(dsn: str) -> None:
+        initialized.append(dsn)
+        with psycopg.connect(dsn) as connection:
+            connection.execute("create table made (number int)")
+        if len(initialized) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        server.create_template("parts_template", initialize)
+    for name in ("parts_copy", "parts_other_copy"):
+        server.create_template("parts_template", initialize)
+        with psycopg.connect(server.create_database(name, template="parts_template")) as connection:
+            assert connection.execute("select count(*) from made").fetchall() == [(0,)]
+    assert len(initialized) == 2

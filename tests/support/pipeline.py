@@ -15,12 +15,25 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import Plan
+from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component, outbox_statements
 from tests.support.rig import Connection, eventually, make_connector_role, one, run_upgrade
+
+SERVICE_TEMPLATE = "service_template"
+"""A database with the tables of a consuming service."""
+
+
+def create_service_tables(dsn: str) -> None:
+    """Create the inbox, and the table of effects, unless they are there."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        run_upgrade(connection, inbox_component(InboxTable()))
+        connection.execute(
+            "create table if not exists effects (number serial, aggregate text, sequence bigint, event_id text)"
+        )
 
 
 @dataclass
@@ -195,7 +208,8 @@ class FedPipeline(Pipeline):
         """Create the database and the topics."""
         name = f"f{uuid4().hex[:10]}"
         spec = parse_spec(cls.text(name, extra), name=f"{name}.yaml")
-        pipeline = cls(stack, spec, stack.postgres.create_database(name))
+        stack.postgres.create_template(SERVICE_TEMPLATE, create_service_tables)
+        pipeline = cls(stack, spec, stack.postgres.create_database(name, template=SERVICE_TEMPLATE))
         pipeline.create_topics(partitions)
         return pipeline
 

@@ -11,11 +11,11 @@ import psycopg
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import TopicPartition
 
-from cdc_outbox.consumer import Consumer, Event, InboxTable, Retry, inbox_component
+from cdc_outbox.consumer import Consumer, Event, Retry
 from cdc_outbox.message import Message
 from cdc_outbox.testing import MemoryMetrics
-from tests.support.pipeline import Pipeline
-from tests.support.rig import Connection, eventually, one, run_upgrade
+from tests.support.pipeline import Pipeline, create_service_tables
+from tests.support.rig import Connection, eventually, one
 
 QUICK = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "topic.metadata.refresh.interval.ms": 300}
 """Settings of a consumer that notices everything soon."""
@@ -80,11 +80,7 @@ class ServiceTables:
 
     def create_tables(self) -> None:
         """Create the inbox, and the table of effects."""
-        with self.connect() as connection:
-            run_upgrade(connection, inbox_component(InboxTable()))
-            connection.execute(
-                "create table if not exists effects (number serial, aggregate text, sequence bigint, event_id text)"
-            )
+        create_service_tables(self.dsn)
 
     def rows(self, query: str, *parameters: object) -> list[Any]:
         """Return what a query returns."""
