@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.render import LATENCIES, render
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until_up
 from cdc_outbox.event import new_event_id
 from cdc_outbox.migrations import upgrade
@@ -201,7 +202,7 @@ def deploy(stack: Stack, dsn: str, spec: Spec, config: dict[str, str], stable_se
         connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (spec.database.slot,))
     client = ConnectClient(stack.connect_url)
     client.put_config(config)
-    wait_until_up(client, spec.name, stable_seconds=stable_seconds, timeout_seconds=60, report=lambda _text: None)
+    wait_until_up(client, spec.name, stable_seconds=stable_seconds, timings=Timings(), report=lambda _text: None)
 
 
 def latencies(stack: Stack, dsn: str, spec: Spec, rate: int, seconds: float) -> list[float]:

@@ -6,18 +6,23 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
 from cdc_outbox import kafka
 from cdc_outbox.cli import main
-from cdc_outbox.connect import reader, undo, wait
 from cdc_outbox.connect.facts import DatabaseFacts, SlotFacts, WrittenFacts
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.lsn import Lsn
 from tests.support.connect_server import Answer, Asked
 from tests.support.database_facts import GOOD, SLOT
+
+BRIEF = Timings(
+    poll_seconds=0.001, failed_seconds=0.001, linger_seconds=0.001, restored_seconds=0.001, late_seconds=0.001
+)
+"""Nothing is waited for that would only take time."""
 
 FAULTS = ("trace", "connector trace", "validation", 400, 403, 409, 500)
 
@@ -111,7 +116,7 @@ def said_by(*arguments: str, variables: Mapping[str, str]) -> str:
             redirect_stdout(out),
             redirect_stderr(out),
         ):
-            main()
+            main(timings=BRIEF)
     except SystemExit as ended:
         code = ended.code
     finally:
@@ -125,15 +130,6 @@ def said_by(*arguments: str, variables: Mapping[str, str]) -> str:
 
 @contextmanager
 def impatient() -> Iterator[None]:
-    """Wait for nothing that would only take time."""
-    with ExitStack() as patched:
-        for module, name, seconds in (
-            (wait, "_FAILED_SECONDS", 0.0),
-            (wait, "_LOOK_SECONDS", 0.001),
-            (undo, "_STABLE_SECONDS", 0.0),
-            (undo, "_LATE_SECONDS", 0.0),
-            (reader, "_LINGER_SECONDS", 0.0),
-            (kafka, "_ADMIN_SECONDS", 0.05),
-        ):
-            patched.enter_context(patch.object(module, name, seconds))
+    """Wait for no broker that would only take time."""
+    with patch.object(kafka, "_ADMIN_SECONDS", 0.05):
         yield

@@ -6,6 +6,7 @@ What runs until it is told to stop (``consume``, ``watch``, ``stack up`` once it
 
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,6 +15,9 @@ from cdc_outbox.cli.exits import ExitCode, complain, exit_code_of
 from cdc_outbox.cli.variables import name_variables
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import CdcOutboxError
+
+if TYPE_CHECKING:
+    from cdc_outbox.connect.timings import Timings
 
 _COMMANDS = {
     "adopt": (
@@ -112,10 +116,14 @@ def cli() -> None:
     """
 
 
-def main() -> None:
-    """Run the command and exit with its code; an error of ours is a sentence and a hint, never a traceback."""
+def main(*, timings: "Timings | None" = None) -> None:
+    """Run the command and exit with its code; an error of ours is a sentence and a hint, never a traceback.
+
+    Args:
+        timings: How long commands wait for Connect, in place of the defaults; what an option sets is the option's.
+    """
     try:
-        result = cli.main(standalone_mode=False)
+        result = cli.main(standalone_mode=False, obj=timings)
     except CdcOutboxError as error:
         complain(error)
         sys.exit(exit_code_of(error))

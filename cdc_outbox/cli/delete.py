@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.refusals import refuse_other_kind
 from cdc_outbox.connect.retire import Remains, retire, retire_unspecified, what_stays
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.spec import Spec
 
@@ -48,28 +50,31 @@ def delete(connector: str, *, databases: Databases | None, cluster: Cluster, pur
             hint=f"`cdc-outbox adopt --connector {connector}` writes the spec of a connector that has none.",
         )
     client = ConnectClient(cluster, waits=steps.wait)
+    timings = replace(cluster.timings, timeout_seconds=timeout)
     with steps.shown():
         client.refuse_kept()
         if pipeline is not None and purge:
-            lines: Iterable[str] = what_stays(pipeline, _purge(pipeline, client, databases, timeout, steps))
+            lines: Iterable[str] = what_stays(pipeline, _purge(pipeline, client, databases, timings, steps))
         else:
-            lines = _delete(pipeline or connector, client, timeout, steps)
+            lines = _delete(pipeline or connector, client, timings, steps)
     for line in lines:
         click.echo(visible(line))
 
 
-def _delete(pipeline: Spec | str, client: ConnectClient, timeout: float, steps: Steps) -> Iterable[str]:
+def _delete(pipeline: Spec | str, client: ConnectClient, timings: Timings, steps: Steps) -> Iterable[str]:
     name = pipeline if isinstance(pipeline, str) else pipeline.name
     refuse_unknown(name, client.find_names())
     if isinstance(pipeline, str):
-        return retire_unspecified(name, client, timeout_seconds=timeout, report=steps.report)
-    return what_stays(pipeline, retire(pipeline, client, None, timeout_seconds=timeout, report=steps.report))
+        return retire_unspecified(name, client, timings=timings, report=steps.report)
+    return what_stays(pipeline, retire(pipeline, client, None, timings=timings, report=steps.report))
 
 
-def _purge(pipeline: Spec, client: ConnectClient, databases: Databases | None, timeout: float, steps: Steps) -> Remains:
+def _purge(
+    pipeline: Spec, client: ConnectClient, databases: Databases | None, timings: Timings, steps: Steps
+) -> Remains:
     refuse_other_kind(pipeline)
     if databases is None:
         raise ConfigError("--purge drops the slot, and needs to know in which database", field="--dsn")
     with connected(databases.of(pipeline.name), pipeline.database.kind) as (connection, driver):
         database = Database(connection, driver, pipeline)
-        return retire(pipeline, client, database, timeout_seconds=timeout, report=steps.report)
+        return retire(pipeline, client, database, timings=timings, report=steps.report)

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ from cdc_outbox.spec import Spec
     help="What to do with events that were written before the slot: publish the rows again, or leave them out.",
 )
 @click.option("--undo/--no-undo", default=True, show_default=True, help="Take back what did not come up.")
-@click.option("--replace", is_flag=True, help="Also make changes that `cdc-outbox plan` calls dangerous.")
+@click.option("--replace", "replaces", is_flag=True, help="Also make changes that `cdc-outbox plan` calls dangerous.")
 @click.option("--canary", is_flag=True, help="Then send an event of the type cdc-outbox.canary and see it in Kafka.")
 @broker_options(required=False)
 @click.option("--json", "prints_json", is_flag=True, help="Print one document instead of lines.")
@@ -70,7 +70,7 @@ def deploy_connector(
     timeout: float,
     earlier_events: str | None,
     undo: bool,
-    replace: bool,
+    replaces: bool,
     canary: bool,
     bootstrap_servers: str | None,
     kafka_settings: Path | None,
@@ -94,10 +94,10 @@ def deploy_connector(
         refuse_other_kind(spec)
     options = DeployOptions(
         stable_seconds=stable_seconds,
-        timeout_seconds=timeout,
         earlier=EarlierEvents(earlier_events) if earlier_events else None,
         undoes=undo,
-        replaces=replace,
+        replaces=replaces,
+        timings=replace(cluster.timings, timeout_seconds=timeout),
     )
     if canary and bootstrap_servers is None:
         raise click.UsageError("--canary needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
@@ -142,7 +142,7 @@ class _Call:
         try:
             with steps.shown(), connected(self.databases.of(spec.name), spec.database.kind) as (connection, driver):
                 database = Database(connection, driver, spec)
-                seconds = self.options.timeout_seconds
+                seconds = self.options.timings.timeout_seconds
                 canary = self.brokers and Canary(spec, connection, driver, self.brokers, timeout_seconds=seconds)
                 sing = canary.sing if canary else None
                 deployment = Deployment(spec, client, database, self.options, steps.report, canary=sing)

@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -23,6 +24,8 @@ from cdc_outbox.operate.doctor import Doctor, by_severity
 
 _LOG = logging.getLogger(__name__)
 _HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")
+_KNOWN_SECONDS = 10.0
+"""For Connect to know a connector that was just made."""
 
 
 @click.command(short_help="Ask everybody what is wrong with a pipeline.")
@@ -69,6 +72,7 @@ def doctor(
         if databases is None
         else lambda: connected(databases.of(pipeline.name), pipeline.database.kind, spec=spec),
         brokers=brokers,
+        timings=replace(cluster.timings, timeout_seconds=_KNOWN_SECONDS),
     )
     with steps.shown():
         findings = by_severity(asked.look())

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import click
 
@@ -106,10 +107,11 @@ def _each(
     """
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait)
+    timings = replace(cluster.timings, timeout_seconds=timeout)
     with steps.shown():
         names = names_of(connectors, client)
         if keeps:
             client.refuse_kept()
         for name in names:
-            tell(Ward(client, name, timeout_seconds=timeout, report=lambda text: steps.report("wait", text)))
+            tell(Ward(client, name, timings=timings, report=lambda text: steps.report("wait", text)))
             steps.report("done", name)

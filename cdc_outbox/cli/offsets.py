@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -164,7 +165,8 @@ def _change(
     # Asked before anything is touched.
     agreed = yes or _agree(name, judge(_standing(name, client, databases)))
     timeout, stable_seconds = waits
-    ward = Ward(client, name, timeout_seconds=timeout, report=lambda text: steps.report("wait", text))
+    timings = replace(cluster.timings, timeout_seconds=timeout)
+    ward = Ward(client, name, timings=timings, report=lambda text: steps.report("wait", text))
     with steps.shown():
         with ward.stopped(stable_seconds=stable_seconds):
             # Judged once more where it stopped: it has gone on meanwhile.

@@ -11,6 +11,7 @@ from cdc_outbox.cli.context_option import ContextValue, PatienceOption, patience
 from cdc_outbox.cli.contexts import Context, Databases
 from cdc_outbox.cli.files import read_text
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.spec import Spec, parse_spec
 
@@ -23,6 +24,9 @@ class _ClusterType(click.ParamType[Cluster]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Cluster:  # noqa: ANN401, ARG002 - click's
         """Return the cluster of some URLs, or that of a context."""
         cluster = value if isinstance(value, Cluster) else Cluster(urls=tuple(value.replace(",", " ").split()))
+        timings = None if ctx is None else ctx.find_object(Timings)
+        if timings is not None:
+            cluster = replace(cluster, timings=timings)
         patience = patience_seconds(ctx)
         return cluster if patience is None else replace(cluster, patience_seconds=patience)
 

@@ -1,6 +1,7 @@
 """``cdc-outbox plan``."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -69,9 +70,10 @@ def _planned(outcome: Outcome, spec: Spec, databases: Databases | None, client: 
 
 
 def _plan(spec: Spec, databases: Databases | None, client: ConnectClient) -> Plan:
+    timings = replace(client.cluster.timings, timeout_seconds=_KNOWN_SECONDS)
     if databases is None or spec.database.kind is not DatabaseKind.POSTGRESQL:
-        return plan_without_database(spec, client, timeout_seconds=_KNOWN_SECONDS)
-    options = DeployOptions(replaces=True, timeout_seconds=_KNOWN_SECONDS)
+        return plan_without_database(spec, client, timings=timings)
+    options = DeployOptions(replaces=True, timings=timings)
     with connected(databases.of(spec.name), spec.database.kind) as (connection, driver):
         return Deployment(spec, client, Database(connection, driver, spec), options, lambda *_step: None).dry_run()
 

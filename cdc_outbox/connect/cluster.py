@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import ConfigError
 
 _HEADER_SAFE = re.compile(r"[\x21-\x7e]+")
@@ -100,6 +101,7 @@ class Cluster:
         patience_seconds: How long one request is repeated that meets a rebalance, an error of the worker's or nobody
             at all. Thirty, because a worker that was killed is replaced within that time.
         keeper: ``None`` takes it for Strimzi where workers are named as Strimzi names them.
+        timings: How long is waited for its workers and its connectors.
     """
 
     urls: tuple[str, ...]
@@ -107,6 +109,7 @@ class Cluster:
     tls: Tls = field(default_factory=Tls)
     patience_seconds: float = 30.0
     keeper: Keeper | None = None
+    timings: Timings = field(default_factory=Timings)
 
     def __post_init__(self) -> None:
         if not self.urls:

@@ -1,7 +1,7 @@
 """Make a connector be what its spec says: plan, apply, wait, and undo what did not come up."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import UNDEFINED_OBJECT, Database, DatabaseFacts, SlotFacts, WrittenFacts
@@ -26,6 +26,7 @@ from cdc_outbox.connect.preflight import (
 from cdc_outbox.connect.reader import Reader, Report
 from cdc_outbox.connect.refusals import refuse, refuse_unfit, refuse_what_connect_refuses
 from cdc_outbox.connect.render import render, render_republishing
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.undo import Undo
 from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.connect.workers import CONFLICT
@@ -41,9 +42,6 @@ from cdc_outbox.errors import (
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.spec import Spec
 
-_STALE_SECONDS = 3.0
-"""How long one of several workers may show the configuration that was before."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployOptions:
@@ -52,22 +50,22 @@ class DeployOptions:
     Args:
         stable_seconds: How long connector and tasks must run on before the deployment counts. Ten, because a
             Debezium task that cannot read its slot says so within a few seconds.
-        timeout_seconds: How long they may take to run at all. A rebalance and a slow login fit in.
         earlier: What to do with events that no slot held; without it they stop the deployment.
         undoes: Whether a deployment that did not come up is taken back.
         replaces: Whether a running connector may be changed so that events come twice, go elsewhere or lose their
             order.
+        timings: How long everything else is waited for.
     """
 
     stable_seconds: float = 10.0
-    timeout_seconds: float = 60.0
     earlier: EarlierEvents | None = None
     undoes: bool = True
     replaces: bool = False
+    timings: Timings = field(default_factory=Timings)
 
     def __post_init__(self) -> None:
-        if self.stable_seconds < 0 or self.timeout_seconds <= 0:
-            raise ConfigError("times must be positive", field="DeployOptions")
+        if self.stable_seconds < 0:
+            raise ConfigError("stable_seconds must not be negative", field="DeployOptions.stable_seconds")
 
 
 class Deployment:
@@ -101,7 +99,7 @@ class Deployment:
                 field="earlier_events",
                 hint="--earlier-events skip leaves out for good what no slot held.",
             )
-        self._reader = Reader(spec.name, client, database, timeout_seconds=options.timeout_seconds, report=report)
+        self._reader = Reader(spec.name, client, database, timings=options.timings, report=report)
 
     def check(self) -> DatabaseFacts:
         """Ask database and Connect whether the connector can work; nothing is changed.
@@ -149,6 +147,7 @@ class Deployment:
             report=self._report,
             wanted=self._config,
             before=found,
+            timings=self._options.timings,
         )
         try:
             if found is None:
@@ -171,9 +170,14 @@ class Deployment:
 
     def _refuse_overwritten(self, ours: Mapping[str, str]) -> None:
         """Refuse to call deployed what another deployment has replaced while this one waited."""
-        name = self._spec.name
+        name, timings = self._spec.name, self._options.timings
         try:
-            wait_until(lambda: self._client.find_config(name) == ours, name, timeout_seconds=_STALE_SECONDS)
+            wait_until(
+                lambda: self._client.find_config(name) == ours,
+                name,
+                timings=timings,
+                timeout_seconds=timings.stale_seconds,
+            )
         except ConnectorFailedError as error:
             raise ConnectorFailedError(
                 f"somebody else has changed {name} while this deployment waited",
@@ -306,7 +310,7 @@ class Deployment:
         """Make the slot, and look once more whether somebody began to write before it was there."""
         name, earlier = self._spec.database.slot, self._options.earlier
         self._report("slot", f"making {name}, once the transactions that are open now have ended")
-        start = self._database.create_slot(timeout_seconds=self._options.timeout_seconds)
+        start = self._database.create_slot(timeout_seconds=self._options.timings.timeout_seconds)
         self._report("slot", f"{name} created at {start}")
         if slot.republishes or earlier is EarlierEvents.SKIP:
             return slot

@@ -5,10 +5,11 @@ from cdc_outbox.connect.plan import Plan, SlotPlan, SlotStep, make_plan
 from cdc_outbox.connect.reader import find_connector
 from cdc_outbox.connect.refusals import refuse_unfit, refuse_what_connect_refuses
 from cdc_outbox.connect.render import render
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.spec import Spec
 
 
-def plan_without_database(spec: Spec, client: ConnectClient, *, timeout_seconds: float) -> Plan:
+def plan_without_database(spec: Spec, client: ConnectClient, *, timings: Timings) -> Plan:
     """Return the difference of a spec and the connector that runs; slot and offsets are taken for well.
 
     Raises:
@@ -17,5 +18,5 @@ def plan_without_database(spec: Spec, client: ConnectClient, *, timeout_seconds:
     config = render(spec)
     refuse_unfit(spec)
     refuse_what_connect_refuses(spec, config, client)
-    found = find_connector(client, spec.name, timeout_seconds=timeout_seconds)
+    found = find_connector(client, spec.name, timings=timings)
     return make_plan(found, config, SlotPlan(SlotStep.KEEP))

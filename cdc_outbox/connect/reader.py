@@ -7,39 +7,34 @@ from contextlib import suppress
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import Database, SlotFacts
 from cdc_outbox.connect.plan import Found, Plan, stored_offset
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import PASSING, Watch, wait_until, wait_until_known, wait_until_up
 from cdc_outbox.errors import ConnectorFailedError
 
 Report = Callable[[str, str], None]
 """Told of each step as it is done: its name, and what came of it."""
 
-_LINGER_SECONDS = 10.0
-"""How long the server may hold a slot for a reader that is gone."""
-_SNAPSHOT_SECONDS = 3600.0
-"""For rows that are published again; a million take about a minute."""
-_LOOK_SECONDS = 0.25
 
-
-def find_connector(client: ConnectClient, name: str, *, timeout_seconds: float) -> Found | None:
+def find_connector(client: ConnectClient, name: str, *, timings: Timings) -> Found | None:
     """Return a connector as it is, ``None`` if there is none; right after it was made, its status is waited for."""
     config = client.find_config(name)
-    return None if config is None else Found(config, wait_until_known(client, name, timeout_seconds=timeout_seconds))
+    return None if config is None else Found(config, wait_until_known(client, name, timings=timings))
 
 
 class Reader:
     """One connector on one Connect cluster, and the slot it reads.
 
     Args:
-        timeout_seconds: How long each step may take.
+        timings: Its timeout is how long each step may take.
     """
 
     def __init__(
-        self, name: str, client: ConnectClient, database: Database, *, timeout_seconds: float, report: Report
+        self, name: str, client: ConnectClient, database: Database, *, timings: Timings, report: Report
     ) -> None:
         self._name = name
         self._client = client
         self._database = database
-        self._timeout_seconds = timeout_seconds
+        self._timings = timings
         self._report = report
         self._former = 0
 
@@ -57,11 +52,11 @@ class Reader:
 
     def find(self) -> Found | None:
         """Return the connector as it is, ``None`` if there is none."""
-        return find_connector(self._client, self._name, timeout_seconds=self._timeout_seconds)
+        return find_connector(self._client, self._name, timings=self._timings)
 
     def find_state(self) -> str:
         """Return the connector's state; right after a change Connect does not know it for a moment."""
-        return wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds).state
+        return wait_until_known(self._client, self._name, timings=self._timings).state
 
     def start(self, plan: Plan) -> None:
         """Make it run, as far as it does not by itself."""
@@ -76,7 +71,7 @@ class Reader:
         wait_until(
             lambda: self._client.glance_at(self._name).state == "STOPPED" and not self._is_slot_active(),
             f"{self._name} to stop",
-            timeout_seconds=self._timeout_seconds,
+            timings=self._timings,
         )
 
     def wait_until_reading(self, *, stable_seconds: float) -> None:
@@ -89,22 +84,28 @@ class Reader:
             self._client,
             self._name,
             stable_seconds=stable_seconds,
-            timeout_seconds=self._timeout_seconds,
+            timings=self._timings,
             report=self._tell,
         )
         # Debezium makes a slot where it finds none: on another server it would run on one that begins now.
         wait_until(
             self._reads,
             f"{self._name} to read its slot, though it runs",
-            timeout_seconds=self._timeout_seconds,
+            timings=self._timings,
             hint="Do the DSN and the spec's host lead to the same server? If not, drop the slot that was made there.",
         )
 
     def find_slot_without_strangers(self) -> SlotFacts | None:
         """Return the slot once nobody reads it, or as it is if that lasts."""
-        self._report("slot", f"somebody reads it; waiting up to {_LINGER_SECONDS:g} s for one that is gone to let go")
+        seconds = self._timings.linger_seconds
+        self._report("slot", f"somebody reads it; waiting up to {seconds:g} s for one that is gone to let go")
         with suppress(ConnectorFailedError):
-            wait_until(lambda: not self._is_slot_active(), "the slot to be free", timeout_seconds=_LINGER_SECONDS)
+            wait_until(
+                lambda: not self._is_slot_active(),
+                "the slot to be free",
+                timings=self._timings,
+                timeout_seconds=seconds,
+            )
         return self._database.find_slot()
 
     def publish_rows(self, republishing: dict[str, str], config: dict[str, str]) -> None:
@@ -128,13 +129,14 @@ class Reader:
         self._client.put_config(config)
 
     def _wait_until_published(self, topic_prefix: str) -> None:
-        watch = Watch(self._client, self._name, timeout_seconds=self._timeout_seconds, report=self._tell)
-        deadline = time.monotonic() + _SNAPSHOT_SECONDS
+        watch = Watch(self._client, self._name, timings=self._timings, report=self._tell)
+        seconds = self._timings.snapshot_seconds
+        deadline = time.monotonic() + seconds
         while not self._is_published(topic_prefix):
             watch.look()
             if time.monotonic() >= deadline:
-                raise ConnectorFailedError(f"the rows were not published within {_SNAPSHOT_SECONDS:g} s")
-            time.sleep(_LOOK_SECONDS)
+                raise ConnectorFailedError(f"the rows were not published within {seconds:g} s")
+            time.sleep(self._timings.poll_seconds)
 
     def _is_published(self, topic_prefix: str) -> bool:
         try:

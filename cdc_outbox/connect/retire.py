@@ -10,6 +10,7 @@ from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
 from cdc_outbox.connect.reader import Report
 from cdc_outbox.connect.render import render
 from cdc_outbox.connect.states import Ward, delete_and_wait
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConnectError, ConnectorInvalidError
@@ -25,7 +26,7 @@ class Remains:
 
 
 def retire(
-    spec: Spec, client: ConnectClient, database: Database | None, *, timeout_seconds: float, report: Report
+    spec: Spec, client: ConnectClient, database: Database | None, *, timings: Timings, report: Report
 ) -> Remains:
     """Stop and delete a connector; where a database is given, with its offsets and its slot. Again, it does the rest.
 
@@ -39,31 +40,31 @@ def retire(
     config = client.find_config(spec.name)
     if config is not None:
         _refuse_another_slot(spec, config)
-        _stop(client, spec.name, timeout_seconds=timeout_seconds, report=report)
+        _stop(client, spec.name, timings=timings, report=report)
         if database is not None:
             client.reset_offsets(spec.name)
             report("offsets", "forgotten")
-        _delete(client, spec.name, timeout_seconds=timeout_seconds, report=report)
+        _delete(client, spec.name, timings=timings, report=report)
     elif database is not None:
         # Connect shows the offsets of a name, and forgets them, only while a connector has it.
         client.create_stopped(render(spec))
         client.reset_offsets(spec.name)
-        delete_and_wait(client, spec.name, timeout_seconds=timeout_seconds)
+        delete_and_wait(client, spec.name, timings=timings)
         report("offsets", "forgotten")
     if database is None:
         return Remains()
-    _drop_slot(spec, database, timeout_seconds=timeout_seconds, report=report)
+    _drop_slot(spec, database, timings=timings, report=report)
     return Remains(slot=False, offsets=False)
 
 
-def retire_unspecified(name: str, client: ConnectClient, *, timeout_seconds: float, report: Report) -> tuple[str, ...]:
+def retire_unspecified(name: str, client: ConnectClient, *, timings: Timings, report: Report) -> tuple[str, ...]:
     """Stop and delete a connector that no spec describes, and return one line for each thing that is still there."""
     config = client.find_config(name) or {}
     topics: list[str] = []
     with suppress(ConnectError):  # workers may take no notes of them
         topics = client.find_topics(name)
-    _stop(client, name, timeout_seconds=timeout_seconds, report=report)
-    _delete(client, name, timeout_seconds=timeout_seconds, report=report)
+    _stop(client, name, timings=timings, report=report)
+    _delete(client, name, timings=timings, report=report)
     return tuple(_unspecified_stays(name, config, topics))
 
 
@@ -97,12 +98,12 @@ def _slot_stays(slot: str) -> str:
     return f"stays: the slot {slot}, which keeps WAL until it is dropped"
 
 
-def _stop(client: ConnectClient, name: str, *, timeout_seconds: float, report: Report) -> None:
-    Ward(client, name, timeout_seconds=timeout_seconds, report=lambda text: report("stop", text)).stop()
+def _stop(client: ConnectClient, name: str, *, timings: Timings, report: Report) -> None:
+    Ward(client, name, timings=timings, report=lambda text: report("stop", text)).stop()
 
 
-def _delete(client: ConnectClient, name: str, *, timeout_seconds: float, report: Report) -> None:
-    delete_and_wait(client, name, timeout_seconds=timeout_seconds)
+def _delete(client: ConnectClient, name: str, *, timings: Timings, report: Report) -> None:
+    delete_and_wait(client, name, timings=timings)
     report("connector", f"{name} deleted")
 
 
@@ -117,7 +118,7 @@ def _refuse_another_slot(spec: Spec, config: Mapping[str, str]) -> None:
         )
 
 
-def _drop_slot(spec: Spec, database: Database, *, timeout_seconds: float, report: Report) -> None:
+def _drop_slot(spec: Spec, database: Database, *, timings: Timings, report: Report) -> None:
     def is_free() -> bool:
         slot = database.find_slot()
         return slot is None or not slot.active
@@ -125,7 +126,7 @@ def _drop_slot(spec: Spec, database: Database, *, timeout_seconds: float, report
     wait_until(
         is_free,
         f"the slot {spec.database.slot} to be free",
-        timeout_seconds=timeout_seconds,
+        timings=timings,
         hint="Somebody else reads it: pg_stat_replication shows who.",
     )
     if database.find_slot() is not None:

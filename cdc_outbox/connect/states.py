@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until, wait_until_known, wait_until_up
 from cdc_outbox.errors import ConnectorInvalidError
 
@@ -12,15 +13,14 @@ class Ward:
     """One connector that is told what to do.
 
     Args:
+        timings: Its timeout is how long each step may take.
         report: Told of each step.
     """
 
-    def __init__(
-        self, client: ConnectClient, name: str, *, timeout_seconds: float, report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, client: ConnectClient, name: str, *, timings: Timings, report: Callable[[str], None]) -> None:
         self._client = client
         self._name = name
-        self._timeout_seconds = timeout_seconds
+        self._timings = timings
         self._report = report
 
     def pause(self) -> None:
@@ -44,7 +44,7 @@ class Ward:
         Raises:
             ConnectorInvalidError: Somebody halted it; it would begin again and rest.
         """
-        status = wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds)
+        status = wait_until_known(self._client, self._name, timings=self._timings)
         if status.is_halted:
             raise ConnectorInvalidError(
                 f"{self._name} is {status.state}, and a restart leaves it so",
@@ -56,7 +56,7 @@ class Ward:
     @contextmanager
     def stopped(self, *, stable_seconds: float) -> Iterator[None]:
         """Keep it stopped for the length of the block, and let it do afterwards what it did before, in any case."""
-        status = wait_until_known(self._client, self._name, timeout_seconds=self._timeout_seconds)
+        status = wait_until_known(self._client, self._name, timings=self._timings)
         try:
             self.stop()
             yield
@@ -81,7 +81,7 @@ class Ward:
             self._client,
             self._name,
             stable_seconds=stable_seconds,
-            timeout_seconds=self._timeout_seconds,
+            timings=self._timings,
             report=self._report,
         )
 
@@ -90,15 +90,15 @@ class Ward:
             status = self._client.glance_at(self._name)
             return status.state == state and holds(status)
 
-        wait_until(is_so, f"{self._name} to be {state}", timeout_seconds=self._timeout_seconds)
+        wait_until(is_so, f"{self._name} to be {state}", timings=self._timings)
         self._report(f"{self._name} is {state}")
 
 
-def delete_and_wait(client: ConnectClient, name: str, *, timeout_seconds: float) -> None:
+def delete_and_wait(client: ConnectClient, name: str, *, timings: Timings) -> None:
     """Delete a connector, and wait until Connect knows it no more.
 
     Raises:
         ConnectorFailedError: It is still there after that time.
     """
     client.delete(name)
-    wait_until(lambda: client.find_config(name) is None, f"{name} to be gone", timeout_seconds=timeout_seconds)
+    wait_until(lambda: client.find_config(name) is None, f"{name} to be gone", timings=timings)

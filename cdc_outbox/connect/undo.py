@@ -2,19 +2,14 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.plan import Found
 from cdc_outbox.connect.reader import Reader, Report
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import Condition, condition_of, wait_until
 from cdc_outbox.errors import CdcOutboxError, ConnectError
-
-_STABLE_SECONDS = 2.0
-"""For how long what ran before must run again: the failure of the change shows for a moment after it is gone."""
-
-_LATE_SECONDS = 3.0
-"""How long a worker may still be busy with a request whose sender did not wait for the answer."""
 
 
 @dataclass(kw_only=True)
@@ -24,10 +19,6 @@ class Undo:
     Args:
         wanted: The configuration that the deployment gives.
         before: The connector as it was, ``None`` if there was none.
-        creating: This deployment asked for the connector and has no answer: it may exist, and be ours.
-        created: This deployment made the connector; what somebody else made is not ours to delete.
-        changed: This deployment gave it another configuration.
-        owes_rows: Rows that shall be published again are not, or not all of them.
     """
 
     name: str
@@ -36,10 +27,15 @@ class Undo:
     report: Report
     wanted: Mapping[str, str]
     before: Found | None
-    creating: bool = False
-    created: bool = False
-    changed: bool = False
-    owes_rows: bool = False
+    timings: Timings
+    creating: bool = field(default=False, init=False)
+    """This deployment asked for the connector and has no answer: it may exist, and be ours."""
+    created: bool = field(default=False, init=False)
+    """This deployment made the connector; what another deployment made is not ours to delete."""
+    changed: bool = field(default=False, init=False)
+    """This deployment gave it another configuration."""
+    owes_rows: bool = field(default=False, init=False)
+    """Rows that must be published again are not, or not all of them."""
 
     def take_back(self) -> None:
         """Do it; an error is reported and not raised, for the first one says more."""
@@ -69,7 +65,12 @@ class Undo:
     def _appears(self) -> bool:
         """Tell whether what was asked for comes into being after all, as it was asked for."""
         with suppress(ConnectError):
-            wait_until(lambda: self.client.find_config(self.name) is not None, self.name, timeout_seconds=_LATE_SECONDS)
+            wait_until(
+                lambda: self.client.find_config(self.name) is not None,
+                self.name,
+                timings=self.timings,
+                timeout_seconds=self.timings.late_seconds,
+            )
         return self.client.find_config(self.name) == self.wanted
 
     def _forget_snapshot(self) -> None:
@@ -109,7 +110,7 @@ class Undo:
 
     def _wait_until_it_runs_again(self) -> None:
         try:
-            self.reader.wait_until_reading(stable_seconds=_STABLE_SECONDS)
+            self.reader.wait_until_reading(stable_seconds=self.timings.restored_seconds)
         except ConnectError as error:
             self.report("undo", f"it does not run with it either: {str(error).rstrip('.')}. {error.hint}".rstrip())
         else:

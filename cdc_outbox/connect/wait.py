@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cdc_outbox.connect.causes import Cause, cause_of
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import (
     ConnectError,
     ConnectorFailedError,
@@ -14,10 +15,6 @@ from cdc_outbox.errors import (
     ConnectUnavailableError,
     RebalanceError,
 )
-
-_LOOK_SECONDS = 0.25
-_FAILED_SECONDS = 3.0
-"""How long a failure must last to be believed: after a restart Connect shows the last generation's for a moment."""
 
 PASSING = (ConnectorNotFoundError, ConnectUnavailableError, RebalanceError)
 """What a worker answers, or not, while it starts, is gone or makes room; it is asked again."""
@@ -48,15 +45,13 @@ class Watch:
     """A connector's condition over time; a worker that goes away is waited for.
 
     Args:
-        timeout_seconds: How long it may go without being up, at first and each time it was.
+        timings: Its timeout is how long the connector may go without being up, at first and each time it was.
     """
 
-    def __init__(
-        self, client: ConnectClient, name: str, *, timeout_seconds: float, report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, client: ConnectClient, name: str, *, timings: Timings, report: Callable[[str], None]) -> None:
         self._client = client
         self._name = name
-        self._timeout_seconds = timeout_seconds
+        self._timings = timings
         self._report = report
         self._condition = Condition.PENDING
         self._since = self._last_up = time.monotonic()
@@ -77,12 +72,12 @@ class Watch:
         if found is Condition.UP:
             self._last_up = now
             return lasted
-        if found is Condition.FAILED and lasted >= _FAILED_SECONDS:
+        if found is Condition.FAILED and lasted >= self._timings.failed_seconds:
             raise failure(f"{self._name}: {describe(status)}", status)
-        if now - self._last_up >= self._timeout_seconds:
+        if now - self._last_up >= self._timings.timeout_seconds:
             if silence is not None and silence.retryable:
                 raise silence
-            waited = f"{self._name} did not come up within {self._timeout_seconds:g} s: {describe(status)}"
+            waited = f"{self._name} did not come up within {self._timings.timeout_seconds:g} s: {describe(status)}"
             raise failure(waited, status, hint="Look into the Connect worker's log.")
         return None
 
@@ -92,20 +87,21 @@ def wait_until_up(
     name: str,
     *,
     stable_seconds: float,
-    timeout_seconds: float,
+    timings: Timings,
     report: Callable[[str], None],
 ) -> None:
     """Wait until a connector and all its tasks run and have done so for ``stable_seconds``.
 
     Args:
-        timeout_seconds: For all of them to run; given anew if they ran and ceased to, but no more than twice in all.
+        timings: Its timeout is for all of them to run; given anew if they ran and ceased to, but no more than twice in
+            all.
 
     Raises:
         ConnectorFailedError: A task failed, with its trace, or the time is over.
         ConnectUnavailableError, RebalanceError: The time is over, and no worker says why.
     """
-    watch = Watch(client, name, timeout_seconds=timeout_seconds, report=report)
-    deadline = time.monotonic() + 2 * timeout_seconds + stable_seconds
+    watch = Watch(client, name, timings=timings, report=report)
+    deadline = time.monotonic() + 2 * timings.timeout_seconds + stable_seconds
     while True:
         up_seconds = watch.look()
         if up_seconds is not None and up_seconds >= stable_seconds:
@@ -114,10 +110,10 @@ def wait_until_up(
             return
         if up_seconds is None and time.monotonic() >= deadline:
             raise ConnectorFailedError(f"{name} came up, but never for {stable_seconds:g} s on end")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(timings.poll_seconds)
 
 
-def wait_until_known(client: ConnectClient, name: str, *, timeout_seconds: float) -> ConnectorStatus:
+def wait_until_known(client: ConnectClient, name: str, *, timings: Timings) -> ConnectorStatus:
     """Return a connector's status as soon as Connect has one; right after it was made, there is none."""
     found: list[ConnectorStatus] = []
 
@@ -125,18 +121,29 @@ def wait_until_known(client: ConnectClient, name: str, *, timeout_seconds: float
         found.append(client.glance_at(name))
         return True
 
-    wait_until(is_known, f"Connect to know {name}", timeout_seconds=timeout_seconds)
+    wait_until(is_known, f"Connect to know {name}", timings=timings)
     return found[0]
 
 
-def wait_until(holds: Callable[[], bool], what: str, *, timeout_seconds: float, hint: str = "") -> None:
+def wait_until(
+    holds: Callable[[], bool],
+    what: str,
+    *,
+    timings: Timings,
+    timeout_seconds: float | None = None,
+    hint: str = "",
+) -> None:
     """Wait until a condition holds; while Connect does not answer, it does not.
+
+    Args:
+        timeout_seconds: ``None`` is that of ``timings``.
 
     Raises:
         ConnectorFailedError: It did not within the time.
         ConnectUnavailableError, RebalanceError: Nor did Connect answer at the end of it.
     """
-    deadline = time.monotonic() + timeout_seconds
+    seconds = timings.timeout_seconds if timeout_seconds is None else timeout_seconds
+    deadline = time.monotonic() + seconds
     while True:
         silence: ConnectError | None = None
         try:
@@ -147,8 +154,8 @@ def wait_until(holds: Callable[[], bool], what: str, *, timeout_seconds: float, 
         if time.monotonic() >= deadline:
             if silence is not None and silence.retryable:
                 raise silence
-            raise ConnectorFailedError(f"waited {timeout_seconds:g} s in vain for {what}", hint=hint) from silence
-        time.sleep(_LOOK_SECONDS)
+            raise ConnectorFailedError(f"waited {seconds:g} s in vain for {what}", hint=hint) from silence
+        time.sleep(timings.poll_seconds)
 
 
 def describe(status: ConnectorStatus | None) -> str:

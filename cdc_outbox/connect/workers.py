@@ -11,6 +11,7 @@ from requests.auth import AuthBase
 
 from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import (
     ConnectError,
     ConnectorInvalidError,
@@ -20,10 +21,6 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.secret import Veil
 
-_TIMEOUT_SECONDS = (5.0, 60.0)
-"""To connect, and to wait for an answer: a validation opens a database connection, which may take its time."""
-_FIRST_PAUSE_SECONDS = 0.25
-_LONGEST_PAUSE_SECONDS = 4.0
 CONFLICT = 409
 _BUSY = 429
 _STALLED = (
@@ -36,19 +33,19 @@ _REDIRECT = "Redirects are not followed, for a login would go along: write the U
 _CERTIFICATE = "Name in the context the certificates that the workers' are signed by (tls.ca): docs/deploying.md."
 
 
-def pauses(seconds: float) -> Iterator[float]:
+def pauses(seconds: float, timings: Timings) -> Iterator[float]:
     """Give how long to wait before each further attempt, twice as long each time, until the time is over.
 
     The time is that from now on, for an attempt may itself take long to fail.
     """
-    return _pauses_until(time.monotonic() + seconds)
+    return _pauses_until(time.monotonic() + seconds, timings)
 
 
-def _pauses_until(deadline: float) -> Iterator[float]:
-    pause = _FIRST_PAUSE_SECONDS
+def _pauses_until(deadline: float, timings: Timings) -> Iterator[float]:
+    pause = timings.first_pause_seconds
     while (left := deadline - time.monotonic()) > 0:
         yield min(pause, left)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, timings.longest_pause_seconds)
 
 
 class Workers:
@@ -87,7 +84,7 @@ class Workers:
 
     def patience(self) -> Callable[[ConnectError], None]:
         """Return what waits before one request is repeated, and raises once nothing is to be hoped for."""
-        left, said = pauses(self.cluster.patience_seconds), set[str]()
+        left, said = pauses(self.cluster.patience_seconds, self.cluster.timings), set[str]()
 
         def wait(error: ConnectError) -> None:
             pause = next(left, None) if error.retryable else None
@@ -118,13 +115,13 @@ class Workers:
                     raise
 
     def _ask_worker(self, worker: str, method: str, path: str, body: Any) -> Any:  # noqa: ANN401 - JSON
-        url, tls = worker + path, self.cluster.tls
+        url, tls, timings = worker + path, self.cluster.tls, self.cluster.timings
         try:
             answer = self._session.request(
                 method,
                 url,
                 json=body,
-                timeout=_TIMEOUT_SECONDS,
+                timeout=(timings.reach_seconds, timings.answer_seconds),
                 allow_redirects=False,
                 auth=self._login,
                 # Named with each request: a variable of the environment goes before what a session says.
@@ -132,7 +129,7 @@ class Workers:
                 cert=_own_certificate(self.cluster),
             )
         except requests.RequestException as error:
-            raise _silence(error, worker, url) from error
+            raise _silence(error, worker, url, timings) from error
         except OSError as error:  # a file of certificates that cannot be used
             raise ConnectError(
                 f"the certificates for {worker} cannot be used ({type(error).__name__})", url=url, hint=_CERTIFICATE
@@ -159,14 +156,14 @@ def _own_certificate(cluster: Cluster) -> str | tuple[str, str] | None:
     return str(certificate) if key is None else (str(certificate), str(key))
 
 
-def _silence(error: requests.RequestException, worker: str, url: str) -> ConnectError:
+def _silence(error: requests.RequestException, worker: str, url: str, timings: Timings) -> ConnectError:
     """Return what it means that there was no answer; never in the words of the error, which may quote a header."""
     match error:
         case requests.exceptions.SSLError():
             message = f"no safe connection to {worker} can be made: the certificate is refused, here or there"
             return ConnectError(message, url=url, hint=_CERTIFICATE)
         case requests.ReadTimeout():
-            seconds = _TIMEOUT_SECONDS[1]
+            seconds = timings.answer_seconds
             message = f"the worker at {worker} took a request and did not answer it within {seconds:g} s"
             return ConnectUnavailableError(message, url=url, hint=_STALLED)
     if _broke_off(error):

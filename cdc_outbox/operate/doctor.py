@@ -14,6 +14,7 @@ from cdc_outbox.connect.plan import Found, SlotPlan, SlotStep, make_plan
 from cdc_outbox.connect.preflight.look import LOOKS
 from cdc_outbox.connect.reader import find_connector
 from cdc_outbox.connect.render import render
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.connect.wait import Condition, condition_of, describe, reason_of
 from cdc_outbox.database import DatabaseKind
@@ -28,9 +29,6 @@ from cdc_outbox.spec import Spec
 Opening = Callable[[], AbstractContextManager[tuple[Any, TransactionDriver]]]
 """Opens a connection to the outbox's database."""
 
-_KNOWN_SECONDS = 10.0
-"""For Connect to know a connector that was just made."""
-
 
 @dataclass(kw_only=True)
 class Doctor:
@@ -39,6 +37,7 @@ class Doctor:
     Args:
         database: ``None`` where nobody said which.
         brokers: The same.
+        timings: Its timeout is how long Connect may take to know a connector that was just made.
         silences: Why somebody could not be asked.
     """
 
@@ -46,6 +45,7 @@ class Doctor:
     client: ConnectClient
     database: Opening | None
     brokers: Topics | None
+    timings: Timings
     silences: list[CdcOutboxError] = field(default_factory=list, init=False)
     _connect_answers: bool = field(default=True, init=False)
 
@@ -78,7 +78,7 @@ class Doctor:
 
     def _connect(self) -> Iterator[Finding]:
         name, config = self.spec.name, render(self.spec)
-        found = find_connector(self.client, name, timeout_seconds=_KNOWN_SECONDS)
+        found = find_connector(self.client, name, timings=self.timings)
         if found is None:
             message, remedy = "Connect knows no connector of this name.", "Run `cdc-outbox deploy-connector`."
             yield _found("OP201", Place(document="connect", path=name), message, remedy)

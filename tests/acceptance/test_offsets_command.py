@@ -12,6 +12,7 @@ from tests.support.commands import run_command
 from tests.support.deployments import sequences
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
+from tests.support.timings import QUICK_TIMINGS
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_without_the_slot_a_reset_may_leave_events_out_and_a_place_is_not_judged
 
 @pytest.mark.parametrize("state", ["RUNNING", "PAUSED"])
 def test_a_change_that_fails_leaves_the_connector_doing_what_it_did(deployed: Pipeline, state: str) -> None:
-    ward = Ward(deployed.client, deployed.name, timeout_seconds=30, report=deployed.reports.append)
+    ward = Ward(deployed.client, deployed.name, timings=QUICK_TIMINGS, report=deployed.reports.append)
     if state == "PAUSED":
         ward.pause()
     within = []

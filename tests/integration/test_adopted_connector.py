@@ -15,6 +15,7 @@ from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.foreign_connector import FOREIGN
 from tests.support.rig import eventually, make_connector_role, one
+from tests.support.timings import QUICK_TIMINGS
 
 TABLE = """
 create schema sales;
@@ -61,7 +62,7 @@ class Team:
 
     def put(self) -> None:
         self.client.put_config(self.config)
-        wait_until_up(self.client, self.config["name"], stable_seconds=0, timeout_seconds=30, report=lambda _: None)
+        wait_until_up(self.client, self.config["name"], stable_seconds=0, timings=QUICK_TIMINGS, report=lambda _: None)
 
     def write(self, count: int) -> None:
         with self.connect() as connection:

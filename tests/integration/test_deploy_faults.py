@@ -1,6 +1,7 @@
 """Deploying while Connect or the way to it fails: through a proxy that fails before the real one, or by killing it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -8,7 +9,7 @@ import pytest
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.deploy import Deployment, DeployOptions
+from cdc_outbox.connect.deploy import Deployment
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import Plan
 from cdc_outbox.connect.wait import Condition, condition_of
@@ -18,6 +19,7 @@ from tests.support.connect_server import RESET, Answer, Asked, forward, passing_
 from tests.support.deployments import slot_exists, spec_with
 from tests.support.pipeline import Pipeline
 from tests.support.rig import CONNECTOR_PASSWORD
+from tests.support.timings import QUICK_OPTIONS, QUICK_TIMINGS
 
 Fault = Callable[[Asked], Answer | object | None]
 
@@ -41,9 +43,9 @@ class Deploying:
         """Deploy."""
         pipeline = self.pipeline
         spec = pipeline.spec if changes is None else spec_with(pipeline, *changes)
-        wanted = DeployOptions(**({"stable_seconds": 1.0, "timeout_seconds": 20.0} | options))
+        wanted = replace(QUICK_OPTIONS, **options)
         with passing_on(pipeline.stack.connect_url, self._fault) as (url, _), pipeline.connect() as connection:
-            client = ConnectClient(Cluster(urls=(url,), patience_seconds=self._seconds))
+            client = ConnectClient(Cluster(urls=(url,), patience_seconds=self._seconds, timings=QUICK_TIMINGS))
             database = Database(connection, Psycopg(), spec)
             return Deployment(spec, client, database, wanted, self._report).run()
 
@@ -164,7 +166,7 @@ def test_a_role_that_may_no_longer_replicate_is_said_so_though_connect_says_runn
 
     deploying = Deploying(deployed).when("wait: connector RUNNING, 1 task RUNNING", refuse)
     with pytest.raises(ConnectorFailedError) as caught:
-        deploying.run(("user: connector", f"user: {other}"), stable_seconds=1, timeout_seconds=8)
+        deploying.run(("user: connector", f"user: {other}"), timings=replace(QUICK_TIMINGS, timeout_seconds=10))
     assert f"to read its slot, though it runs: the role {other!r} has no REPLICATION" in str(caught.value)
     assert "alter role" in caught.value.hint
     assert f"undo: connector {deployed.name} runs again as it did" in deploying.steps

@@ -7,7 +7,6 @@ import psycopg
 import pytest
 
 from cdc_outbox.cli.exits import exit_code_of
-from cdc_outbox.connect import reader
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.drivers.psycopg import Psycopg
@@ -21,17 +20,18 @@ from cdc_outbox.errors import (
 from tests.support.deployments import break_transform, codes, sequences, slot_exists
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
+from tests.support.timings import QUICK_TIMINGS
 
 
-def test_a_slot_that_another_connector_reads_is_refused(deployed: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_LINGER_SECONDS", 1.0)  # so long a connector that was stopped may still read it
+def test_a_slot_that_another_connector_reads_is_refused(deployed: Pipeline) -> None:
+    timings = replace(QUICK_TIMINGS, linger_seconds=0.5)  # so long a connector that was stopped may still read it
     database = deployed.spec.database
     copied = replace(deployed.spec, name=f"{deployed.name}-copy")
     assert (copied.database.slot, copied.database.publication) == (database.slot, database.publication)
     eventually(lambda: slot_is_active(deployed), "the slot to be read")
     for dry_run in (True, False):
         with pytest.raises(ConnectorInvalidError) as caught:
-            deployed.deploy(dry_run=dry_run, spec=copied)
+            deployed.deploy(dry_run=dry_run, spec=copied, timings=timings)
         assert codes(caught.value) == ["DB503"]
         assert exit_code_of(caught.value) == 1
         assert "another connector or tool reads the slot" in str(caught.value.findings[0])
@@ -206,7 +206,7 @@ def test_a_transaction_that_does_not_end_keeps_the_slot_from_being_made_only_for
     with psycopg.connect(pipeline.dsn) as other:
         other.execute("select pg_current_xact_id()")
         with pytest.raises(DatabaseError) as caught:
-            pipeline.deploy(timeout_seconds=2.0)
+            pipeline.deploy(timings=replace(QUICK_TIMINGS, timeout_seconds=1.0))
     assert caught.value.sqlstate == "57014"
     assert "pg_stat_activity" in caught.value.hint
     assert any("once the transactions that are open now have ended" in report for report in pipeline.reports)

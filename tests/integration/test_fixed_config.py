@@ -13,6 +13,7 @@ from cdc_outbox.errors import ConnectError
 from cdc_outbox.testing import Stack
 from tests.support.configs import D5
 from tests.support.rig import eventually, one
+from tests.support.timings import QUICK_TIMINGS
 
 TABLE = """
 create table outbox (
@@ -55,7 +56,7 @@ def test_the_configuration_that_everybody_copies_publishes_events_with_their_typ
         connection.execute(TABLE)
         client.put_config(here(mended, outbox_stack, name))
         try:
-            wait_until_up(client, name, stable_seconds=0, timeout_seconds=30, report=lambda _: None)
+            wait_until_up(client, name, stable_seconds=0, timings=QUICK_TIMINGS, report=lambda _: None)
             connection.execute(EVENT, (name,))
             eventually(lambda: outbox_stack.broker.messages(f"{name}-events"), "the event")
         finally:

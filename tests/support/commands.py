@@ -18,6 +18,8 @@ from unittest.mock import patch
 import pytest
 
 from cdc_outbox.cli import main
+from cdc_outbox.connect.timings import Timings
+from tests.support.timings import QUICK_TIMINGS
 
 PROGRAM = f"{sys.prefix}/bin/cdc-outbox"
 """The installed command."""
@@ -28,7 +30,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_command(
-    *arguments: str | Path, env: Mapping[str, str] | None = None, text: str | bytes = ""
+    *arguments: str | Path,
+    env: Mapping[str, str] | None = None,
+    text: str | bytes = "",
+    timings: Timings = QUICK_TIMINGS,
 ) -> CompletedProcess[str]:
     """Run a command in this process, with nothing in its environment but what is given.
 
@@ -37,13 +42,15 @@ def run_command(
 
     Args:
         text: What the command reads from its standard input.
+        timings: How long the command waits for Connect.
     """
-    return _run(arguments, {**_EMPTY, **(env or {})}, text if isinstance(text, bytes) else text.encode())
+    given = text if isinstance(text, bytes) else text.encode()
+    return _run(arguments, {**_EMPTY, **(env or {})}, given, timings)
 
 
 def run_here(*arguments: str | Path) -> CompletedProcess[str]:
     """Run a command in this process and in the test's own environment."""
-    return _run(arguments, os.environ, b"")
+    return _run(arguments, os.environ, b"", QUICK_TIMINGS)
 
 
 def run_program(
@@ -65,7 +72,9 @@ def findings(spec: Path, dsn: str, *options: str) -> list[dict[str, Any]]:
     return list(found)
 
 
-def _run(arguments: tuple[str | Path, ...], env: Mapping[str, str], text: bytes) -> CompletedProcess[str]:
+def _run(
+    arguments: tuple[str | Path, ...], env: Mapping[str, str], text: bytes, timings: Timings
+) -> CompletedProcess[str]:
     given = [*map(str, arguments)]
     out, err, standard_input = (io.TextIOWrapper(io.BytesIO(content), "utf-8") for content in (b"", b"", text))
     with (
@@ -77,7 +86,7 @@ def _run(arguments: tuple[str | Path, ...], env: Mapping[str, str], text: bytes)
         _process_state_kept(),
         pytest.raises(SystemExit) as end,
     ):
-        main()
+        main(timings=timings)
     assert isinstance(end.value.code, int)
     return CompletedProcess(given, int(end.value.code), _content(out), _content(err))
 

@@ -13,6 +13,7 @@ import requests
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
+from tests.support.timings import QUICK_TIMINGS
 
 Answer = tuple[int, object]
 
@@ -111,7 +112,7 @@ def connect_that_answers(*posts: Answer, config: Answer = NOBODY) -> Iterator[tu
     """Answer each POST with the next of ``posts``, the last for good, and everything else with ``config``."""
     next_post = each(*posts)
     with answering(lambda asked: next_post(asked) if asked.method == "POST" else config) as (url, asked):
-        client = ConnectClient(Cluster(urls=(url,), patience_seconds=0.5))
+        client = ConnectClient(Cluster(urls=(url,), patience_seconds=0.5, timings=QUICK_TIMINGS))
         try:
             yield client, asked
         finally:

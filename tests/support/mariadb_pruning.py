@@ -114,6 +114,7 @@ class Orders:
         dry: bool = False,
         on_report: Callable[[str], None] | None = None,
         dsn: MariaDbDsn | None = None,
+        client: ConnectClient | None = None,
         **options: Any,
     ) -> Pruned[Any]:
         self.reports.clear()
@@ -129,7 +130,7 @@ class Orders:
                 self.spec,
                 (one, other),
                 PyMySql("pymysql"),
-                client=self.client,
+                client=client or self.client,
                 options=PruneOptions(**({"wait_seconds": 30.0} | options)),
                 report=report,
             )

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from cdc_outbox import Event, Outbox, OutboxMode
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.deploy import Deployment, DeployOptions
+from cdc_outbox.connect.deploy import Deployment
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import Plan
 from cdc_outbox.consumer import InboxTable, inbox_component
@@ -22,6 +22,7 @@ from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component, outbox_statements
 from tests.support.rig import Connection, eventually, make_connector_role, one, run_upgrade
+from tests.support.timings import QUICK_OPTIONS
 
 SERVICE_TEMPLATE = "service_template"
 """A database with the tables of a consuming service."""
@@ -111,7 +112,7 @@ topics:
     def deploy(self, *, dry_run: bool = False, spec: Spec | None = None, **options: Any) -> Plan:
         """Deploy the connector; what it reports is in ``reports``."""
         self.reports.clear()
-        wanted = DeployOptions(**({"stable_seconds": 1.0, "timeout_seconds": 30.0} | options))
+        wanted = replace(QUICK_OPTIONS, **options)
         with self.connect() as connection:
             database = Database(connection, Psycopg(), spec or self.spec)
             deployment = Deployment(

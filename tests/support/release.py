@@ -85,7 +85,8 @@ class Release:
         """
         spec = self.folder / "spec.yaml"
         spec.write_text(Pipeline.text(self.pipeline.name, _IMPATIENT).replace(*change))
-        command = [f"{sys.prefix}/bin/cdc-outbox", "deploy-connector", str(spec), "--stable-seconds=1", *options]
+        quick = [sys.executable, "-m", "tests.support.quick_program"]
+        command = [*quick, "deploy-connector", str(spec), "--stable-seconds=1", *options]
         env = self.pipeline.stack.environment() | {"PATH": "/usr/bin:/bin", "CDC_OUTBOX_DSN": self.pipeline.dsn}
         env["CDC_OUTBOX_CONNECT_URL"] = url or self.url or self.pipeline.stack.connect_url
         waiting, told = dict(when or {}), []

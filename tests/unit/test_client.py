@@ -2,7 +2,6 @@
 
 import pytest
 
-from cdc_outbox.connect import workers
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.errors import ConfigError, ConnectError
 from cdc_outbox.secret import MASK
@@ -19,11 +18,6 @@ from tests.support.connect_server import (
 CONFIG = {"name": "orders", "slot.name": "orders"}
 EXISTS: Answer = (409, {"error_code": 409, "message": "Connector orders already exists"})
 CREATED: Answer = (201, {})
-
-
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_FIRST_PAUSE_SECONDS", 0.001)
 
 
 def methods(asked: list[Asked]) -> list[str]:

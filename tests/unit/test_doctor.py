@@ -17,6 +17,7 @@ from cdc_outbox.operate.doctor import Doctor
 from cdc_outbox.spec import parse_spec
 from tests.support.connect_server import Answer, Asked, answering
 from tests.support.specs import MINIMAL
+from tests.support.timings import QUICK_TIMINGS
 
 
 @pytest.fixture
@@ -44,7 +45,10 @@ def test_who_did_not_answer_is_not_said_to_be_nobody_asked(monkeypatch: pytest.M
     monkeypatch.setitem(LOOKS, DatabaseKind.POSTGRESQL, lambda *_asked: what_connect_hides("orders", None))
     client = ConnectClient(Cluster(urls=("http://127.0.0.1:1",), patience_seconds=0))
     opened: Any = nullcontext((None, None))
-    found = list(Doctor(spec=parse_spec(MINIMAL), client=client, database=lambda: opened, brokers=None).look())
+    doctor = Doctor(
+        spec=parse_spec(MINIMAL), client=client, database=lambda: opened, brokers=None, timings=QUICK_TIMINGS
+    )
+    found = list(doctor.look())
     client.close()
     assert [finding.place.document for finding in found if finding.code == "OP101"] == ["connect"]
     assert "DB601" not in {finding.code for finding in found}
@@ -62,7 +66,7 @@ def findings(state: str, *tasks: tuple[str, str]) -> dict[str, Finding]:
     with answering(answer) as (url, _):
         client = ConnectClient(url)
         try:
-            doctor = Doctor(spec=parse_spec(MINIMAL), client=client, database=None, brokers=None)
+            doctor = Doctor(spec=parse_spec(MINIMAL), client=client, database=None, brokers=None, timings=QUICK_TIMINGS)
             return {finding.code: finding for finding in doctor.look()}
         finally:
             client.close()

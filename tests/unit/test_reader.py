@@ -1,5 +1,6 @@
 """A connector that runs is not yet the one who reads our slot."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,9 +8,12 @@ import pytest
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.facts import SlotFacts
 from cdc_outbox.connect.reader import Reader
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import ConnectorFailedError, ConnectUnavailableError
 from cdc_outbox.lsn import Lsn
 
+TIMINGS = Timings(timeout_seconds=0.3, poll_seconds=0.01, failed_seconds=0.05, linger_seconds=0.01)
+PATIENT = replace(TIMINGS, timeout_seconds=30)
 UP = ConnectorStatus("RUNNING", (TaskStatus(0, "RUNNING"),))
 FAILED = ConnectorStatus("RUNNING", (TaskStatus(0, "FAILED", "java.lang.Boom"),))
 SILENCE = ConnectUnavailableError("nobody answers")
@@ -37,17 +41,18 @@ class Connect:
 
 
 class Server:
-    """A database whose slot somebody reads, or nobody."""
+    """A database whose slot these processes read in turn, the last one for good; 0 is none."""
 
-    def __init__(self, reader: int) -> None:
-        self._slot = SlotFacts("pgoutput", "orders", reader, "reserved", Lsn(1))
+    def __init__(self, *readers: int) -> None:
+        self.readers = list(readers)
 
     def find_slot(self) -> SlotFacts:
-        return self._slot
+        reader = self.readers.pop(0) if len(self.readers) > 1 else self.readers[0]
+        return SlotFacts("pgoutput", "orders", reader, "reserved", Lsn(1))
 
 
-def reader(client: Any, server: Any, *, timeout_seconds: float = 0.3) -> Reader:
-    return Reader("orders", client, server, timeout_seconds=timeout_seconds, report=lambda _step, _text: None)
+def reader(client: Any, server: Any, timings: Timings = TIMINGS) -> Reader:
+    return Reader("orders", client, server, timings=timings, report=lambda _step, _text: None)
 
 
 def offset(**values: object) -> list[dict[str, Any]]:
@@ -57,13 +62,13 @@ def offset(**values: object) -> list[dict[str, Any]]:
 def test_a_connector_that_runs_on_another_servers_slot_is_not_up() -> None:
     """The DSN led to staging, the spec's host to production, and Debezium made itself a slot there."""
     with pytest.raises(ConnectorFailedError, match="to read its slot, though it runs") as caught:
-        reader(Connect(UP), Server(reader=0)).wait_until_reading(stable_seconds=0)
+        reader(Connect(UP), Server(0)).wait_until_reading(stable_seconds=0)
     assert "same server" in caught.value.hint
-    reader(Connect(UP), Server(reader=7)).wait_until_reading(stable_seconds=0)
+    reader(Connect(UP), Server(7)).wait_until_reading(stable_seconds=0)
 
 
 def test_who_read_the_slot_before_the_task_restarted_is_not_the_task() -> None:
-    found = reader(Connect(UP), Server(reader=7))
+    found = reader(Connect(UP), Server(7))
     found.expect_another_than(7)
     with pytest.raises(ConnectorFailedError, match="to read its slot, though it runs"):
         found.wait_until_reading(stable_seconds=0)
@@ -77,23 +82,23 @@ def test_who_read_the_slot_before_the_task_restarted_is_not_the_task() -> None:
 
 def test_a_worker_that_does_not_answer_once_does_not_end_a_republish() -> None:
     client = Connect(UP, SILENCE, offset(lsn=1, snapshot="INITIAL"), SILENCE, offset(lsn=2))
-    reader(client, Server(reader=0), timeout_seconds=5).publish_rows({"topic.prefix": "orders"}, {})
+    reader(client, Server(0), PATIENT).publish_rows({"topic.prefix": "orders"}, {})
     assert client.asked == ["stop", "reset_offsets", "put_config", "resume", "stop", "reset_offsets", "put_config"]
 
 
 def test_a_republish_whose_task_fails_ends_with_its_trace() -> None:
     with pytest.raises(ConnectorFailedError) as caught:
-        reader(Connect(FAILED), Server(reader=0), timeout_seconds=30).publish_rows({"topic.prefix": "orders"}, {})
+        reader(Connect(FAILED), Server(0), PATIENT).publish_rows({"topic.prefix": "orders"}, {})
     assert caught.value.trace == "java.lang.Boom"
 
 
-def test_who_waits_for_a_slot_to_be_free_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_outbox.connect.reader._LINGER_SECONDS", 0.01)
+def test_who_waits_for_a_slot_to_be_free_says_so_and_for_how_long() -> None:
     told: list[tuple[str, str]] = []
     client: Any = Connect(UP)
-    server: Any = Server(reader=7)
-    watching = Reader("orders", client, server, timeout_seconds=1, report=lambda *step: told.append(step))
+    server: Any = Server(7)
+    watching = Reader("orders", client, server, timings=TIMINGS, report=lambda *step: told.append(step))
     found = watching.find_slot_without_strangers()
     assert found is not None
     assert found.active
-    assert [step for step, _text in told] == ["slot"]
+    [(step, text)] = told
+    assert (step, f"up to {TIMINGS.linger_seconds:g} s" in text) == ("slot", True)

@@ -9,6 +9,7 @@ from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import parse_spec
 from tests.support.connect_server import Answer, Asked, answering
 from tests.support.specs import MINIMAL
+from tests.support.timings import QUICK_TIMINGS
 
 DEBEZIUM = MINIMAL.replace("database:\n", "database:\n  slot: debezium\n")
 
@@ -27,7 +28,7 @@ def test_a_connector_of_this_name_that_is_somebody_elses_is_left_alone(
     with answering(lambda _asked: (200, config)) as (url, asked):
         client = ConnectClient(url)
         with pytest.raises(ConnectorInvalidError, match=reads):
-            retire(parse_spec(text), client, None, timeout_seconds=1, report=lambda *_step: None)
+            retire(parse_spec(text), client, None, timings=QUICK_TIMINGS, report=lambda *_step: None)
         client.close()
     assert [request.method for request in asked] == ["GET"]
 
@@ -69,7 +70,7 @@ def test_a_connector_that_no_spec_describes_is_stopped_and_deleted_and_what_stay
     told: list[tuple[str, str]] = []
     with answering(answer) as (url, asked):
         client = ConnectClient(url)
-        lines = retire_unspecified("byhand", client, timeout_seconds=5, report=lambda *step: told.append(step))
+        lines = retire_unspecified("byhand", client, timings=QUICK_TIMINGS, report=lambda *step: told.append(step))
         client.close()
     assert [f"stays: {line}" for line in ("the offsets that Connect keeps under byhand", *stays)] == list(lines[:-1])
     assert lines[-1] == "stays: the topics rows.a, rows.b"

@@ -5,6 +5,7 @@ import pytest
 
 from cdc_outbox.connect import wait
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import Condition, condition_of, describe, wait_until, wait_until_up
 from cdc_outbox.errors import ConnectorFailedError, ConnectUnavailableError
 
@@ -60,6 +61,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
+TIMINGS, BRIEF = Timings(timeout_seconds=60), Timings(timeout_seconds=2)
 UP, GONE = status("RUNNING", "RUNNING"), None
 FAILED = ConnectorStatus("RUNNING", (TaskStatus(0, "FAILED", "java.lang.Boom"),))
 
@@ -80,7 +82,7 @@ class Worker:
 
 def wait_for(clock: Clock, answer: Callable[[float], ConnectorStatus | None]) -> None:
     worker: Any = Worker(clock, answer)
-    wait_until_up(worker, "orders", stable_seconds=10, timeout_seconds=60, report=lambda _text: None)
+    wait_until_up(worker, "orders", stable_seconds=10, timings=TIMINGS, report=lambda _text: None)
 
 
 def test_a_worker_that_goes_away_during_the_stable_time_is_waited_for(clock: Clock) -> None:
@@ -102,21 +104,21 @@ def test_what_comes_and_goes_is_not_waited_for_for_ever(clock: Clock) -> None:
 
 
 def test_what_never_comes_up_fails_in_time(clock: Clock) -> None:
-    with pytest.raises(ConnectorFailedError, match="did not come up within 60 s"):
+    with pytest.raises(ConnectorFailedError, match=f"did not come up within {TIMINGS.timeout_seconds:g} s"):
         wait_for(clock, lambda _now: status("RUNNING"))
-    assert clock.now == pytest.approx(60, abs=0.5)
+    assert clock.now == pytest.approx(TIMINGS.timeout_seconds, abs=0.5)
 
 
 def test_a_connector_is_not_blamed_for_workers_that_do_not_answer(clock: Clock) -> None:
     with pytest.raises(ConnectUnavailableError, match="nobody answers"):
         wait_for(clock, lambda now: UP if now < 5 else GONE)
-    assert clock.now == pytest.approx(65, abs=0.5)
+    assert clock.now == pytest.approx(5 + TIMINGS.timeout_seconds, abs=0.5)
 
     def silent() -> bool:
         raise ConnectUnavailableError("nobody answers")
 
     with pytest.raises(ConnectUnavailableError, match="nobody answers"):
-        wait_until(silent, "something", timeout_seconds=2)
+        wait_until(silent, "something", timings=BRIEF)
 
 
 def test_a_condition_is_looked_at_again_after_an_answer_that_did_not_come(clock: Clock) -> None:
@@ -125,6 +127,6 @@ def test_a_condition_is_looked_at_again_after_an_answer_that_did_not_come(clock:
             raise ConnectUnavailableError("nobody answers")
         return True
 
-    wait_until(holds, "something", timeout_seconds=2)
+    wait_until(holds, "something", timings=BRIEF)
     with pytest.raises(ConnectorFailedError, match="in vain for something"):
-        wait_until(lambda: False, "something", timeout_seconds=2)
+        wait_until(lambda: False, "something", timings=BRIEF)

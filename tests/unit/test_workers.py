@@ -12,21 +12,18 @@ import pytest
 from cdc_outbox.connect import workers
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, Tls
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import ConfigError, ConnectError, ConnectUnavailableError
 from tests.support.connect_server import BROKEN, NOBODY, REBALANCING, RESET, STARTING, answering, each
 
 NOWHERE = "http://127.0.0.1:1"
 SECRET = "hunter2-s3cret"
 NAMES = (200, ["orders"])
+TIMINGS = Timings(first_pause_seconds=0.001)
 
 
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_FIRST_PAUSE_SECONDS", 0.001)
-
-
-def client(*urls: str, seconds: float = 5, told: list[str] | None = None) -> ConnectClient:
-    cluster = Cluster(urls=urls, patience_seconds=seconds)
+def client(*urls: str, seconds: float = 5, told: list[str] | None = None, timings: Timings = TIMINGS) -> ConnectClient:
+    cluster = Cluster(urls=urls, patience_seconds=seconds, timings=timings)
     return ConnectClient(cluster, waits=told.append if told is not None else lambda _what: None)
 
 
@@ -70,8 +67,7 @@ def test_an_attempt_that_takes_long_to_fail_uses_up_the_patience(monkeypatch: py
 def test_pauses_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now, taken = [0.0], []
     monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(workers, "_FIRST_PAUSE_SECONDS", 0.25)
-    for pause in workers.pauses(30):
+    for pause in workers.pauses(30, Timings(first_pause_seconds=0.25, longest_pause_seconds=4)):
         taken.append(pause)
         now[0] += pause
     assert taken[:6] == [0.25, 0.5, 1, 2, 4, 4]
@@ -199,15 +195,12 @@ def test_a_worker_that_nobody_vouches_for_is_not_spoken_to(mutual: str) -> None:
     assert "tls.ca" in caught.value.hint
 
 
-def test_a_worker_that_leaves_a_request_unanswered_is_told_from_one_that_is_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    over = threading.Event()
-    monkeypatch.setattr(workers, "_TIMEOUT_SECONDS", (1.0, 0.2))
+def test_a_worker_that_leaves_a_request_unanswered_is_told_from_one_that_is_gone() -> None:
+    over, timings = threading.Event(), Timings(answer_seconds=0.2)
     with answering(lambda _asked: over.wait(5) and NAMES) as (url, _):
         try:
-            with pytest.raises(ConnectUnavailableError, match="did not answer it within") as caught:
-                client(url, seconds=0).find_names()
+            with pytest.raises(ConnectUnavailableError, match=f"within {timings.answer_seconds:g} s") as caught:
+                client(url, seconds=0, timings=timings).find_names()
         finally:
             over.set()
     assert "brokers" in caught.value.hint

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox.connect import workers
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.errors import ConnectUnavailableError, UnprovenDeliveryError
 from cdc_outbox.spec import Spec
 from cdc_outbox.testing import MariaDb, Stack
@@ -19,6 +20,7 @@ from tests.support.commands import run_command
 from tests.support.mariadb_pruning import ARCHIVE, NAME, SPEC, USERS, Orders, config
 from tests.support.pruning import WEEK
 from tests.support.rig import eventually, open_folder
+from tests.support.timings import QUICK_TIMINGS
 
 
 class Nobody(Orders):
@@ -126,18 +128,17 @@ def test_an_offset_that_is_moved_by_hand_does_not_pass_the_mark(orders: Orders) 
     orders.wait_for_messages()
 
 
-def test_nothing_goes_while_the_broker_does_not_answer(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_goes_while_the_broker_does_not_answer(orders: Orders) -> None:
+    timings = replace(QUICK_TIMINGS, reach_seconds=1.0, answer_seconds=1.0)
+    client = ConnectClient(Cluster(urls=(orders.stack.connect_url,), patience_seconds=0, timings=timings))
     orders.stack.broker.pause()
-    monkeypatch.setattr(workers, "_TIMEOUT_SECONDS", (1, 1))
-    monkeypatch.setattr(workers, "pauses", lambda _seconds: iter(()))
     try:
         orders.write(3)
         with pytest.raises(ConnectUnavailableError):
-            orders.run(wait_seconds=1)
+            orders.run(client=client, wait_seconds=1)
         assert orders.rows == 3
     finally:
         orders.stack.broker.resume()
-    monkeypatch.undo()
     orders.wait_for_messages()
 
 
