@@ -59,7 +59,7 @@ _ABOUT_CONNECTIONS = re.compile(
 """Settings of a consumer that an admin client takes too."""
 _ADMIN_SECONDS = 10.0
 _REACH_SECONDS = 5.0
-"""How long the first contact with the brokers may take before it is said that they cannot be reached."""
+"""How long the first contact with the brokers may take before they count as out of reach."""
 
 
 class _Repeats(logging.Filter):
@@ -135,7 +135,7 @@ def _refusing_settings() -> Iterator[None]:
         raise ConfigError(f"a setting has a value of the wrong type: {error}", field="kafka") from error
 
 
-def find_topics(client: Consumer) -> dict[str, list[int]]:
+def find_topics(client: Consumer, within_seconds: float = _REACH_SECONDS) -> dict[str, list[int]]:
     """Return the topics that there are, each with its partitions: the first contact with the brokers.
 
     Raises:
@@ -143,7 +143,7 @@ def find_topics(client: Consumer) -> dict[str, list[int]]:
     """
     # Asked for all: to ask for one that does not exist makes librdkafka wait for it.
     try:
-        found = client.list_topics(timeout=_REACH_SECONDS).topics
+        found = client.list_topics(timeout=within_seconds).topics
     except KafkaException as error:
         raise translate(error.args[0]) from error
     return {name: list(topic.partitions) for name, topic in found.items()}

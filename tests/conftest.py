@@ -11,7 +11,6 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from cdc_outbox.consumer import watch
 from cdc_outbox.jvm import NEWEST_PLUGINS
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from cdc_outbox.testing.configure import ConfigureCheck
@@ -155,14 +154,12 @@ def service(deployed: Pipeline) -> Service:
 
 
 @pytest.fixture
-def fed_service(outbox_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Service:
+def fed_service(outbox_stack: Stack) -> Service:
     """A consuming service whose topics hold what the test sends, and nothing else."""
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.1)
     return Service(FedPipeline.make(outbox_stack))
 
 
 @pytest.fixture
-def two_partition_service(outbox_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Service:
+def two_partition_service(outbox_stack: Stack) -> Service:
     """The same with two partitions a topic."""
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.1)
     return Service(FedPipeline.make(outbox_stack, partitions=2))

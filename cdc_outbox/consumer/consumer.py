@@ -208,7 +208,7 @@ class _Consumer(Generic[EventT]):
             ownership = Ownership()
             client = kafka.make_consumer({**self._settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
-            await waits.call(kafka.find_topics, client)
+            await waits.call(kafka.find_topics, client, self.limits.reach_seconds)
             await waits.call(self._check_horizon)
             keeper = Keeper(client, limit_seconds=2 * self.limits.handler_seconds)
             stack.callback(keeper.end)

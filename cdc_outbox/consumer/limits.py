@@ -1,6 +1,6 @@
 """What a consumer allows itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from cdc_outbox.errors import ConfigError
 
@@ -17,14 +17,19 @@ class Limits:
         max_parked_events: How many events may be parked at once. At the bound the partition that would park another
             one is paused, for a cause that sets so much aside is a bug and not a bad event.
         gap_alarm_seconds: How long a predecessor may be missing before it is logged as a warning.
+        parked_poll_seconds: How often parked events are looked at, and so how late one is tried again that another
+            process made due.
+        reach_seconds: How long the brokers may take to answer at the start, before they count as out of reach.
     """
 
     batch_events: int = 500
     handler_seconds: float = 60.0
     max_parked_events: int = 10_000
     gap_alarm_seconds: float = 30.0
+    parked_poll_seconds: float = 1.0
+    reach_seconds: float = 5.0
 
     def __post_init__(self) -> None:
-        for name in ("batch_events", "handler_seconds", "max_parked_events", "gap_alarm_seconds"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be more than 0", field=f"Limits.{name}")
+        for field in fields(self):
+            if getattr(self, field.name) <= 0:
+                raise ConfigError(f"{field.name} must be more than 0", field=f"Limits.{field.name}")

@@ -36,13 +36,21 @@ class Offsets:
 
     Args:
         told: Told of each answer, whether it was a commit.
+        interval_seconds: Between two commits.
+        finish_seconds: How long the last one may take.
 
     The loop does not wait for the answers: while a group rebalances they take as long as the rebalance does. What was
     refused is sent again. Nothing depends on it but how much is repeated after a crash.
     """
 
-    def __init__(self, *, told: Callable[[bool], None] = lambda _is_done: None) -> None:
-        self._told = told
+    def __init__(
+        self,
+        *,
+        told: Callable[[bool], None] = lambda _is_done: None,
+        interval_seconds: float = _INTERVAL_SECONDS,
+        finish_seconds: float = _FINISH_SECONDS,
+    ) -> None:
+        self._told, self._interval_seconds, self._finish_seconds = told, interval_seconds, finish_seconds
         self._done: dict[_Place, int] = {}
         self._committed: dict[_Place, int] = {}
         self._answered: set[_Place] = set()
@@ -57,7 +65,7 @@ class Offsets:
         """Send what is not committed yet, unless that was done a moment ago."""
         now = time.monotonic()
         offsets = self._open()
-        if offsets and now - self._sent_at >= _INTERVAL_SECONDS:
+        if offsets and now - self._sent_at >= self._interval_seconds:
             self._sent_at = now
             client.commit(offsets=offsets, asynchronous=True)
 
@@ -81,7 +89,7 @@ class Offsets:
         """Send what is left and wait a few seconds for the answer; what is polled meanwhile is left for a successor."""
         self._finishing = True
         self._sent_at = 0.0
-        deadline = time.monotonic() + _FINISH_SECONDS
+        deadline = time.monotonic() + self._finish_seconds
         while self._open() and time.monotonic() < deadline:
             self.commit(client)
             client.poll(_POLL_SECONDS)
@@ -111,7 +119,7 @@ class Offsets:
         ]
 
 
-def leave(client: Consumer) -> None:
+def leave(client: Consumer, within_seconds: float = _LEAVE_SECONDS) -> None:
     """Leave the group and close the client.
 
     Where no broker answers, librdkafka waits as long as a session lasts for the commits that it still has. That goes
@@ -119,7 +127,7 @@ def leave(client: Consumer) -> None:
     """
     closing = threading.Thread(target=client.close, name="leave the consumer group", daemon=True)
     closing.start()
-    closing.join(_LEAVE_SECONDS)
+    closing.join(within_seconds)
     if closing.is_alive():
         _log.warning("the brokers do not answer, so the group was not told that this consumer left")
 

@@ -17,8 +17,6 @@ from cdc_outbox.progress import PausedPartition, Progress
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
-"""How late a parked event may be tried again that somebody else made due."""
 _FULL = "the park is full"
 _UNASSIGNED_SECONDS = 10.0
 """How long a consumer is without a partition before it says so; to join a group takes less."""
@@ -57,7 +55,7 @@ class Watch:
         self._started_at = clock()
         self._committed_at: float | None = None
         self._waiting_since: float | None = None
-        self._looked_at = -_LOOK_SECONDS
+        self._looked_at = -limits.parked_poll_seconds
         self._parked: Counter[tuple[State, Reason]] = Counter()
         self._gap_seconds: float | None = None
         self._lags: dict[Place, int] = {}
@@ -72,7 +70,7 @@ class Watch:
 
     def wants_a_look(self) -> bool:
         """Tell whether it is time to look into the park."""
-        if self.is_due or self._clock() - self._looked_at >= _LOOK_SECONDS:
+        if self.is_due or self._clock() - self._looked_at >= self._limits.parked_poll_seconds:
             self.is_due = False
             self._looked_at = self._clock()
             return True

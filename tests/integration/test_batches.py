@@ -1,17 +1,19 @@
 """Many events in one transaction, each as if it had one of its own."""
 
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Consumer, Event, Limits, Outcome
+from cdc_outbox.consumer import Consumer, Event, Outcome
 from cdc_outbox.consumer.database import _pipeline_of
 from cdc_outbox.errors import ConfigError
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
 from tests.support.service import PATIENT, Service, apply_effect, effects_of
+from tests.support.timings import QUICK_LIMITS
 
 
 def transactions(service: Service) -> int:
@@ -40,7 +42,7 @@ def test_many_events_share_a_transaction_and_keep_their_order(fed_service: Servi
 
 def test_a_batch_is_as_large_as_the_limit_says(fed_service: Service) -> None:
     fed_service.send(*(make_event(number) for number in range(1, 41)))
-    fed_service.consume(40, fed_service.consumer(limits=Limits(batch_events=1)))
+    fed_service.consume(40, fed_service.consumer(limits=replace(QUICK_LIMITS, batch_events=1)))
     assert transactions(fed_service) == 40
 
 

@@ -23,6 +23,7 @@ from cdc_outbox.message import Message
 from tests.support.pipeline import Pipeline
 from tests.support.rig import Connection, eventually, one
 from tests.support.service import HASTY, Service, apply_effect, effects_of
+from tests.support.timings import QUICK_LIMITS
 
 EVENTS_TOTAL = "cdc_outbox_consumer_events_total"
 
@@ -315,12 +316,12 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for(service: Service) -> None
     ],
 )
 def test_what_cannot_be_reached_at_the_start_is_named(
-    service: Service, options: dict[str, Any], error: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
+    service: Service, options: dict[str, Any], error: type[Exception], reason: str
 ) -> None:
-    monkeypatch.setattr("cdc_outbox.kafka._REACH_SECONDS", 1.0)
+    limits = replace(QUICK_LIMITS, reach_seconds=1.0)
     service.pipeline.write(1)
     with pytest.raises(error, match=reason):
-        service.run_to_its_end(service.consumer(**options))
+        service.run_to_its_end(service.consumer(limits=limits, **options))
 
 
 def test_a_database_that_refuses_or_is_not_there_is_named(service: Service) -> None:

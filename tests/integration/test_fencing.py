@@ -3,13 +3,14 @@
 import signal
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import psutil
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Event, Limits, Outcome
+from cdc_outbox.consumer import Event, Outcome
 from cdc_outbox.consumer.database import sql_stores
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.table import InboxTable
@@ -19,6 +20,7 @@ from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
 from tests.support.service import Service, apply_effect, effects_of
 from tests.support.service_process import running_process
+from tests.support.timings import QUICK_LIMITS
 
 HANDLER_SECONDS = 3.0
 
@@ -42,7 +44,7 @@ def test_a_zombie_in_the_middle_of_its_handler_neither_keeps_its_successor_waiti
     with running_process(fed_service, limits=limits, pipeline=pipeline) as zombie:
         status = psutil.Process(zombie.pid)
         eventually(lambda: status.status() == psutil.STATUS_STOPPED, "the zombie to be paused")
-        successor = fed_service.consumer(limits=Limits(handler_seconds=HANDLER_SECONDS))
+        successor = fed_service.consumer(limits=replace(QUICK_LIMITS, handler_seconds=HANDLER_SECONDS))
         successor.on("Pauses")(apply_effect)
         with fed_service.running(successor):
             before = time.monotonic()
@@ -89,7 +91,8 @@ def test_a_partition_that_another_consumer_took_in_the_database_meanwhile_is_giv
 def test_the_sessions_of_a_consumer_are_bounded_and_read_what_is_committed(fed_service: Service) -> None:
     seen: list[Any] = []
     dsn = f"{fed_service.dsn} options='-c default_transaction_isolation=serializable'"
-    consumer = fed_service.consumer(connect=lambda: psycopg.connect(dsn), limits=Limits(handler_seconds=7.5))
+    limits = replace(QUICK_LIMITS, handler_seconds=7.5)
+    consumer = fed_service.consumer(connect=lambda: psycopg.connect(dsn), limits=limits)
 
     @consumer.on("Asked")
     def ask(event: Event, connection: Connection) -> None:
@@ -135,7 +138,7 @@ def test_a_handler_that_hangs_loses_its_partition_and_its_effects_and_its_succes
     fed_service: Service,
 ) -> None:
     """Polling for it ends some time, and so does the server's patience with its transaction."""
-    entered, released, limits = threading.Event(), threading.Event(), Limits(handler_seconds=1.0)
+    entered, released, limits = threading.Event(), threading.Event(), replace(QUICK_LIMITS, handler_seconds=1.0)
     settings = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 2000}
     hanging, successor = (fed_service.consumer(kafka_settings=settings, limits=limits) for _ in range(2))
     successor.on("Hangs")(apply_effect)

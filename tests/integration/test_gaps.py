@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from cdc_outbox.consumer import Limits, Outcome
+from cdc_outbox.consumer import Outcome
 from cdc_outbox.event import new_event_id
 from tests.support.events import make_event
 from tests.support.rig import eventually
 from tests.support.service import Service, effects_of
+from tests.support.timings import QUICK_LIMITS
 
 
 def test_what_comes_after_a_missing_event_waits_and_is_applied_in_order_once_it_comes(fed_service: Service) -> None:
@@ -71,7 +72,7 @@ def test_a_parked_event_that_is_delivered_again_is_parked_once_and_its_duplicate
 def test_a_gap_that_lasts_is_told_once(fed_service: Service, caplog: pytest.LogCaptureFixture) -> None:
     fed_service.send(make_event(2))
     with (
-        fed_service.running(fed_service.consumer(limits=Limits(gap_alarm_seconds=0.1))),
+        fed_service.running(fed_service.consumer(limits=replace(QUICK_LIMITS, gap_alarm_seconds=0.1))),
         caplog.at_level(logging.WARNING),
     ):
         eventually(lambda: "events wait for one that is missing" in caplog.text, "the alarm")

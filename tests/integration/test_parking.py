@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer import Consumer, Event, Limits, Outcome, Retry
+from cdc_outbox.consumer import Consumer, Event, Outcome, Retry
 from cdc_outbox.event import new_event_id
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
 from tests.support.service import HASTY, PATIENT, Service, apply_effect, effects_of
+from tests.support.timings import QUICK_LIMITS
 
 
 class Flaky:
@@ -217,7 +218,7 @@ def test_at_the_bound_the_partition_is_paused_loudly_and_others_go_on_until_ther
     service = two_partition_service
     with (
         caplog.at_level(logging.WARNING),
-        service.running(service.consumer(limits=Limits(max_parked_events=2))) as consumer,
+        service.running(service.consumer(limits=replace(QUICK_LIMITS, max_parked_events=2))) as consumer,
     ):
         # The first event of "1" is missing.
         service.send(*(make_event(number) for number in range(2, 6)), partition=0)

@@ -16,6 +16,7 @@ from cdc_outbox.message import Message
 from cdc_outbox.testing import MemoryMetrics
 from tests.support.pipeline import Pipeline, create_service_tables
 from tests.support.rig import Connection, eventually, one
+from tests.support.timings import QUICK_LIMITS
 
 QUICK = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "topic.metadata.refresh.interval.ms": 300}
 """Settings of a consumer that notices everything soon."""
@@ -144,6 +145,7 @@ class Service(ServiceTables):
             "connect": lambda: psycopg.connect(self.dsn),
             "metrics": self.metrics,
             "kafka_settings": QUICK,
+            "limits": QUICK_LIMITS,
         }
         consumer = Consumer(**(settings | options))
         consumer.on("OrderPlaced")(apply_effect)

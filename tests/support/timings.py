@@ -2,6 +2,7 @@
 
 from cdc_outbox.connect.deploy import DeployOptions
 from cdc_outbox.connect.timings import Timings
+from cdc_outbox.consumer import Limits
 
 QUICK_TIMINGS = Timings(
     timeout_seconds=30.0,
@@ -18,3 +19,6 @@ QUICK_TIMINGS = Timings(
 
 QUICK_OPTIONS = DeployOptions(stable_seconds=0.3, timings=QUICK_TIMINGS)
 """A deployment that counts as soon as the connector has read its slot for a moment."""
+
+QUICK_LIMITS = Limits(parked_poll_seconds=0.1)
+"""A consumer that soon notices what another process did to its parked events."""

@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from cdc_outbox.consumer import offsets
 from cdc_outbox.consumer.offsets import Offsets, is_still_owned, leave, rewind
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.message import Message
 
 Committed = list[tuple[str, int, int]]
+FINISH_SECONDS = 0.3
 
 
 class SpyClient:
@@ -63,8 +63,8 @@ def consumer(spy: SpyClient) -> Consumer:
     return cast("Consumer", spy)
 
 
-def done(*messages: Message) -> Offsets:
-    made = Offsets()
+def done(*messages: Message, interval_seconds: float = 0.0) -> Offsets:
+    made = Offsets(interval_seconds=interval_seconds, finish_seconds=FINISH_SECONDS)
     for one in messages:
         made.done(one)
     return made
@@ -72,12 +72,6 @@ def done(*messages: Message) -> Offsets:
 
 def failed(code: int = KafkaError._STATE) -> KafkaException:
     return KafkaException(KafkaError(code))
-
-
-@pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"_INTERVAL_SECONDS": 0.0, "_FINISH_SECONDS": 0.3, "_LEAVE_SECONDS": 0.3}.items():
-        monkeypatch.setattr(offsets, name, seconds)
 
 
 def test_the_offset_behind_the_last_message_is_sent_until_it_is_answered() -> None:
@@ -100,9 +94,8 @@ def test_an_answer_to_an_older_commit_leaves_the_newer_open() -> None:
     assert client.sent == [(True, [("t", 0, 5)])]
 
 
-def test_commits_keep_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offsets, "_INTERVAL_SECONDS", 3600.0)
-    open_offsets, client = done(message(4)), SpyClient()
+def test_commits_keep_their_distance() -> None:
+    open_offsets, client = done(message(4), interval_seconds=3600.0), SpyClient()
     for _ in range(3):
         open_offsets.commit(consumer(client))
     assert len(client.sent) <= 1
@@ -146,7 +139,7 @@ def test_the_end_does_not_wait_for_brokers_that_are_gone() -> None:
     open_offsets, client = done(message(4)), SpyClient()
     before = time.monotonic()
     open_offsets.finish(consumer(client))
-    assert 0.3 <= time.monotonic() - before < 3
+    assert FINISH_SECONDS <= time.monotonic() - before < 3
     open_offsets.revoke(consumer(client), [TopicPartition("t", 0)])
     assert all(asynchronous for asynchronous, _ in client.sent)
 
@@ -158,7 +151,7 @@ def test_leaving_does_not_wait_for_brokers_that_are_gone(caplog: pytest.LogCaptu
         def close(self) -> None:
             answered.wait(30)
 
-    leave(cast("Consumer", Hanging()))
+    leave(cast("Consumer", Hanging()), within_seconds=0.3)
     assert "the group was not told" in caplog.text
     answered.set()
 
