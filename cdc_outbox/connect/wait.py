@@ -1,5 +1,6 @@
-"""When a connector counts as up: it and all its tasks run, and stay so."""
+"""When a connector counts as up: it and all its tasks run, its slot is read, and all of that stays so."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from cdc_outbox.errors import (
 
 PASSING = (ConnectorNotFoundError, ConnectUnavailableError, RebalanceError)
 """What a worker answers, or not, while it starts, is gone or makes room; it is asked again."""
+
+_UNREAD = "Do the DSN and the spec's host lead to the same server? If not, drop the slot that was made there."
 
 
 class Condition(StrEnum):
@@ -89,12 +92,14 @@ def wait_until_up(
     stable_seconds: float,
     timings: Timings,
     report: Callable[[str], None],
+    read_seconds: Callable[[], float | None] = lambda: math.inf,
 ) -> None:
-    """Wait until a connector and all its tasks run and have done so for ``stable_seconds``.
+    """Wait until a connector and all its tasks run, its slot is read, and both have lasted for ``stable_seconds``.
 
     Args:
         timings: Its timeout is for all of them to run; given anew if they ran and ceased to, but no more than twice in
-            all.
+            all. The slot has as long from then on.
+        read_seconds: Return for how many seconds the slot has been read, ``None`` if it is not.
 
     Raises:
         ConnectorFailedError: A task failed, with its trace, or the time is over.
@@ -103,11 +108,15 @@ def wait_until_up(
     watch = Watch(client, name, timings=timings, report=report)
     deadline = time.monotonic() + 2 * timings.timeout_seconds + stable_seconds
     while True:
-        up_seconds = watch.look()
+        up_seconds, lasted = watch.look(), read_seconds()
         if up_seconds is not None and up_seconds >= stable_seconds:
-            if stable_seconds:
-                report(f"stayed so for {stable_seconds:g} s")
-            return
+            if lasted is not None and lasted >= stable_seconds:
+                if stable_seconds:
+                    report(f"stayed so for {stable_seconds:g} s")
+                return
+            if up_seconds >= stable_seconds + timings.timeout_seconds:
+                what = f"{name} to read its slot, though it runs"
+                raise ConnectorFailedError(f"waited {timings.timeout_seconds:g} s in vain for {what}", hint=_UNREAD)
         if up_seconds is None and time.monotonic() >= deadline:
             raise ConnectorFailedError(f"{name} came up, but never for {stable_seconds:g} s on end")
         time.sleep(timings.poll_seconds)

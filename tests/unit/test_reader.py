@@ -1,5 +1,6 @@
 """A connector that runs is not yet the one who reads our slot."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +66,16 @@ def test_a_connector_that_runs_on_another_servers_slot_is_not_up() -> None:
         reader(Connect(UP), Server(0)).wait_until_reading(stable_seconds=0)
     assert "same server" in caught.value.hint
     reader(Connect(UP), Server(7)).wait_until_reading(stable_seconds=0)
+
+
+@pytest.mark.parametrize("between", [(), (0,), (0, 0)])
+def test_a_slot_that_is_read_anew_has_not_been_read_for_long(between: tuple[int, ...]) -> None:
+    """Where an offset is stored, Debezium reads the slot once to find its place, and then again."""
+    server, timings = Server(7, *between, 8), replace(PATIENT, poll_seconds=0.06)
+    began = time.monotonic()
+    reader(Connect(UP), server, timings).wait_until_reading(stable_seconds=0.1)
+    assert server.readers == [8]
+    assert time.monotonic() - began >= 0.1 + timings.poll_seconds * (1 + len(between))
 
 
 def test_who_read_the_slot_before_the_task_restarted_is_not_the_task() -> None:
