@@ -58,8 +58,9 @@ def test_nothing_goes_while_the_connector_is_stopped(pruner: Pruner, pipeline: P
     assert (pruned.deleted, pruner.rows) == (0, 11)
     assert "nobody reads" in pruned.verdict.held_back
     pipeline.deploy(spec=pruner.spec, stable_seconds=0)
-    assert pruner.run().deleted == 11
+    # With a stored offset Debezium reads the slot to find its place, lets go, and reads it again: only then it sends.
     pruner.wait_for_messages(11)
+    assert pruner.run().deleted == 11
 
 
 def test_a_slot_that_is_gone_is_refused(pruner: Pruner, pipeline: Pipeline) -> None:
