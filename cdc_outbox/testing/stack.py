@@ -40,6 +40,8 @@ class StackConfig:
             ``sqlserver``, ``oracle``, ``mongodb``.
         short_lived: Start the broker and the workers with half of the CPU time, and let them be slower once they are
             warm: for tests and demonstrations, not for measurements.
+        worker_settings: Settings of the Connect workers in place of the local stack's own, for example
+            ``offset.flush.interval.ms``.
         environment: What connectors may refer to as ``${env:NAME}``.
         cache: Where jars are kept, by default the user's cache folder.
         root: Where the stack's folder is made, by default the system's temporary folder.
@@ -53,6 +55,7 @@ class StackConfig:
     mariadb: bool = False
     connectors: Sequence[str] = ()
     short_lived: bool = False
+    worker_settings: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     cache: Path | None = None
     root: Path | None = None
@@ -168,7 +171,7 @@ class Stack:
             "POSTGRES_HOST": HOST,
             "POSTGRES_PORT": str(self.postgres.port),
         }
-        worker = make_worker(folder, port, environment, self.jvm)
+        worker = make_worker(folder, port, environment, self.jvm, settings=self.config.worker_settings)
         # Before its start: one that fails in it has its folder and its number all the same, and can be started again.
         self.workers.append(worker)
         worker.start()

@@ -5,6 +5,7 @@ import os
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from cdc_outbox.jvm import Jvm
 from cdc_outbox.testing.folder import HOST
@@ -41,11 +42,19 @@ def worker_environment(port: int, bootstrap_servers: str) -> dict[str, str]:
     return {"CONNECT_BOOTSTRAP_SERVERS": bootstrap_servers, "CONNECT_LISTENERS": f"http://{HOST}:{port}"}
 
 
-def make_worker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jvm) -> Worker:
+def make_worker(
+    folder: Path,
+    port: int,
+    environment: Mapping[str, str],
+    jvm: Jvm,
+    *,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Worker:
     """Set up a Connect worker and return it, not started yet.
 
     Args:
         environment: The worker's own variables, and what connectors may refer to as ``${env:NAME}``.
+        settings: What differs from the local stack's settings.
     """
     folder.mkdir()
     # Connect reads plugin.path before it resolves references, so the settings say `plugins`, relative to here.
@@ -53,9 +62,14 @@ def make_worker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jv
     plugins.mkdir()
     for plugin in jvm.plugins:
         (plugins / plugin.name).symlink_to(plugin)
-    settings = str(settings_file("connect.properties"))
+    file = settings_file("connect.properties")
+    if settings:
+        # Of a setting that is given twice, the last one counts.
+        further = "".join(f"{name}={value}\n" for name, value in settings.items())
+        text, file = file.read_text(), folder / file.name
+        file.write_text(text + further)
     command = ServerCommand(
-        arguments=jvm.command("org.apache.kafka.connect.cli.ConnectDistributed", settings, heap=_HEAP),
+        arguments=jvm.command("org.apache.kafka.connect.cli.ConnectDistributed", str(file), heap=_HEAP),
         environment={"PATH": os.environ.get("PATH", os.defpath), **environment},
     )
     return Worker(folder, command, port=port)

@@ -9,6 +9,7 @@ import pytest
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
+from tests.support.release import IMPATIENT
 from tests.support.rig import eventually
 
 SECRET = "hunter2-s3cret"
@@ -18,7 +19,7 @@ CANARY = "  cdc-outbox.canary: {sequence: none}\n"
 @pytest.fixture(scope="module")
 def running(outbox_stack: Stack) -> Iterator[Pipeline]:
     """One pipeline that runs, for tests that leave it as it is."""
-    made = Pipeline.make(outbox_stack)
+    made = Pipeline.make(outbox_stack, IMPATIENT)
     made.deploy(stable_seconds=0)
     yield made
     made.close()
@@ -28,7 +29,7 @@ def running(outbox_stack: Stack) -> Iterator[Pipeline]:
 def folder(running: Pipeline, tmp_path: Path) -> Path:
     """Where its spec lies, beside a context that leads to the stack."""
     (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "a.yaml").write_text(Pipeline.text(running.name))
+    (tmp_path / "specs" / "a.yaml").write_text(Pipeline.text(running.name, IMPATIENT))
     (tmp_path / "cdc-outbox.yaml").write_text(
         f"contexts:\n  here:\n    connect: {{urls: ['http://127.0.0.1:1', '{running.stack.connect_url}']}}\n"
         f"    dsns: {{{running.name}: '${{env:THE_DSN}}'}}\n"
@@ -54,7 +55,7 @@ def test_nothing_to_change_is_0_with_and_without_the_database(folder: Path, env:
 
 def test_changes_are_told_with_what_they_do(running: Pipeline, folder: Path, env: dict[str, str]) -> None:
     spec = folder / "specs" / "a.yaml"
-    spec.write_text(Pipeline.text(running.name).replace("{aggregate_type}", "x.{aggregate_type}") + "latency: low\n")
+    spec.write_text(spec.read_text().replace("{aggregate_type}", "x.{aggregate_type}") + "latency: low\n")
     done = run_command("plan", str(spec), env=env)
     assert done.returncode == 3
     lines = done.stdout.splitlines()

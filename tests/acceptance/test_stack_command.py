@@ -272,7 +272,7 @@ def test_an_unknown_part_is_answered_with_those_there_are(outbox_stack: Stack) -
     for command in ("logs", "restart"):
         done = run_command("stack", command, "nobody", "--name", outbox_stack.config.name)
         assert done.returncode == 1
-        parts = ", ".join(sorted(part.name for part in outbox_stack.parts))
+        parts = ", ".join(sorted(outbox_stack.folder.find_states()))
         assert f"Its parts are {parts}." in done.stderr
 
 

@@ -86,10 +86,9 @@ def test_the_database_runs_the_major_version_of_the_local_stack(outbox_stack: St
         assert SERVICES["postgres"]["image"] == f"postgres:{connection.info.server_version // 10_000}"
 
 
-def test_broker_and_worker_come_up_with_what_compose_tells_them(outbox_stack: Stack, tmp_path: Path) -> None:
+def test_broker_and_worker_come_up_with_what_compose_tells_them(outbox_stack: Stack, server_folder: Path) -> None:
     """The containers' own environment and files, with their host names and ports turned into free ones of ours."""
-    folder = outbox_stack.folder
-    ports = {port: folder.reserve_port() for port in ("9092", "9093", "19092", "8083")}
+    ports = {port: outbox_stack.folder.reserve_port() for port in ("9092", "9093", "19092", "8083")}
 
     def environment_of(service: str, **changed: str) -> dict[str, str]:
         found = dict(SERVICES[service]["environment"])
@@ -98,12 +97,12 @@ def test_broker_and_worker_come_up_with_what_compose_tells_them(outbox_stack: St
             found = {name: re.sub(place, f"127.0.0.1:{ours}", value) for name, value in found.items()}
         return found | changed
 
-    kafka, environment = folder.path / "compose-kafka", environment_of("kafka", BROKER_FOLDER=str(tmp_path / "data"))
+    kafka, environment = server_folder / "kafka", environment_of("kafka", BROKER_FOLDER=str(server_folder / "data"))
     # Twice, as the container formats at each start: it must not mind what is formatted already.
     make_broker(kafka, ports["9092"], environment, outbox_stack.jvm)
     broker = make_broker(kafka, ports["9092"], environment, outbox_stack.jvm)
     assert "--ignore-formatted" in command("kafka")
-    worker = make_worker(folder.path / "compose-connect", ports["8083"], environment_of("connect"), outbox_stack.jvm)
+    worker = make_worker(server_folder / "connect", ports["8083"], environment_of("connect"), outbox_stack.jvm)
     try:
         broker.start()
         assert broker.ends("nothing") == {}

@@ -22,8 +22,9 @@ from cdc_outbox.operate.snapshot import Snapshot
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.table import Dialect, OutboxTable, TableName
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
+from cdc_outbox.testing.mariadb import make_mariadb
 from cdc_outbox.writer.schema import outbox_component
-from tests.support.rig import eventually
+from tests.support.rig import eventually, open_folder
 
 NAME = "mariadb_orders"
 ARCHIVE = TableName(schema=None, name="archived", dialect=Dialect.MYSQL)
@@ -176,3 +177,21 @@ class Orders:
         except PASSING:
             return False
         return condition_of(status) is Condition.UP and bool(offsets) and "snapshot" not in offsets[0]["offset"]
+
+
+@contextmanager
+def running_orders(stack: Stack) -> Iterator[Orders]:
+    """Make the server, the outbox with two rows, and the connector, and wait until it reads."""
+    with open_folder() as folder:
+        server = make_mariadb(folder / "mariadb", stack.folder.reserve_port())
+        server.start()
+        orders = Orders(stack, server, server.create_database(NAME))
+        orders.make_tables()
+        for statement in USERS.split(";"):
+            orders.query(statement)
+        orders.write(2)  # before the connector: its snapshot publishes them
+        orders.client.create_stopped(config(server))
+        orders.go_on()
+        yield orders
+        orders.client.delete(NAME)
+        server.stop()

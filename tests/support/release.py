@@ -25,7 +25,7 @@ from tests.support.rig import eventually
 
 CHANGE = ("aggregates:", "latency: economy\naggregates:")
 NO_CHANGE = ("", "")
-_IMPATIENT = "overrides: {slot.retry.delay.ms: '300', slot.max.retries: '200'}\n"
+IMPATIENT = "overrides: {slot.retry.delay.ms: '300', slot.max.retries: '200'}\n"
 """A task that finds its slot still taken looks again soon, and not after ten seconds."""
 
 Fault = Callable[[Asked], Answer | object | None]
@@ -58,7 +58,7 @@ class Release:
     @classmethod
     def begin(cls, pipeline: Pipeline, folder: Path) -> "Release":
         """Let the connector run, and an event arrive."""
-        pipeline.deploy(stable_seconds=0, spec=parse_spec(Pipeline.text(pipeline.name, _IMPATIENT), name="spec.yaml"))
+        pipeline.deploy(stable_seconds=0, spec=parse_spec(Pipeline.text(pipeline.name, IMPATIENT), name="spec.yaml"))
         made = cls(pipeline, folder, before=pipeline.client.find_config(pipeline.name) or {})
         made.arrives()
         return made
@@ -84,7 +84,7 @@ class Release:
             when: What to do when a line that begins so is told for the first time.
         """
         spec = self.folder / "spec.yaml"
-        spec.write_text(Pipeline.text(self.pipeline.name, _IMPATIENT).replace(*change))
+        spec.write_text(Pipeline.text(self.pipeline.name, IMPATIENT).replace(*change))
         quick = [sys.executable, "-m", "tests.support.quick_program"]
         command = [*quick, "deploy-connector", str(spec), "--stable-seconds=1", *options]
         env = self.pipeline.stack.environment() | {"PATH": "/usr/bin:/bin", "CDC_OUTBOX_DSN": self.pipeline.dsn}

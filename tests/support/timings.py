@@ -6,7 +6,7 @@ from cdc_outbox.consumer import Limits
 
 QUICK_TIMINGS = Timings(
     timeout_seconds=30.0,
-    poll_seconds=0.05,
+    poll_seconds=0.1,
     failed_seconds=1.5,
     stale_seconds=1.0,
     linger_seconds=3.0,

@@ -10,17 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.errors import ConnectUnavailableError, UnprovenDeliveryError
+from cdc_outbox.errors import UnprovenDeliveryError
 from cdc_outbox.spec import Spec
 from cdc_outbox.testing import MariaDb, Stack
-from cdc_outbox.testing.mariadb import make_mariadb
 from tests.support.commands import run_command
-from tests.support.mariadb_pruning import ARCHIVE, NAME, SPEC, USERS, Orders, config
+from tests.support.mariadb_pruning import ARCHIVE, NAME, SPEC, Orders, running_orders
 from tests.support.pruning import WEEK
-from tests.support.rig import eventually, open_folder
-from tests.support.timings import QUICK_TIMINGS
+from tests.support.rig import eventually
 
 
 class Nobody(Orders):
@@ -33,23 +29,8 @@ class Nobody(Orders):
 
 @pytest.fixture(scope="module")
 def orders(outbox_stack: Stack) -> Iterator[Orders]:
-    with open_folder() as folder:
-        yield from made(outbox_stack, folder)
-
-
-def made(stack: Stack, folder: Path) -> Iterator[Orders]:
-    server = make_mariadb(folder / "mariadb", stack.folder.reserve_port())
-    server.start()
-    orders = Orders(stack, server, server.create_database(NAME))
-    orders.make_tables()
-    for statement in USERS.split(";"):
-        orders.query(statement)
-    orders.write(2)  # before the connector: its snapshot publishes them
-    orders.client.create_stopped(config(server))
-    orders.go_on()
-    yield orders
-    orders.client.delete(NAME)
-    server.stop()
+    with running_orders(outbox_stack) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -125,20 +106,6 @@ def test_an_offset_that_is_moved_by_hand_does_not_pass_the_mark(orders: Orders) 
     orders.client.reset_offsets(NAME)
     orders.go_on()  # it publishes the rows
     assert orders.run().deleted == 3
-    orders.wait_for_messages()
-
-
-def test_nothing_goes_while_the_broker_does_not_answer(orders: Orders) -> None:
-    timings = replace(QUICK_TIMINGS, reach_seconds=1.0, answer_seconds=1.0)
-    client = ConnectClient(Cluster(urls=(orders.stack.connect_url,), patience_seconds=0, timings=timings))
-    orders.stack.broker.pause()
-    try:
-        orders.write(3)
-        with pytest.raises(ConnectUnavailableError):
-            orders.run(client=client, wait_seconds=1)
-        assert orders.rows == 3
-    finally:
-        orders.stack.broker.resume()
     orders.wait_for_messages()
 
 
