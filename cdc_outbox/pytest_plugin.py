@@ -42,6 +42,7 @@ def outbox_stack(outbox_stack_config: "StackConfig", outbox_run_folder: Path) ->
 
     with shared(outbox_run_folder, "outbox-stack", lambda: Stack(outbox_stack_config)) as stack:
         yield stack
+        stack.leave()
 
 
 @pytest.fixture

@@ -27,10 +27,10 @@ settings.load_profile("tests")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-FOLDERS = ("integration/outages", "vendor", "integration", "acceptance", "contract", "unit")
+FOLDERS = ("integration/exclusive", "vendor", "integration", "acceptance", "contract", "unit")
 """In the order in which they run: what takes long comes first, so that no worker waits for the other at the end."""
-OUTAGES = ("tests/integration/outages/", "tests/vendor/test_proofs.py")
-"""Tests that kill or pause servers: they run on one worker, against a stack of their own."""
+EXCLUSIVE = ("tests/integration/exclusive/", "tests/vendor/test_proofs.py")
+"""Tests that kill, pause or reconfigure servers: they run on one worker, against a stack of their own."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,10 +55,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
-    """One file after the other, and everything that needs the stack of the outages as if it were one file."""
+    """One file after the other, and all that needs the exclusive stack as if it were one file."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "outages" if nodeid.startswith(OUTAGES) else super()._split_scope(nodeid)
+        return "exclusive" if nodeid.startswith(EXCLUSIVE) else super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
@@ -88,16 +88,18 @@ def outbox_stack_config() -> StackConfig:
 
 
 @pytest.fixture(scope="session")
-def outage_stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """A stack beside the shared one; see :data:`OUTAGES`. Offsets are stored as seldom as ever, so that kills repeat."""
+def exclusive_stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """A stack beside the shared one, see :data:`EXCLUSIVE`; it stores offsets seldom, so that a kill repeats events."""
     proves_rules = any(item.nodeid.startswith("tests/vendor/test_proofs.py") for item in request.session.items)
-    with Stack(config_of_stack("outages", connectors=tuple(NEWEST_PLUGINS) if proves_rules else ("mariadb",))) as stack:
+    with Stack(
+        config_of_stack("exclusive", connectors=tuple(NEWEST_PLUGINS) if proves_rules else ("mariadb",))
+    ) as stack:
         yield stack
 
 
 @pytest.fixture(scope="session")
-def outage_mariadb(outage_stack: Stack) -> MariaDb:
-    return outage_stack.add_mariadb()
+def exclusive_mariadb(exclusive_stack: Stack) -> MariaDb:
+    return exclusive_stack.add_mariadb()
 
 
 def config_of_stack(name: str, **options: Any) -> StackConfig:

@@ -63,6 +63,11 @@ class StackFolder:
         return ProcessRecord.read(self.path / "owner.json")
 
     @property
+    def is_held_here(self) -> bool:
+        """Whether this object holds the stack."""
+        return self._lock is not None
+
+    @property
     def is_held(self) -> bool:
         """Whether somebody holds the stack."""
         try:

@@ -200,6 +200,11 @@ class Server(ABC):
         return self._record.pid if self._record and self._record.find() else None
 
     @property
+    def is_child(self) -> bool:
+        """Whether this process started it, and has to reap it."""
+        return self._process is not None
+
+    @property
     def is_running(self) -> bool:
         """Whether the process exists, be it paused or not ready."""
         return self.pid is not None

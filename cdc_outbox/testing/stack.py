@@ -162,6 +162,13 @@ class Stack:
         self._added.clear()
         self._postgres = self._broker = None
 
+    def leave(self) -> None:
+        """End the use of a copy: stop the parts that were added to it. Without effect on the stack itself."""
+        if not self.folder.is_held_here:
+            for part in self.parts:
+                if part.is_child:
+                    part.stop()
+
     def add_worker(self) -> Worker:
         """Start one more Connect worker, which joins the others, and return it."""
         folder, port = self.folder.path / f"connect-{len(self.workers) + 1}", self.folder.reserve_port()

@@ -1,6 +1,6 @@
 """Lines of what the systems before this one could do, each by its name; where ours differs, the docstring says how.
 
-A1 and C1 are in ``tests/integration/outages/test_paused_broker.py``, B18 and C3 in
+A1 and C1 are in ``tests/integration/exclusive/test_paused_broker.py``, B18 and C3 in
 ``tests/integration/test_execution.py``.
 """
 

@@ -12,7 +12,7 @@ import pytest
 
 from cdc_outbox.errors import UnprovenDeliveryError
 from cdc_outbox.spec import Spec
-from cdc_outbox.testing import MariaDb, Stack
+from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.mariadb_pruning import ARCHIVE, NAME, SPEC, Orders, running_orders
 from tests.support.pruning import WEEK
@@ -161,23 +161,6 @@ def test_a_run_that_is_killed_leaves_whole_batches(orders: Orders, tmp_path: Pat
     assert f"connector  {NAME} at binlog.0" in done.stderr
     assert (orders.rows, orders.query(archived)) == (0, [(300,)])
     orders.wait_for_messages()
-
-
-def test_another_server_with_the_same_tables_is_not_pruned(orders: Orders, mariadb: MariaDb) -> None:
-    dsn = mariadb.create_database(NAME)
-    other = replace(orders, server=mariadb, dsn=dsn, reports=[])
-    other.make_tables()
-    other.write(3)
-    # Its binlog may be shorter than the connector's position, and longer later; neither may prove anything.
-    [(file, size, *_)] = orders.query("show master status")
-    assert file == "binlog.000001"
-    other.query("reset master")  # else it may have come to another file by now
-    other.query("create table filler (content longblob)")
-    other.query(f"insert into filler values (repeat('x', {size}))")  # noqa: S608 - a number
-    pruned = other.run(dsn=dsn, wait_seconds=1)
-    assert (pruned.deleted, other.rows) == (0, 3)
-    assert "no connection of the user 'connector' reads this server's binlog" in pruned.verdict.held_back
-    other.query(f"drop database {NAME}")
 
 
 def test_a_connector_without_offsets_or_in_a_snapshot_proves_nothing(orders: Orders) -> None:

@@ -74,13 +74,13 @@ def run_upgrade(connection: Connection, component: Component) -> None:
 
 
 def make_connector_role(connection: Connection) -> None:
-    """Create the role ``connector``, which all pipelines of a stack share."""
-    connection.execute(
-        "do $$ begin create role connector login replication; exception when duplicate_object then end $$"
-    )
-    connection.execute(
-        psycopg.sql.SQL("alter role connector password {}").format(psycopg.sql.Literal(CONNECTOR_PASSWORD))
-    )
+    """Create the role ``connector``, which all pipelines of a stack share, unless it is there."""
+    with connection.transaction():
+        # Roles belong to the server: two tests may find it missing at the same time.
+        connection.execute("select pg_advisory_xact_lock(1)")
+        if not one(connection, "select count(*) from pg_roles where rolname = 'connector'"):
+            create = psycopg.sql.SQL("create role connector login replication password {}")
+            connection.execute(create.format(psycopg.sql.Literal(CONNECTOR_PASSWORD)))
 
 
 def sent_statements(monkeypatch: pytest.MonkeyPatch) -> list[object]:

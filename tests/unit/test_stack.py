@@ -29,7 +29,7 @@ class Parts:
     def broker(self, folder: Path, port: int, *arguments: Any) -> Broker:
         return Broker(folder, self.command(folder), port=port)
 
-    def worker(self, folder: Path, port: int, *arguments: Any) -> Worker:
+    def worker(self, folder: Path, port: int, *arguments: Any, **options: Any) -> Worker:
         return Worker(folder, self.command(folder, fails=self.fails), port=port)
 
 

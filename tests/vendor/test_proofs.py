@@ -55,14 +55,14 @@ class Routers:
 
 
 @pytest.fixture(scope="session")
-def outbox_stack(outage_stack: Stack) -> Stack:
+def outbox_stack(exclusive_stack: Stack) -> Stack:
     """One of the proofs pauses the broker."""
-    return outage_stack
+    return exclusive_stack
 
 
 @pytest.fixture(scope="session")
-def mariadb(outage_mariadb: MariaDb) -> MariaDb:
-    return outage_mariadb
+def mariadb(exclusive_mariadb: MariaDb) -> MariaDb:
+    return exclusive_mariadb
 
 
 @pytest.fixture(scope="module")
