@@ -61,6 +61,7 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
         return "exclusive" if nodeid.startswith(EXCLUSIVE) else super()._split_scope(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     config.option.loadscopereorder = False
     return Scheduling(config, log) if config.option.dist == "loadfile" else None

@@ -1,0 +1,30 @@
+"""Where tests and their helpers live: a change of one test module reaches no other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = [path for folder in ("tests", "fuzz", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
+_IMPORT = re.compile(r"^\s*(?:from|import) (tests\.[\w.]*\btest_\w+)", re.MULTILINE)
+_TESTS = re.compile(r"test_\w+|\w+_contract|conftest|__init__")
+
+
+def imports_of_tests(text: str) -> list[str]:
+    return _IMPORT.findall(text)
+
+
+def test_no_module_imports_a_test_module() -> None:
+    found = {path.relative_to(ROOT): imports_of_tests(path.read_text()) for path in MODULES}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_an_import_of_a_test_module_is_seen() -> None:
+    assert imports_of_tests("from tests.unit.test_ordering import event\n") == ["tests.unit.test_ordering"]
+
+
+@pytest.mark.parametrize("folder", ["unit", "contract", "integration", "acceptance", "vendor"])
+def test_a_folder_of_tests_holds_tests_and_contracts_alone(folder: str) -> None:
+    modules = [path.stem for path in (ROOT / "tests" / folder).rglob("*.py")]
+    assert [name for name in modules if not _TESTS.fullmatch(name)] == []
