@@ -30,7 +30,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 FOLDERS = ("integration/exclusive", "vendor", "integration", "acceptance", "contract", "unit")
 """In the order in which they run: what takes long comes first, so that no worker waits for the other at the end."""
 EXCLUSIVE = ("tests/integration/exclusive/", "tests/vendor/test_proofs.py")
-"""Tests that kill, pause or reconfigure servers: they run on one worker, against a stack of their own."""
+"""Tests that kill, pause or reconfigure servers, or whose result depends on every transaction of a server: they run on
+one worker, against a stack of their own."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,17 +85,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def outbox_stack_config() -> StackConfig:
-    # Pruning and republishing wait until Connect has stored its offsets.
-    return config_of_stack("tests", worker_settings={"offset.flush.interval.ms": "500"})
+    return config_of_stack("tests", "500")
 
 
 @pytest.fixture(scope="session")
 def exclusive_stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """A stack beside the shared one, see :data:`EXCLUSIVE`; it stores offsets seldom, so that a kill repeats events."""
+    """A stack beside the shared one, see :data:`EXCLUSIVE`; its offsets are old enough for a kill to repeat events."""
     proves_rules = any(item.nodeid.startswith("tests/vendor/test_proofs.py") for item in request.session.items)
-    with Stack(
-        config_of_stack("exclusive", connectors=tuple(NEWEST_PLUGINS) if proves_rules else ("mariadb",))
-    ) as stack:
+    connectors = tuple(NEWEST_PLUGINS) if proves_rules else ("mariadb",)
+    with Stack(config_of_stack("exclusive", "1000", connectors=connectors)) as stack:
         yield stack
 
 
@@ -103,11 +102,13 @@ def exclusive_mariadb(exclusive_stack: Stack) -> MariaDb:
     return exclusive_stack.add_mariadb()
 
 
-def config_of_stack(name: str, **options: Any) -> StackConfig:
+def config_of_stack(name: str, flush_milliseconds: str, **options: Any) -> StackConfig:
+    """Return what a stack is made of; pruning and republishing wait until Connect has stored its offsets."""
     settings: dict[str, Any] = {
         "name": f"{name}-{os.getpid()}",
         "connectors": tuple(NEWEST_PLUGINS),
         "short_lived": True,
+        "worker_settings": {"offset.flush.interval.ms": flush_milliseconds},
         "environment": {
             "CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,
             "ORDERS_CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,

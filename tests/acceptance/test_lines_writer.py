@@ -1,7 +1,7 @@
 """Lines of what the systems before this one could do, each by its name; where ours differs, the docstring says how.
 
-A1 and C1 are in ``tests/integration/exclusive/test_paused_broker.py``, B18 and C3 in
-``tests/integration/test_execution.py``.
+A1 and C1 are in ``tests/integration/exclusive/test_paused_broker.py``, B13 in ``test_prune_command.py`` there,
+B18 and C3 in ``tests/integration/test_execution.py``.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,6 @@ from cdc_outbox import Event, Outbox, SequenceMode, WireContract
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
-from tests.support.pruning import WEEK, Pruner
 from tests.support.rig import Connection, one
 
 PLACED = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={})
@@ -145,24 +144,6 @@ def test_b10_an_event_is_added_on_the_callers_connection_in_the_callers_transact
         with pytest.raises(LookupError), connection.transaction():
             fail_after(Outbox().add(connection, PLACED))
         assert ids(other) == {event.id}
-
-
-def test_b13_cleanup_deletes_what_is_old_and_delivered_and_says_how_much(pipeline: Pipeline) -> None:
-    """B13: published rows older than seven days are deleted, and counted.
-
-    Never by age alone: a row has no "published" that could be wrong, so the connector's slot proves what was
-    delivered. Rows of any age stay until it does.
-    """
-    pruner = Pruner(pipeline)
-    pipeline.write(3)
-    pruner.execute("update outbox set created_at = created_at - interval '8 days'")
-    pipeline.write(2)
-    pruned = pruner.run(keep_seconds=WEEK)
-    assert (pruned.deleted, pruned.young, pruner.rows) == (3, 2, 2)
-    pruner.halt()
-    pipeline.write(1)
-    pruner.execute("update outbox set created_at = created_at - interval '8 days'")
-    assert (pruner.run(keep_seconds=WEEK).deleted, pruner.rows) == (0, 3)
 
 
 @pytest.mark.parametrize(("span", "form"), [("day", "%Y_%m_%d"), ("month", "%Y_%m")])

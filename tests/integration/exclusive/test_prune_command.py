@@ -5,8 +5,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cdc_outbox import Event
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
+from tests.support.pruning import WEEK, Pruner
 from tests.support.rig import eventually, one
 
 MARIADB = "{kind: mariadb, host: h, name: orders, user: connector, password: '${env:PASSWORD}'}"
@@ -107,3 +109,24 @@ def test_a_mariadb_server_that_does_not_answer_exits_75(tmp_path: Path) -> None:
     assert done.returncode == 75, done.stderr
     assert "hint: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+PLACED = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={})
+
+
+def test_b13_cleanup_deletes_what_is_old_and_delivered_and_says_how_much(pipeline: Pipeline) -> None:
+    """B13: published rows older than seven days are deleted, and counted.
+
+    Never by age alone: a row has no "published" that could be wrong, so the connector's slot proves what was
+    delivered. Rows of any age stay until it does.
+    """
+    pruner = Pruner(pipeline)
+    pipeline.write(3)
+    pruner.execute("update outbox set created_at = created_at - interval '8 days'")
+    pipeline.write(2)
+    pruned = pruner.run(keep_seconds=WEEK)
+    assert (pruned.deleted, pruned.young, pruner.rows) == (3, 2, 2)
+    pruner.halt()
+    pipeline.write(1)
+    pruner.execute("update outbox set created_at = created_at - interval '8 days'")
+    assert (pruner.run(keep_seconds=WEEK).deleted, pruner.rows) == (0, 3)
