@@ -8,7 +8,7 @@ from typing import Any
 from cdc_outbox.binlog import BinlogPosition
 from cdc_outbox.connect.facts.lag import SlotLag
 from cdc_outbox.connect.lint.config import BINLOG, Kind, kind_of
-from cdc_outbox.connect.offsets import own_offset
+from cdc_outbox.connect.offsets import confirmed_lsn, own_offset
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 from cdc_outbox.lsn import Lsn
 
@@ -82,8 +82,9 @@ def position_in(offset: Offset | None) -> Position | None:
     """Return the place in the log that an offset says, ``None`` where it says none that is known here."""
     if offset is None:
         return None
-    if str(offset.get("lsn", "")).isdecimal():
-        return Lsn(int(offset["lsn"]))
+    lsn = confirmed_lsn(offset)
+    if lsn is not None:
+        return lsn
     file, place = offset.get("file"), str(offset.get("pos", ""))
     return BinlogPosition.of(str(file), int(place)) if file and place.isdecimal() else None
 

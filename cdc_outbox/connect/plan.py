@@ -14,7 +14,7 @@ from cdc_outbox.connect.change import Change, changes_between, version_of
 from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
 from cdc_outbox.connect.lint.config import slot_of
-from cdc_outbox.connect.offsets import own_offset
+from cdc_outbox.connect.offsets import confirmed_lsn, own_offset
 from cdc_outbox.connect.render import REPUBLISHING
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import UnpublishedEventsError
@@ -169,6 +169,7 @@ class StoredOffset:
     """The position that Connect stored for a connector.
 
     Args:
+        lsn: Up to where it lets the slot move.
         in_snapshot: It lies inside a snapshot, which nothing resumes.
     """
 
@@ -179,7 +180,7 @@ class StoredOffset:
 def stored_offset(offsets: Sequence[Mapping[str, Any]], *, topic_prefix: str) -> StoredOffset | None:
     """Return the position that Connect stored for a PostgreSQL connector, ``None`` if it stored none."""
     offset = own_offset(offsets, topic_prefix=topic_prefix)
-    return None if offset is None else StoredOffset(Lsn(int(offset.get("lsn") or 0)), in_snapshot="snapshot" in offset)
+    return None if offset is None else StoredOffset(confirmed_lsn(offset) or Lsn(0), in_snapshot="snapshot" in offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,6 +158,16 @@ def test_offsets_are_read_by_the_topic_prefix() -> None:
     assert stored_offset([{"partition": {"server": "orders"}, "offset": None}], topic_prefix="orders") is None
 
 
+def test_a_slot_at_the_commit_of_a_transaction_that_overlapped_another_is_not_ahead() -> None:
+    """A inserts, B inserts and commits, A commits: ``lsn`` is A's insert, and the slot is at A's commit."""
+    offset = {"lsn": 100, "lsn_proc": 100, "lsn_commit": 300}
+    stored = stored_offset([{"partition": {"server": "orders"}, "offset": offset}], topic_prefix="orders")
+    state = SlotState(slot=slot(300), stored=stored, wal_end=Lsn(400))
+    assert plan_slot("s", state, None) == KEEP
+    with pytest.raises(UnpublishedEventsError, match="ahead of Connect's offset"):
+        plan_slot("s", replace(state, slot=slot(301)), None)
+
+
 def test_a_snapshot_is_finished_when_the_offset_no_longer_speaks_of_it() -> None:
     def inside(**offset: object) -> bool:
         stored = stored_offset([{"partition": {"server": "orders"}, "offset": offset}], topic_prefix="orders")
