@@ -169,16 +169,25 @@ def outcome(findings: list[Finding], *, read: bool) -> str:
     return "found something" if findings else "clean"
 
 
-def explore(number: int, *, drawn: st.SearchStrategy[str] = texts, adopts: bool = True) -> Counter[str]:
+def explore(
+    number: int, *, drawn: st.SearchStrategy[str] = texts, adopts: bool = True, repeats: bool = False
+) -> Counter[str]:
     """Lint so many random texts and count what became of them.
 
     Args:
         drawn: What is drawn from.
         adopts: Whether each is adopted besides, which takes four times as long.
+        repeats: Whether the texts are the same in each run.
     """
     counts: Counter[str] = Counter()
 
-    @settings(max_examples=number, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=number,
+        deadline=None,
+        database=None,
+        derandomize=repeats,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(named_texts(drawn))
     def explored(named: tuple[str, str]) -> None:
         counts[check(*named, adopts=adopts)] += 1
