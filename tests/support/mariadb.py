@@ -89,8 +89,13 @@ class MariaDbWriterContract(RowLockContract):
     def test_what_was_written_is_not_asked_for_again(self, client: Client, store: MariaDbStore) -> None:
         client.add()  # a driver has questions of its own at first
         asked = "select variable_value from information_schema.global_status where variable_name = 'Com_select'"
-        [(before,)], _, [(after,)] = store.query(asked), client.add(), store.query(asked)
-        assert int(after) == int(before) + 1  # which is the question itself
+
+        def asks_nothing() -> bool:
+            [(before,)], _, [(after,)] = store.query(asked), client.add(), store.query(asked)
+            return int(after) == int(before) + 1  # which is the question itself
+
+        # The server counts what other tests ask at the same time too; a driver that asks is never counted once.
+        eventually(asks_nothing, "an event that is added without a question")
 
     @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
     def test_under_snapshot_isolation_the_second_writer_fails(
