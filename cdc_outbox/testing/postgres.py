@@ -47,8 +47,6 @@ class Postgres(Server):
     def create_template(self, name: str, initialize: Callable[[str], None]) -> None:
         """Create a database to copy others from, unless there is one of this name.
 
-        A copy takes half of the time that creating the tables anew does.
-
         Args:
             initialize: Given its connection string, creates its tables. Called once for each server, also where several
                 processes ask at the same time.

@@ -1,5 +1,6 @@
 """A stack's life, with parts that only sleep."""
 
+import pickle
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,11 @@ from unittest.mock import Mock
 import pytest
 
 from cdc_outbox.errors import ConfigError, StackError
+from cdc_outbox.jvm import SHORT_LIVED, Jvm
 from cdc_outbox.testing import Broker, Postgres, Stack, StackConfig, Worker
 from cdc_outbox.testing.process import ServerCommand
+from cdc_outbox.testing.settings import settings_file
+from cdc_outbox.testing.worker import make_worker
 
 
 class Parts:
@@ -82,3 +86,22 @@ def test_a_worker_that_does_not_start_is_shown_and_does_not_stand_in_the_way(sta
     assert states(stack)["connect-2"] == "not running"
     assert stack.add_worker().name == "connect-3"
     assert states(stack)["connect-3"] == "running"
+
+
+def test_a_workers_settings_are_the_local_stacks_and_those_that_differ(tmp_path: Path) -> None:
+    (tmp_path / "home" / "plugins").mkdir(parents=True)
+    jvm = Jvm("java", tmp_path / "home", options=SHORT_LIVED)
+    make_worker(tmp_path / "worker", 1, {}, jvm, settings={"offset.flush.interval.ms": "500"})
+    own = settings_file("connect.properties").read_text()
+    assert (tmp_path / "worker" / "connect.properties").read_text() == f"{own}offset.flush.interval.ms=500\n"
+    assert set(SHORT_LIVED) < set(jvm.command("Main", heap="1m"))
+
+
+@pytest.mark.usefixtures("parts")
+def test_who_leaves_a_copy_stops_what_was_added_to_it_and_nothing_else(tmp_path: Path) -> None:
+    with Stack(StackConfig(name="copied", root=tmp_path)) as stack:
+        copy = pickle.loads(pickle.dumps(stack))  # noqa: S301 - our own
+        added = copy.add_worker()
+        stack.leave()
+        copy.leave()
+        assert [part.is_running for part in (*stack.parts, added)] == [True] * len(stack.parts) + [False]
