@@ -96,7 +96,7 @@ class Reader:
     def find_slot_without_strangers(self) -> SlotFacts | None:
         """Return the slot once nobody reads it, or as it is if that lasts."""
         seconds = self._timings.linger_seconds
-        self._report("slot", f"somebody reads it; waiting up to {seconds:g} s for one that is gone to let go")
+        self._report("slot", f"another process reads it; waiting up to {seconds:g} s for it to let go")
         with suppress(ConnectorFailedError):
             wait_until(
                 lambda: not self._is_slot_active(),
