@@ -206,8 +206,10 @@ def test_a_part_that_dies_is_told_and_shown_and_can_be_started_again(
 ) -> None:
     process = start(home, "--no-kafka")
     wait_until_ready(folder)
-    for one in processes_in(folder):
+    killed = processes_in(folder)
+    for one in killed:
         one.kill()
+    psutil.wait_procs(killed, timeout=30)
     env = {"TMPDIR": str(server_folder)}
     status = run_command("stack", "status", "--name", "try", env=env)
     assert (status.returncode, status.stdout.split()) == (1, ["postgres", "not", "running"])

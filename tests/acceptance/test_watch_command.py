@@ -43,20 +43,20 @@ def line_with(watch: subprocess.Popen[str], text: str) -> str:
 def test_a_task_that_failed_is_restarted_until_it_runs_and_the_watch_ends_when_told(
     deployed: Pipeline, env: dict[str, str]
 ) -> None:
-    with watching(deployed.name, "--first-pause=0.5", env=env) as watch:
-        line_with(watch, "connector RUNNING, 1 task RUNNING")
-        with deployed.connect() as connection:
-            connection.execute("alter role connector nologin")
-            try:
-                deployed.client.restart(deployed.name, only_failed=False)
-                line_with(watch, "1 task FAILED")
-                line_with(watch, "restart 1 of 6")
-            finally:
-                connection.execute("alter role connector login")
-        line_with(watch, "connector RUNNING, 1 task RUNNING")
-        watch.send_signal(signal.SIGTERM)
-        assert watch.wait(10) == 0
-        assert "told to stop" in (watch.stdout.read() if watch.stdout else "")
+    with deployed.role_of_its_own() as role:
+        deployed.client.put_config(render(deployed.spec) | {"database.user": role})
+        with watching(deployed.name, "--first-pause=0.5", env=env) as watch, deployed.connect() as connection:
+            line_with(watch, "connector RUNNING, 1 task RUNNING")
+            connection.execute(f"alter role {role} nologin".encode())
+            deployed.client.restart(deployed.name, only_failed=False)
+            line_with(watch, "1 task FAILED")
+            line_with(watch, "restart 1 of 6")
+            connection.execute(f"alter role {role} login".encode())
+            line_with(watch, "connector RUNNING, 1 task RUNNING")
+            watch.send_signal(signal.SIGTERM)
+            assert watch.wait(10) == 0
+            assert "told to stop" in (watch.stdout.read() if watch.stdout else "")
+        deployed.client.delete(deployed.name)
 
 
 def is_failed(pipeline: Pipeline) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import psycopg
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
@@ -18,7 +17,6 @@ from cdc_outbox.errors import ConnectError, ConnectorFailedError, ConnectUnavail
 from tests.support.connect_server import RESET, Answer, Asked, forward, passing_on
 from tests.support.deployments import slot_exists, spec_with
 from tests.support.pipeline import Pipeline
-from tests.support.rig import CONNECTOR_PASSWORD
 from tests.support.timings import QUICK_OPTIONS, QUICK_TIMINGS
 
 Fault = Callable[[Asked], Answer | object | None]
@@ -151,25 +149,19 @@ def test_an_interrupt_between_the_making_and_its_answer_leaves_no_connector(
 
 def test_a_role_that_may_no_longer_replicate_is_said_so_though_connect_says_running(deployed: Pipeline) -> None:
     """Debezium tries again and again, and Connect shows nothing of it."""
-    other = f"{deployed.name}_reader"
-    create = psycopg.sql.SQL("create role {} login replication password {}").format(
-        psycopg.sql.Identifier(other), psycopg.sql.Literal(CONNECTOR_PASSWORD)
-    )
-    with deployed.connect() as connection:
-        connection.execute(create)
-        connection.execute(f"grant select on outbox to {other}".encode())
+    with deployed.role_of_its_own() as other:
 
-    def refuse() -> None:
-        with deployed.connect() as connection:
-            connection.execute(f"alter role {other} noreplication".encode())
-            connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", (other,))
+        def refuse() -> None:
+            with deployed.connect() as connection:
+                connection.execute(f"alter role {other} noreplication".encode())
+                connection.execute(
+                    "select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", (other,)
+                )
 
-    deploying = Deploying(deployed).when("wait: connector RUNNING, 1 task RUNNING", refuse)
-    with pytest.raises(ConnectorFailedError) as caught:
-        deploying.run(("user: connector", f"user: {other}"), timings=replace(QUICK_TIMINGS, timeout_seconds=10))
-    assert f"to read its slot, though it runs: the role {other!r} has no REPLICATION" in str(caught.value)
-    assert "alter role" in caught.value.hint
-    assert f"undo: connector {deployed.name} runs again as it did" in deploying.steps
-    assert is_up(deployed)
-    with deployed.connect() as connection:
-        connection.execute(f"drop owned by {other}; drop role {other}".encode())
+        deploying = Deploying(deployed).when("wait: connector RUNNING, 1 task RUNNING", refuse)
+        with pytest.raises(ConnectorFailedError) as caught:
+            deploying.run(("user: connector", f"user: {other}"), timings=replace(QUICK_TIMINGS, timeout_seconds=10))
+        assert f"to read its slot, though it runs: the role {other!r} has no REPLICATION" in str(caught.value)
+        assert "alter role" in caught.value.hint
+        assert f"undo: connector {deployed.name} runs again as it did" in deploying.steps
+        assert is_up(deployed)

@@ -21,7 +21,7 @@ from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component, outbox_statements
-from tests.support.rig import Connection, eventually, make_connector_role, one, run_upgrade
+from tests.support.rig import CONNECTOR_PASSWORD, Connection, eventually, make_connector_role, one, run_upgrade
 from tests.support.timings import QUICK_OPTIONS
 
 SERVICE_TEMPLATE = "service_template"
@@ -108,6 +108,20 @@ topics:
         """Connect as superuser, in autocommit mode."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             yield connection
+
+    @contextmanager
+    def role_of_its_own(self) -> Iterator[str]:
+        """Create a role that may do what ``connector`` may, which all pipelines of the stack share; drop it again."""
+        role = f"{self.name}_reader"
+        create = psycopg.sql.SQL("create role {} login replication password {}").format(
+            psycopg.sql.Identifier(role), psycopg.sql.Literal(CONNECTOR_PASSWORD)
+        )
+        with self.connect() as connection:
+            connection.execute(create)
+            connection.execute(f"grant select on outbox to {role}".encode())
+        yield role
+        with self.connect() as connection:
+            connection.execute(f"drop owned by {role}; drop role {role}".encode())
 
     def deploy(self, *, dry_run: bool = False, spec: Spec | None = None, **options: Any) -> Plan:
         """Deploy the connector; what it reports is in ``reports``."""

@@ -5,7 +5,8 @@ from cdc_outbox.connect.timings import Timings
 from cdc_outbox.consumer import Limits
 
 QUICK_TIMINGS = Timings(
-    timeout_seconds=30.0,
+    # A new slot waits for every transaction of the server that was open before it, also other tests'.
+    timeout_seconds=120.0,
     poll_seconds=0.1,
     failed_seconds=1.5,
     stale_seconds=1.0,
