@@ -8,6 +8,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODULES = [path for folder in ("tests", "fuzz", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
 _IMPORT = re.compile(r"^\s*(?:from|import) (tests\.[\w.]*\btest_\w+)", re.MULTILINE)
+_RECONFIGURES = re.compile(r"alter (?:role connector\b|system)|set (?:@@)?global\b", re.IGNORECASE)
+_OWN_SERVER = re.compile(r"\.add_(?:postgres|mariadb)\(|\bmake_(?:postgres|mariadb)\(|\bexclusive_(?:stack|mariadb)\b")
 _TESTS = re.compile(r"test_\w+|\w+_contract|conftest|__init__")
 
 
@@ -28,3 +30,23 @@ def test_an_import_of_a_test_module_is_seen() -> None:
 def test_a_folder_of_tests_holds_tests_and_contracts_alone(folder: str) -> None:
     modules = [path.stem for path in (ROOT / "tests" / folder).rglob("*.py")]
     assert [name for name in modules if not _TESTS.fullmatch(name)] == []
+
+
+def reconfigures_a_shared_server(text: str) -> bool:
+    return bool(_RECONFIGURES.search(text)) and not _OWN_SERVER.search(text)
+
+
+def test_only_exclusive_tests_reconfigure_a_server_that_they_did_not_start() -> None:
+    exclusive = ROOT / "tests" / "integration" / "exclusive"
+    others = [path for path in (ROOT / "tests").rglob("*.py") if exclusive not in path.parents]
+    found = [path for path in others if reconfigures_a_shared_server(path.read_text())]
+    assert [path for path in found if path != Path(__file__)] == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["ALTER ROLE connector NOLOGIN", "alter system set wal_level = 'replica'", "set global general_log = on"],
+)
+def test_a_statement_that_reconfigures_a_shared_server_is_seen(statement: str) -> None:
+    assert reconfigures_a_shared_server(f'cursor.execute("{statement}")\n')
+    assert not reconfigures_a_shared_server(f'outbox_stack.add_postgres(15)\ncursor.execute("{statement}")\n')
