@@ -9,78 +9,40 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadFileScheduling
 
 from cdc_outbox.jvm import NEWEST_PLUGINS
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from cdc_outbox.testing.configure import ConfigureCheck
 from cdc_outbox.testing.sharing import shared
-from tests.support import vendor_subjects
 from tests.support.pipeline import FedPipeline, Pipeline
 from tests.support.rig import CONNECTOR_PASSWORD, open_folder
+from tests.support.scheduling import Scheduling, order
 from tests.support.service import Service
+from tests.support.vendor_subjects import VendorSuites
 
-# How long an example takes says what else the machine does, and nothing about the code.
+# The duration of an example depends on the load of the machine, not on the code.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
-# A shell has what it runs in the background ignore Ctrl-C, and so would every command that a test starts.
+# A process that a shell starts in the background ignores Ctrl-C, and so do the commands that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-FOLDERS = ("integration/exclusive", "vendor", "integration", "acceptance", "contract", "unit")
-"""In the order in which they run: what takes long comes first, so that no worker waits for the other at the end."""
-EXCLUSIVE = ("tests/integration/exclusive/", "tests/vendor/test_proofs.py")
-"""Tests that kill, pause or reconfigure servers, or whose result depends on every transaction of a server: they run on
-one worker, against a stack of their own."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="Run the vendors' suites too, and note that they passed.")
+    parser.addoption("--all", action="store_true", help="Run the vendors' suites too, and note those that passed.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    names = [] if config.option.all else vendor_subjects.unchanged_suites()
-    config.stash[LEFT_OUT] = [name for name in names if not any("vendor" in argument for argument in config.args)]
-
-
-LEFT_OUT = pytest.StashKey[list[str]]()
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    is_left_out = collection_path.parent.name == "vendor" and collection_path.name in config.stash[LEFT_OUT]
-    return True if is_left_out else None
+    config.pluginmanager.register(VendorSuites(config))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: next(n for n, folder in enumerate(FOLDERS) if f"tests/{folder}/" in item.nodeid))
-
-
-class Scheduling(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
-    """One file after the other, and all that needs the exclusive stack as if it were one file."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "exclusive" if nodeid.startswith(EXCLUSIVE) else super()._split_scope(nodeid)
+    items.sort(key=order)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     config.option.loadscopereorder = False
-    return Scheduling(config, log) if config.option.dist == "loadfile" else None
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    is_whole = os.environ.get("WHOLE_TEST_RUN") and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    is_controller = "PYTEST_XDIST_WORKER" not in os.environ
-    if session.config.option.all and exitstatus == pytest.ExitCode.OK and is_whole and is_controller:
-        vendor_subjects.note_digests()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash[LEFT_OUT]:
-        terminalreporter.section("left out")
-        for name in config.stash[LEFT_OUT]:
-            terminalreporter.line(f"tests/vendor/{name}: what it checks has not changed since it passed")
-        terminalreporter.line("infra/test --all runs them.")
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +52,10 @@ def outbox_stack_config() -> StackConfig:
 
 @pytest.fixture(scope="session")
 def exclusive_stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """A stack beside the shared one, see :data:`EXCLUSIVE`; its offsets are old enough for a kill to repeat events."""
+    """A stack beside the shared one, for :data:`~tests.support.scheduling.EXCLUSIVE`.
+
+    Its workers store offsets so seldom that a kill repeats events.
+    """
     proves_rules = any(item.nodeid.startswith("tests/vendor/test_proofs.py") for item in request.session.items)
     connectors = tuple(NEWEST_PLUGINS) if proves_rules else ("mariadb",)
     with Stack(config_of_stack("exclusive", "1000", connectors=connectors)) as stack:

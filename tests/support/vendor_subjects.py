@@ -2,16 +2,18 @@
 
 They hold facts about other people's software: options, connectors, routers, operators. As long as their subject is the
 same, they find what they found before, after minutes of work; so ``infra/test`` leaves them out, and
-``infra/test --all`` runs them and notes the digests.
+``infra/test --all`` runs them and notes the digests of those that passed.
 """
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-NOTE = ROOT / "tests" / "vendor" / "digests.json"
-"""The subjects' digests at the last passing ``infra/test --all``."""
+FOLDER = "tests/vendor"
 
 _JARS = ("cdc_outbox/jvm/pom.xml", "cdc_outbox/jvm/jars.py")
 SUBJECTS = {
@@ -24,32 +26,100 @@ SUBJECTS = {
     "test_proofs.py": (
         *_JARS,
         *("cdc_outbox/connect/lint/*", "cdc_outbox/connect/render/*", "cdc_outbox/connect/options/*"),
-        *("tests/proofs/*", "tests/support/configs.py", "tests/unit/golden/orders.json"),
+        *("cdc_outbox/connect/catalogue.py", "cdc_outbox/kafka.py", "cdc_outbox/testing/settings/*"),
+        *("tests/proofs/*", "tests/support/configs.py", "tests/support/rig.py", "tests/unit/golden/orders.json"),
     ),
     "test_router_releases.py": (*_JARS, "cdc_outbox/router/*", "cdc_outbox/jvm/*", "fuzz/router*.py"),
     "test_strimzi_api.py": ("cdc_outbox/connect/targets/*", "tests/support/strimzi.py"),
 }
 """For each suite, the files that it checks or is made of; the suite's own file belongs to them."""
 
+_SELECTIONS = ("keyword", "markexpr", "deselect", "lf", "stepwise")
+"""Options of pytest that run a part of the tests that the arguments name."""
 
-def digest(suite: str) -> str:
+
+def digest(suite: str, root: Path = ROOT) -> str:
     """Return the digest of a suite's subject as it is in the working tree."""
     found = hashlib.sha256()
-    for file in sorted(
-        {path for pattern in (*SUBJECTS[suite], f"tests/vendor/{suite}") for path in ROOT.glob(pattern)}
-    ):
+    for file in sorted({path for pattern in (*SUBJECTS[suite], f"{FOLDER}/{suite}") for path in root.glob(pattern)}):
         if file.is_file():
-            found.update(f"{file.relative_to(ROOT)}\0".encode())
+            found.update(f"{file.relative_to(root)}\0".encode())
             found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.hexdigest()[:16]
 
 
-def unchanged_suites() -> list[str]:
-    """Return the suites whose subject is the one that passed."""
-    noted: dict[str, str] = json.loads(NOTE.read_text()) if NOTE.exists() else {}
-    return [suite for suite in SUBJECTS if noted.get(suite) == digest(suite)]
+def noted_digests(root: Path) -> dict[str, str]:
+    """Return the subjects' digests when their suites last passed."""
+    note = root / FOLDER / "digests.json"
+    found: dict[str, str] = json.loads(note.read_text()) if note.exists() else {}
+    return found
 
 
-def note_digests() -> None:
-    """Note that every suite has passed on the working tree."""
-    NOTE.write_text(json.dumps({suite: digest(suite) for suite in SUBJECTS}, indent=2) + "\n")
+def note_digests(digests: dict[str, str], root: Path) -> None:
+    """Note that suites have passed on these digests."""
+    new = noted_digests(root) | digests
+    (root / FOLDER / "digests.json").write_text(json.dumps(dict(sorted(new.items())), indent=2) + "\n")
+
+
+def named_suites(paths: Iterable[Path], root: Path) -> list[str]:
+    """Return the suites that arguments name, be it by the path of a folder above them."""
+    above = set(paths)
+    return [suite for suite in SUBJECTS if above & {path := root / FOLDER / suite, *path.parents}]
+
+
+class VendorSuites:
+    """A plugin of pytest that leaves out what passed on the same subject, and notes what passes with ``--all``."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._root = config.rootpath
+        # Before the first test: an edit during the run is not what the suites saw.
+        self._digests = {suite: digest(suite, self._root) for suite in SUBJECTS}
+        self._passed: set[str] = set()
+        self._not_passed: set[str] = set()
+        self.left_out = [] if config.option.all else self._find_left_out()
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        return True if collection_path in {self._root / FOLDER / suite for suite in self.left_out} else None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        folder, _, suite = report.nodeid.partition("::")[0].rpartition("/")
+        if folder == FOLDER:
+            if not report.passed:
+                self._not_passed.add(suite)
+            elif report.when == "call":
+                self._passed.add(suite)
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        # Workers of pytest-xdist see a part of the tests each.
+        if self._config.option.all and not hasattr(self._config, "workerinput") and exitstatus == pytest.ExitCode.OK:
+            note_digests({suite: self._digests[suite] for suite in self._find_passed()}, self._root)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.left_out:
+            terminalreporter.section("left out")
+            for suite in self.left_out:
+                terminalreporter.line(f"{FOLDER}/{suite}: what it checks has not changed since it passed")
+            terminalreporter.line("infra/test --all runs them.")
+
+    def _find_left_out(self) -> list[str]:
+        noted, paths = noted_digests(self._root), [self._path(argument) for argument in self._config.args]
+        collected = named_suites(paths, self._root)
+        # The path of a suite, or of their folder, asks for it.
+        folder = self._root / FOLDER
+        asked = [suite for suite in collected if folder in paths or folder / suite in paths]
+        return [suite for suite in collected if suite not in asked and noted.get(suite) == self._digests[suite]]
+
+    def _find_passed(self) -> list[str]:
+        """Return the suites all of whose tests ran and passed, on a subject that nobody edited meanwhile."""
+        if any(getattr(self._config.option, name, None) for name in _SELECTIONS):
+            return []
+        whole = named_suites([self._path(item) for item in self._config.args if "::" not in item], self._root)
+        return [
+            suite
+            for suite in whole
+            if suite in self._passed - self._not_passed and digest(suite, self._root) == self._digests[suite]
+        ]
+
+    def _path(self, argument: str) -> Path:
+        return (self._config.invocation_params.dir / argument.partition("::")[0]).resolve()

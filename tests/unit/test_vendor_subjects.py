@@ -1,35 +1,141 @@
 """A vendors' suite is left out only while what it checks is what its last passing run saw."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from tests.support import vendor_subjects
-from tests.support.vendor_subjects import SUBJECTS, note_digests, unchanged_suites
+from tests.support.vendor_subjects import FOLDER, SUBJECTS, digest, note_digests, noted_digests
+
+pytest_plugins = ["pytester"]
 
 SUITE = "test_router_releases.py"
+ROUTING = "cdc_outbox/router/routing.py"
+LEFT_OUT = f"{FOLDER}/{SUITE}: what it checks has not changed since it passed"
+CONFTEST = """
+from tests.support.vendor_subjects import VendorSuites
+
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true")
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "some: for -m")
+    config.pluginmanager.register(VendorSuites(config))
+"""
+TESTS = """
+import pathlib, pytest
+
+@pytest.mark.some
+def test_first():
+    pass
+
+def test_second():
+    {second}
+"""
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working tree with one file of a subject, and a note that every suite passed on it."""
-    monkeypatch.setattr(vendor_subjects, "ROOT", tmp_path)
-    monkeypatch.setattr(vendor_subjects, "NOTE", tmp_path / "digests.json")
-    (tmp_path / "cdc_outbox" / "router").mkdir(parents=True)
-    (tmp_path / "cdc_outbox" / "router" / "routing.py").write_text("pass\n")
-    note_digests()
-    return tmp_path
+def run(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A working tree with a file of a subject, its suite, whose two tests pass, and a test beside it."""
+    write(pytester, "conftest.py", CONFTEST)
+    write(pytester, ROUTING, "pass\n")
+    write(pytester, f"{FOLDER}/{SUITE}", TESTS.format(second="pass"))
+    write(pytester, "tests/unit/test_vendor_subjects.py", "def test_other():\n    pass\n")
+    return pytester
 
 
-@pytest.mark.usefixtures("root")
-def test_what_passed_and_did_not_change_is_left_out() -> None:
-    assert unchanged_suites() == list(SUBJECTS)
+def write(run: pytest.Pytester, path: str, text: str) -> None:
+    (run.path / path).parent.mkdir(parents=True, exist_ok=True)
+    (run.path / path).write_text(text)
+
+
+def is_noted(run: pytest.Pytester) -> bool:
+    return noted_digests(run.path) == {SUITE: digest(SUITE, run.path)}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], [FOLDER], [f"{FOLDER}/{SUITE}"], ["-n", "2", "tests"]],
+    ids=lambda arguments: " ".join(arguments) or "no arguments",
+)
+def test_a_suite_that_passes_is_noted(run: pytest.Pytester, arguments: list[str]) -> None:
+    run.runpytest_inprocess("--all", *arguments).assert_outcomes(passed=3 if FOLDER not in "".join(arguments) else 2)
+    assert is_noted(run)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-k", "first"],
+        ["-k", "other"],
+        ["-m", "some"],
+        ["--deselect", f"{FOLDER}/{SUITE}::test_second"],
+        ["--ignore", f"{FOLDER}/{SUITE}"],
+        ["--collect-only"],
+        ["--setup-only"],
+        ["tests/unit"],
+        [f"{FOLDER}/{SUITE}::test_first"],
+        ["-n", "2", "-k", "first"],
+    ],
+    ids=" ".join,
+)
+def test_a_suite_that_runs_in_part_is_not_noted(run: pytest.Pytester, arguments: list[str]) -> None:
+    assert run.runpytest_inprocess("--all", *arguments).ret == pytest.ExitCode.OK
+    assert noted_digests(run.path) == {}
+
+
+@pytest.mark.parametrize(
+    "second", ["assert False", "pytest.skip()", "pytest.xfail()", f"pathlib.Path('{ROUTING}').write_text('edited')"]
+)
+def test_a_suite_of_which_a_test_did_not_pass_on_its_subject_is_not_noted(run: pytest.Pytester, second: str) -> None:
+    write(run, f"{FOLDER}/{SUITE}", TESTS.format(second=second))
+    run.runpytest_inprocess("--all")
+    assert noted_digests(run.path) == {}
+
+
+def test_a_run_of_what_failed_last_notes_nothing(run: pytest.Pytester) -> None:
+    write(run, f"{FOLDER}/{SUITE}", TESTS.format(second="assert False"))
+    run.runpytest_inprocess()
+    write(run, f"{FOLDER}/{SUITE}", TESTS.format(second="pass"))
+    run.runpytest_inprocess("--all", "--lf").assert_outcomes(passed=1)
+    assert noted_digests(run.path) == {}
+
+
+def test_a_run_without_all_notes_nothing(run: pytest.Pytester) -> None:
+    run.runpytest_inprocess().assert_outcomes(passed=3)
+    assert noted_digests(run.path) == {}
+
+
+def test_the_note_of_other_suites_stays(run: pytest.Pytester) -> None:
+    note_digests({"test_proofs.py": "1"}, run.path)
+    run.runpytest_inprocess("--all")
+    assert noted_digests(run.path) == {"test_proofs.py": "1", SUITE: digest(SUITE, run.path)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passed", "is_told"),
+    [
+        (["tests"], 1, True),
+        (["--all"], 3, False),
+        ([FOLDER], 2, False),
+        ([f"{FOLDER}/{SUITE}"], 2, False),
+        ([f"{FOLDER}/{SUITE}::test_first"], 1, False),
+        (["tests/unit"], 1, False),
+        (["tests/unit/test_vendor_subjects.py"], 1, False),
+    ],
+    ids=str,
+)
+def test_what_passed_is_left_out_and_named_unless_the_arguments_name_it(
+    run: pytest.Pytester, arguments: list[str], passed: int, *, is_told: bool
+) -> None:
+    note_digests({SUITE: digest(SUITE, run.path)}, run.path)
+    result = run.runpytest_inprocess(*arguments)
+    result.assert_outcomes(passed=passed)
+    assert (LEFT_OUT in result.outlines) == is_told
 
 
 @pytest.mark.parametrize("change", ["other content", "another file", "no file", "no note"])
-def test_a_change_of_the_subject_brings_the_suite_back(root: Path, change: str) -> None:
-    file = root / "cdc_outbox" / "router" / "routing.py"
+def test_a_change_of_the_subject_brings_the_suite_back(run: pytest.Pytester, change: str) -> None:
+    note_digests({SUITE: digest(SUITE, run.path)}, run.path)
+    file = run.path / ROUTING
     match change:
         case "other content":
             file.write_text("raise SystemExit\n")
@@ -38,12 +144,12 @@ def test_a_change_of_the_subject_brings_the_suite_back(root: Path, change: str) 
         case "no file":
             file.unlink()
         case _:
-            (root / "digests.json").write_text(json.dumps({}))
-    assert SUITE not in unchanged_suites()
+            (run.path / FOLDER / "digests.json").unlink()
+    run.runpytest_inprocess().assert_outcomes(passed=3)
 
 
 def test_every_suite_has_a_subject_of_files_that_exist() -> None:
-    folder = vendor_subjects.NOTE.parent
+    folder = vendor_subjects.ROOT / FOLDER
     assert sorted(path.name for path in folder.glob("test_*.py")) == sorted(SUBJECTS)
     for suite, patterns in SUBJECTS.items():
         for pattern in patterns:
