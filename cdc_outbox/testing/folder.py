@@ -119,11 +119,16 @@ class StackFolder:
 
     def reserve_port(self) -> int:
         """Return a port that nobody listens on and that no stack of this user has reserved."""
-        mine, others = _ports_of(self.path), [port for folder in self._all() for port in _ports_of(folder)]
-        for port in random.sample(_PORTS, len(_PORTS)):  # no cryptography
-            if port not in others and _can_listen(port):
-                (self.path / "ports.json").write_text(json.dumps([*mine, port]))
-                return port
+        with (self.path / "ports.lock").open("w") as lock:
+            # Copies of the stack in other processes reserve ports too.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            mine, others = _ports_of(self.path), [port for folder in self._all() for port in _ports_of(folder)]
+            for port in random.sample(_PORTS, len(_PORTS)):  # no cryptography
+                if port not in others and _can_listen(port):
+                    new = self.path / "ports.json.new"
+                    new.write_text(json.dumps([*mine, port]))
+                    new.rename(self.path / "ports.json")
+                    return port
         raise StackError(f"no port from {_PORTS.start} to {_PORTS.stop - 1} is free")
 
     def write_environment(self, environment: Mapping[str, str]) -> None:

@@ -32,8 +32,11 @@ def shared(folder: Path, name: str, make: Callable[[], AbstractContextManager[Re
                 value: ResultT = pickle.loads(made.read_bytes())  # noqa: S301 - written below, by this run
             else:
                 value = ending.enter_context(make())
-                made.touch(mode=0o600)
-                made.write_bytes(pickle.dumps(value))
+                new = made.with_suffix(".new")
+                new.touch(mode=0o600)
+                new.write_bytes(pickle.dumps(value))
+                # Complete or not there: a value that cannot be pickled leaves no file for the next process.
+                new.rename(made)
                 ending.callback(_wait_for_others, users)
                 ending.callback(_withdraw, made, lock)
         yield value

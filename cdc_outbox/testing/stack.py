@@ -1,5 +1,6 @@
 """PostgreSQL, Kafka and Kafka Connect with Debezium as plain processes, without a container engine."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,9 @@ class StackConfig:
     root: Path | None = None
 
     def __post_init__(self) -> None:
+        # Values of their own, which can be pickled: os.environ and a MappingProxyType cannot.
+        object.__setattr__(self, "worker_settings", dict(self.worker_settings))
+        object.__setattr__(self, "environment", dict(self.environment))
         for name in self.databases:
             if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name) or name in _TAKEN:
                 raise ConfigError(
@@ -160,7 +164,7 @@ class Stack:
             part.reap()
         self.workers.clear()
         self._added.clear()
-        self._postgres = self._broker = None
+        self._postgres = self._broker = self._mariadb = None
 
     def leave(self) -> None:
         """End the use of a copy: stop the parts that were added to it. Without effect on the stack itself."""
@@ -171,7 +175,7 @@ class Stack:
 
     def add_worker(self) -> Worker:
         """Start one more Connect worker, which joins the others, and return it."""
-        folder, port = self.folder.path / f"connect-{len(self.workers) + 1}", self.folder.reserve_port()
+        folder, port = self._part_folder(f"connect-{len(self.workers) + 1}"), self.folder.reserve_port()
         environment = {
             **self.config.environment,
             **worker_environment(port, self.broker.bootstrap_servers),
@@ -192,7 +196,7 @@ class Stack:
         """
         if self._mariadb is not None:
             raise StackError("the stack has a MariaDB server")
-        self._mariadb = make_mariadb(self.folder.path / "mariadb", self.folder.reserve_port())
+        self._mariadb = make_mariadb(self._part_folder("mariadb"), self.folder.reserve_port())
         self._mariadb.start()
         return self._mariadb
 
@@ -202,7 +206,7 @@ class Stack:
         Raises:
             StackError: That version is not installed, the stack has it already, or it did not start.
         """
-        installed, folder = find_installed(version), self.folder.path / f"postgres-{version}"
+        installed, folder = find_installed(version), self._part_folder(f"postgres-{version}")
         if any(server.folder == folder for server in self._added):
             raise StackError(f"the stack has a PostgreSQL {version}")
         server = make_postgres(folder, self.folder.reserve_port(), installed=installed)
@@ -231,6 +235,10 @@ class Stack:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.down()
+
+    def _part_folder(self, name: str) -> Path:
+        """Return the folder of a part; copies of the stack, one for each process, add parts of the same names."""
+        return self.folder.path / (name if self.folder.is_held_here else f"{name}-{os.getpid()}")
 
     def _start(self) -> None:
         port = self.folder.reserve_port()

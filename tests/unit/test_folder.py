@@ -1,7 +1,9 @@
 """Who a stack's folder belongs to, when several look at it at once."""
 
 import fcntl
+import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,3 +73,22 @@ def test_a_folder_is_never_seen_with_a_lock_that_nobody_holds(tmp_path: Path, mo
     assert other.is_held
     folder.release()
     other.release()
+
+
+def test_ports_that_are_reserved_at_the_same_time_are_all_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = StackFolder("try", tmp_path)
+    folder.occupy()
+    reserved: list[int] = []
+    other = threading.Thread(target=lambda: reserved.append(StackFolder("try", tmp_path).reserve_port()))
+
+    def reserve_another_one() -> None:
+        other.start()
+        other.join(0.2)  # without a lock it ends in this time
+
+    before(monkeypatch, folder_module, "_can_listen", reserve_another_one)
+    reserved.append(folder.reserve_port())
+    other.join(30)
+    assert sorted(json.loads((folder.path / "ports.json").read_text())) == sorted(reserved)
+    folder.release()

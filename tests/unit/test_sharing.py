@@ -50,7 +50,7 @@ def test_the_second_gets_a_copy_and_the_first_ends_it_once_the_second_has_left(t
         assert copy.result() is not first
 
 
-def test_who_asks_after_the_end_gets_another_one(tmp_path: Path) -> None:
+def test_a_user_after_the_end_gets_another_one(tmp_path: Path) -> None:
     maker = Maker()
     for number in (1, 2):
         with shared(tmp_path, "it", maker) as value:
@@ -68,6 +68,16 @@ def test_what_could_not_be_made_is_tried_again_by_the_next(tmp_path: Path) -> No
         pass
     with shared(tmp_path, "it", Maker()) as value:
         assert value == [1]
+
+
+def test_a_value_that_cannot_be_copied_fails_alike_in_every_process(tmp_path: Path) -> None:
+    @contextmanager
+    def make() -> Iterator[object]:
+        yield threading.Lock()
+
+    for _ in range(2):
+        with pytest.raises(TypeError, match="cannot pickle"), shared(tmp_path, "it", make):
+            pass
 
 
 USER = """

@@ -1,9 +1,11 @@
 """A stack's life, with parts that only sleep."""
 
+import os
 import pickle
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import Mock
 
@@ -11,7 +13,7 @@ import pytest
 
 from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.jvm import SHORT_LIVED, Jvm
-from cdc_outbox.testing import Broker, Postgres, Stack, StackConfig, Worker
+from cdc_outbox.testing import Broker, MariaDb, Postgres, Stack, StackConfig, Worker
 from cdc_outbox.testing.process import ServerCommand
 from cdc_outbox.testing.settings import settings_file
 from cdc_outbox.testing.worker import make_worker
@@ -33,6 +35,9 @@ class Parts:
     def broker(self, folder: Path, port: int, *arguments: Any) -> Broker:
         return Broker(folder, self.command(folder), port=port)
 
+    def mariadb(self, folder: Path, port: int) -> MariaDb:
+        return MariaDb(folder, self.command(folder), port=port, password="secret")
+
     def worker(self, folder: Path, port: int, *arguments: Any, **options: Any) -> Worker:
         return Worker(folder, self.command(folder, fails=self.fails), port=port)
 
@@ -40,9 +45,9 @@ class Parts:
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
     parts = Parts()
-    for kind in ("postgres", "broker", "worker"):
+    for kind in ("postgres", "broker", "mariadb", "worker"):
         monkeypatch.setattr(f"cdc_outbox.testing.stack.make_{kind}", getattr(parts, kind))
-    for part in (Postgres, Broker, Worker):
+    for part in (Postgres, Broker, MariaDb, Worker):
         monkeypatch.setattr(part, "answers", Mock(return_value=True))
     monkeypatch.setattr(Stack, "jvm", None)
     return parts
@@ -67,6 +72,7 @@ def test_a_connector_that_there_is_none_of_is_refused() -> None:
 
 def test_a_stack_that_comes_up_again_has_new_parts_and_no_others(stack: Stack) -> None:
     first = stack.workers[0]
+    stack.add_mariadb()
     stack.down()
     assert stack.parts == []
     with pytest.raises(StackError, match="the stack is not up"):
@@ -105,3 +111,25 @@ def test_who_leaves_a_copy_stops_what_was_added_to_it_and_nothing_else(tmp_path:
         stack.leave()
         copy.leave()
         assert [part.is_running for part in (*stack.parts, added)] == [True] * len(stack.parts) + [False]
+
+
+@pytest.mark.usefixtures("parts")
+def test_copies_in_several_processes_add_parts_of_their_own(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_outbox.testing.stack.find_installed", Mock())
+    copies: list[Stack] = [pickle.loads(pickle.dumps(stack)) for _ in range(2)]  # noqa: S301 - our own
+    for pid, copy in enumerate(copies):
+        monkeypatch.setattr(os, "getpid", Mock(return_value=pid))
+        added = [copy.add_worker(), copy.add_mariadb(), copy.add_postgres(15)]
+        assert [part.name for part in added] == [f"connect-2-{pid}", f"mariadb-{pid}", f"postgres-15-{pid}"]
+        assert all(part.is_running for part in added)
+    assert [part.name for part in (stack.add_worker(), stack.add_mariadb())] == ["connect-2", "mariadb"]
+    for copy in copies:
+        copy.leave()
+
+
+@pytest.mark.parametrize("values", [os.environ, MappingProxyType({"PATH": "/bin"})], ids=["os.environ", "a proxy"])
+def test_any_mapping_can_be_copied_to_other_processes(values: Any) -> None:
+    config = StackConfig(environment=values, worker_settings=values)
+    copy = pickle.loads(pickle.dumps(Stack(config))).config  # noqa: S301 - our own
+    assert copy == config
+    assert (copy.environment, copy.worker_settings) == (dict(values), dict(values))
