@@ -24,8 +24,6 @@ from cdc_outbox.operate.doctor import Doctor, by_severity
 
 _LOG = logging.getLogger(__name__)
 _HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")
-_KNOWN_SECONDS = 10.0
-"""For Connect to know a connector that was just made."""
 
 
 @click.command(short_help="Ask everybody what is wrong with a pipeline.")
@@ -72,7 +70,7 @@ def doctor(
         if databases is None
         else lambda: connected(databases.of(pipeline.name), pipeline.database.kind, spec=spec),
         brokers=brokers,
-        timings=replace(cluster.timings, timeout_seconds=_KNOWN_SECONDS),
+        timings=replace(cluster.timings, timeout_seconds=cluster.timings.known_seconds),
     )
     with steps.shown():
         findings = by_severity(asked.look())

@@ -23,9 +23,6 @@ from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError
 from cdc_outbox.spec import Spec
 
-_KNOWN_SECONDS = 30.0
-"""For Connect to know a connector that was just made."""
-
 
 @click.command(short_help="Show what a deployment would change, and what that does to consumers.")
 @specs_argument
@@ -70,7 +67,8 @@ def _planned(outcome: Outcome, spec: Spec, databases: Databases | None, client: 
 
 
 def _plan(spec: Spec, databases: Databases | None, client: ConnectClient) -> Plan:
-    timings = replace(client.cluster.timings, timeout_seconds=_KNOWN_SECONDS)
+    timings = client.cluster.timings
+    timings = replace(timings, timeout_seconds=timings.known_seconds)
     if databases is None or spec.database.kind is not DatabaseKind.POSTGRESQL:
         return plan_without_database(spec, client, timings=timings)
     options = DeployOptions(replaces=True, timings=timings)

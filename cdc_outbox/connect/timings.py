@@ -13,6 +13,7 @@ class Timings:
         timeout_seconds: How long each step may take, such as until connector and tasks run at all. A rebalance and a
             slow login fit in.
         poll_seconds: Between two looks at what is waited for.
+        known_seconds: How long ``doctor`` and ``plan`` wait for Connect to know a connector that was just made.
         failed_seconds: How long a failure must last to be believed: after a restart Connect shows the last generation's
             for a moment.
         stale_seconds: How long one of several workers may show the configuration that was before.
@@ -30,6 +31,7 @@ class Timings:
 
     timeout_seconds: float = 60.0
     poll_seconds: float = 0.25
+    known_seconds: float = 30.0
     failed_seconds: float = 3.0
     stale_seconds: float = 3.0
     linger_seconds: float = 10.0

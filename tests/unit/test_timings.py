@@ -10,7 +10,8 @@ import pytest
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import ConfigError
 from tests.support.commands import run_command
-from tests.support.connect_server import answering
+from tests.support.connect_server import NOBODY, Answer, Asked, answering
+from tests.support.specs import MINIMAL
 from tests.support.timings import QUICK_TIMINGS
 
 
@@ -47,3 +48,18 @@ def test_a_command_waits_for_connect_as_long_as_its_caller_says(
         timings=timings,
     )
     assert (done.returncode, f"within {timings.answer_seconds:g} s" in done.stderr) == (75, True), done.stderr
+
+
+@pytest.mark.parametrize("command", ["doctor", "plan"])
+def test_a_command_waits_for_a_new_connectors_status_as_long_as_its_caller_says(tmp_path: Path, command: str) -> None:
+    (tmp_path / "spec.yaml").write_text(MINIMAL)
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path.endswith("/status"):
+            return NOBODY
+        return 200, {"configs": []} if asked.path.endswith("/validate") else {"connector.class": "some.Connector"}
+
+    with answering(answer) as (url, _):
+        where = (tmp_path / "spec.yaml", f"--connect-url={url}", "--connect-patience=0")
+        done = run_command(command, *where, timings=replace(QUICK_TIMINGS, known_seconds=0.2))
+    assert "waited 0.2 s in vain for Connect to know" in done.stdout + done.stderr, done
