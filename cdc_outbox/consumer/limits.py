@@ -31,5 +31,5 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if getattr(self, field.name) <= 0:
-                raise ConfigError(f"{field.name} must be more than 0", field=f"Limits.{field.name}")
+            if not getattr(self, field.name) > 0:
+                raise ConfigError(f"{field.name} must be greater than 0", field=f"Limits.{field.name}")

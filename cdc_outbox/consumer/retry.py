@@ -35,8 +35,8 @@ class Retry:
 
     def __post_init__(self) -> None:
         for name in ("first_pause_seconds", "parked_pause_seconds", "longest_pause_seconds"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be more than 0", field=f"Retry.{name}")
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be greater than 0", field=f"Retry.{name}")
         if self.inline_retry_seconds < 0:
             raise ConfigError("inline_retry_seconds must not be negative", field="Retry.inline_retry_seconds")
         if self.max_attempts < 1:

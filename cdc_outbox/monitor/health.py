@@ -32,7 +32,7 @@ class HealthLimits:
 
     def __post_init__(self) -> None:
         if not self.stuck_after_seconds > 0:
-            raise ConfigError("a limit is more than 0 seconds", field="HealthLimits.stuck_after_seconds")
+            raise ConfigError("stuck_after_seconds must be greater than 0", field="HealthLimits.stuck_after_seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,7 +115,7 @@ def test_its_json_has_the_reasons_and_what_they_were_told_by() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_a_limit_that_would_always_or_never_strike_is_refused(seconds: float) -> None:
-    with pytest.raises(ConfigError, match="more than 0 seconds"):
+    with pytest.raises(ConfigError, match="stuck_after_seconds must be greater than 0"):
         HealthLimits(stuck_after_seconds=seconds)
 
 

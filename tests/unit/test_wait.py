@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,9 +81,9 @@ class Worker:
         return found
 
 
-def wait_for(clock: Clock, answer: Callable[[float], ConnectorStatus | None]) -> None:
+def wait_for(clock: Clock, answer: Callable[[float], ConnectorStatus | None], timings: Timings = TIMINGS) -> None:
     worker: Any = Worker(clock, answer)
-    wait_until_up(worker, "orders", stable_seconds=10, timings=TIMINGS, report=lambda _text: None)
+    wait_until_up(worker, "orders", stable_seconds=10, timings=timings, report=lambda _text: None)
 
 
 def test_a_worker_that_goes_away_during_the_stable_time_is_waited_for(clock: Clock) -> None:
@@ -95,6 +96,19 @@ def test_a_failure_at_the_deadline_keeps_its_trace(clock: Clock) -> None:
     with pytest.raises(ConnectorFailedError) as caught:
         wait_for(clock, lambda now: GONE if now < 58.5 else FAILED)
     assert caught.value.trace == "java.lang.Boom"
+
+
+@pytest.mark.parametrize("seconds", [1.0, 5.0])
+def test_a_failure_counts_once_it_has_lasted(clock: Clock, seconds: float) -> None:
+    timings = replace(TIMINGS, failed_seconds=seconds)
+    with pytest.raises(ConnectorFailedError):
+        wait_for(clock, lambda now: FAILED if now >= 10 else GONE, timings)
+    assert clock.now == pytest.approx(10 + seconds, abs=0.5)
+
+
+def test_a_failure_that_passes_does_not_count(clock: Clock) -> None:
+    wait_for(clock, lambda now: FAILED if 10 <= now < 14 else UP, replace(TIMINGS, failed_seconds=5))
+    assert clock.now == pytest.approx(24, abs=0.5)
 
 
 def test_what_comes_and_goes_is_not_waited_for_for_ever(clock: Clock) -> None:

@@ -2,15 +2,18 @@
 
 import logging
 from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer import Limits, Outcome
+from cdc_outbox.consumer import Limits, Outcome, Retry
 from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.park import Reason
 from cdc_outbox.consumer.watch import Watch
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
 from tests.support.events import make_event
@@ -77,3 +80,27 @@ def test_a_consumer_that_has_a_partition_does_not_wait_for_one(
     for clock.now, assigned in ((1.0, 0), (5.0, 1), (60.0, 1), (61.0, 0)):
         watch.lagged({Place("t", 0): 0} if assigned else {}, assigned=assigned)
     assert caplog.records == []
+
+
+def test_the_park_is_looked_into_as_often_as_the_limits_say(clock: Clock) -> None:
+    limits = Limits(parked_poll_seconds=5)
+    watch = Watch(name="shipping", limits=limits, metrics=NoMetrics(), handled=list, clock=clock)
+    looks = [watch.wants_a_look() for clock.now in (0.0, 1.5, 4.9, 5.0, 9.9, 10.0)]
+    assert looks == [True, False, False, True, False, True]
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
+def test_every_limit_is_greater_than_zero(name: str) -> None:
+    value: Any
+    for value in (0, -1, float("nan")):
+        with pytest.raises(ConfigError, match=f"{name} must be greater than 0") as caught:
+            replace(Limits(), **{name: value})
+        assert caught.value.field == f"Limits.{name}"
+
+
+@pytest.mark.parametrize("name", ["first_pause_seconds", "parked_pause_seconds", "longest_pause_seconds"])
+def test_every_pause_is_greater_than_zero(name: str) -> None:
+    seconds: Any
+    for seconds in (0.0, -1.0, float("nan")):
+        with pytest.raises(ConfigError, match=f"{name} must be greater than 0"):
+            replace(Retry(), **{name: seconds})
