@@ -11,7 +11,11 @@ from tests.support.commands import run_program
 SPEC = str(Path(__file__).parents[2] / "connectors" / "orders.yaml")
 DATABASE = "--dsn=host=127.0.0.1 port=1"
 CONNECT = ("--connect-url=http://127.0.0.1:1", "--connect-patience=0")
+BROKERS = "--bootstrap-servers=127.0.0.1:1"
+PARTITIONED = "spec with partitions"
+"""Stands for the path of one, which a fixture writes."""
 NO_DATABASE = (75, "error: connection failed")
+NO_BROKERS = (75, "error: Failed to get metadata: Local: Broker transport failure")
 NO_CONNECT = (75, "error: no Kafka Connect worker answers at http://127.0.0.1:1")
 
 COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
@@ -29,7 +33,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "lint": ((SPEC,), 0, "nothing found"),
     "new": (("orders", "--database=sqlite"), 0, "version: 1"),
     "offsets": (("show", "orders", *CONNECT), *NO_CONNECT),
-    "partitions": ((SPEC, DATABASE), 2, "error: the spec has no outbox.partitions"),
+    "partitions": ((PARTITIONED, DATABASE), *NO_DATABASE),
     "pause": (("orders", *CONNECT), *NO_CONNECT),
     "plan": ((SPEC, *CONNECT, DATABASE), *NO_DATABASE),
     "preflight": ((SPEC, DATABASE), *NO_DATABASE),
@@ -37,7 +41,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "purge-inbox": ((DATABASE, "--horizon-days=30", "--accept-shorter-horizon"), *NO_DATABASE),
     "render": ((SPEC,), 0, '"connector.class"'),
     "replay": (("nothing:here",), 2, "error: there is no module 'nothing' here"),
-    "reset": ((SPEC, "--consumer=shipping", DATABASE), 2, "Error: "),
+    "reset": ((SPEC, "--consumer=shipping", "--aggregate=order/42", BROKERS, DATABASE), *NO_DATABASE),
     "restart": (("orders", *CONNECT), *NO_CONNECT),
     "resume": (("orders", *CONNECT), *NO_CONNECT),
     "simulate": ((SPEC, "--row={}"), 1, "NullPointerException in transform"),
@@ -45,17 +49,19 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "stack": (("status", "--name=none"), 1, "error: no stack named 'none' is running"),
     "status": (CONNECT, *NO_CONNECT),
     "stop": (("orders", *CONNECT), *NO_CONNECT),
-    "topics": (("create",), 2, "Missing argument"),
-    "verify": ((SPEC, DATABASE), 2, "Missing option '--bootstrap-servers'"),
+    "topics": (("create", SPEC, BROKERS), *NO_BROKERS),
+    "verify": ((SPEC, BROKERS, DATABASE), *NO_DATABASE),
     "watch": (("orders", *CONNECT), *NO_CONNECT),
 }
 """Arguments, exit code, and what is said to standard output or standard error."""
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_runs_and_ends_with_its_exit_code(command: str) -> None:
+def test_a_command_runs_and_ends_with_its_exit_code(command: str, tmp_path: Path) -> None:
     arguments, code, says = COMMANDS[command]
-    done = run_program(command, *arguments)
+    partitioned = tmp_path / "partitioned.yaml"
+    partitioned.write_text(Path(SPEC).read_text().replace("  table: outbox\n", "  table: outbox\n  partitions: day\n"))
+    done = run_program(command, *(str(partitioned) if each is PARTITIONED else each for each in arguments))
     assert (done.returncode, says in done.stdout + done.stderr) == (code, True), done
     assert "Traceback" not in done.stderr
 
