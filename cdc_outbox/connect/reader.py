@@ -42,12 +42,12 @@ class Reader:
     def expect_another_than(self, process: int) -> None:
         """Take what reads the slot for the connector only if it is another process of the server than this one.
 
-        A task that restarts has another; who goes on reading beside it is somebody else.
+        A task that restarts has another; a process that still reads beside it is not the connector's.
         """
         self._former = process
 
     def find_stranger(self) -> SlotFacts | None:
-        """Return the slot if that process, and so somebody else, still reads it."""
+        """Return the slot if that process, which is not the connector's, still reads it."""
         slot = self._database.find_slot()
         return slot if slot is not None and slot.active and slot.reader == self._former else None
 
@@ -94,7 +94,7 @@ class Reader:
         )
 
     def find_slot_without_strangers(self) -> SlotFacts | None:
-        """Return the slot once nobody reads it, or as it is if that lasts."""
+        """Return the slot once no process reads it, or as it is after the time."""
         seconds = self._timings.linger_seconds
         self._report("slot", f"another process reads it; waiting up to {seconds:g} s for it to let go")
         with suppress(ConnectorFailedError):

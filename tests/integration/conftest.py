@@ -24,7 +24,7 @@ def writer(pipeline: Pipeline) -> Iterator[Connection]:
 
 @pytest.fixture
 def late_writer(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who writes between a deployment's look at the table and the slot that it makes."""
+    """Another writer writes between a deployment's look at the table and the creation of its slot."""
     create_slot = Database.create_slot
 
     def write_first(database: Database, *, timeout_seconds: float) -> object:

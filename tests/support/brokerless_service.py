@@ -35,7 +35,7 @@ TOPIC_PARTITION = Place("events", 0)
 
 
 def _nothing() -> None:
-    """Happen."""
+    """Do nothing."""
 
 
 @dataclass

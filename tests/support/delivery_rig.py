@@ -37,7 +37,7 @@ STEPS = {
 UNTIL_THE_HANDLER = ["begin", "claim", "fence", "look"]
 FROM_THE_HANDLER = ["advance", "fence", "commit"]
 UNDONE = ["rollback", "begin", "take back", "commit"]
-"""How a failure ends: with a look for claims that somebody committed by himself."""
+"""How a failure ends: with a look for claims that the handler committed itself."""
 
 
 class SpyDatabase(MemoryDatabase):

@@ -58,7 +58,7 @@ def config(server: MariaDb) -> dict[str, str]:
 
 @dataclass
 class Orders:
-    """An outbox on a MariaDB server of its own, whose binlog is nobody else's, and the connector that publishes it."""
+    """An outbox on a MariaDB server of its own, so with a binlog of its own, and the connector that publishes it."""
 
     stack: Stack
     server: MariaDb
@@ -144,7 +144,7 @@ class Orders:
             return OffsetWitness(self.spec, self.client, session, Snapshot(session)).find_delivery().reader
 
     def patch_offset(self, **changes: object) -> None:
-        """Do by hand what nobody should."""
+        """Change by hand what only the product should change."""
         [entry] = self.client.find_offsets(NAME)
         request = urllib.request.Request(  # noqa: S310 - our own URL
             f"{self.stack.connect_url}/connectors/{NAME}/offsets",

@@ -20,7 +20,7 @@ WEEK = 7 * 86_400
 
 
 class Pruner:
-    """Prunes a pipeline's outbox, whose slot moves on soon though nobody writes."""
+    """Prunes a pipeline's outbox, whose slot soon advances without new events."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
@@ -72,7 +72,7 @@ class Pruner:
         assert len(self.pipeline.messages()) == count
 
     def halt(self) -> None:
-        """Stop the connector, and wait until nobody reads its slot."""
+        """Stop the connector, and wait until no process reads its slot."""
         self.pipeline.client.stop(self.pipeline.name)
         query = "select active from pg_replication_slots where slot_name = %s"
         eventually(lambda: not self.query(query, self.spec.database.slot), "the slot to be free")
