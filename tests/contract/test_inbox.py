@@ -136,9 +136,7 @@ class TestMariaDb(ServerStoresContract):
             yield self._watcher
 
     def is_waiting(self, opened: Opened) -> bool:
-        # Of the whole server: information_schema.innodb_trx answers who asks often with what it said before.
-        [(_, waiting)] = self._watcher.query("show global status like 'Innodb_row_lock_current_waits'")
-        return int(waiting) == 1
+        return opened.connection.thread_id() in self._watcher.waiting()
 
     def test_the_last_purge_is_known(self, opened: Opened) -> None:
         purges = "insert into inbox_purges (purged_before) values ('2026-11-21 12:00:00'), ('2020-01-01')"
