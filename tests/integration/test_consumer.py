@@ -4,12 +4,13 @@ import signal
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import psycopg
 import pytest
 
-from cdc_outbox import Event
+from cdc_outbox import Event, kafka
 from cdc_outbox.consumer import Consumer, InboxTable, Outcome
 from cdc_outbox.errors import (
     BrokerUnavailableError,
@@ -316,12 +317,15 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for(service: Service) -> None
     ],
 )
 def test_what_cannot_be_reached_at_the_start_is_named(
-    service: Service, options: dict[str, Any], error: type[Exception], reason: str
+    service: Service, options: dict[str, Any], error: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = replace(QUICK_LIMITS, reach_seconds=1.0)
+    find_topics = Mock(wraps=kafka.find_topics)
+    monkeypatch.setattr(kafka, "find_topics", find_topics)
     service.pipeline.write(1)
     with pytest.raises(error, match=reason):
         service.run_to_its_end(service.consumer(limits=limits, **options))
+    assert {call.args[1] for call in find_topics.call_args_list} == {limits.reach_seconds}
 
 
 def test_a_database_that_refuses_or_is_not_there_is_named(service: Service) -> None:
