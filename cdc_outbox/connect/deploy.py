@@ -14,6 +14,7 @@ from cdc_outbox.connect.plan import (
     SlotStep,
     make_plan,
     plan_slot,
+    reads_another_log,
     refuse_another_log,
     stored_offset,
 )
@@ -246,7 +247,16 @@ class Deployment:
             written=self._look_into_slot(facts, slot) if stored is None else facts.written,
             republishing=found is not None and found.is_republishing,
         )
-        return plan_slot(self._spec.database.slot, state, self._options.earlier)
+        plan = plan_slot(self._spec.database.slot, state, self._options.earlier)
+        skips = self._options.earlier is EarlierEvents.SKIP and plan.is_empty
+        if skips and found is not None and not reads_another_log(found.config, self._config):
+            raise ConfigError(
+                f"the slot {self._spec.database.slot} holds every event that {self._spec.name} has not published, so "
+                "there is nothing to skip",
+                field="earlier_events",
+                hint="Deploy without --earlier-events. `cdc-outbox offsets set` leaves out events that the slot holds.",
+            )
+        return plan
 
     def _refuse_strangers(self, facts: DatabaseFacts, found: Found | None) -> SlotFacts | None:
         """Return the slot, which nobody reads but the connector itself."""

@@ -21,10 +21,10 @@ from cdc_outbox.errors import UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
 
 _READS_MESSAGES = "message.prefix.include.list"
-_SKIP = "Run again with --earlier-events skip, which leaves them out for good."
+_SKIP = "`cdc-outbox deploy-connector --earlier-events skip` leaves them out for good."
 _REPUBLISH_OR_SKIP = (
-    "Run again with --earlier-events republish, which publishes every row that is still in the table "
-    "(consumers skip what they had), or with --earlier-events skip, which leaves them out for good."
+    "`cdc-outbox deploy-connector --earlier-events republish` publishes every row that is still in the table "
+    f"(consumers skip what they had). {_SKIP}"
 )
 
 
@@ -160,7 +160,7 @@ def make_plan(found: Found | None, config: Mapping[str, str], slot: SlotPlan | N
         halted=found.status.is_halted,
         failed=condition is Condition.FAILED,
         up=condition is Condition.UP,
-        changes_log=_reads_another_log(found.config, config),
+        changes_log=reads_another_log(found.config, config),
     )
 
 
@@ -207,16 +207,17 @@ def refuse_another_log(before: Mapping[str, str] | None, after: Mapping[str, str
     Raises:
         UnpublishedEventsError: What it has not read yet would be left out.
     """
-    if before is not None and _reads_another_log(before, after):
+    if before is not None and reads_another_log(before, after):
         old, new = ("messages", "rows") if _READS_MESSAGES in before else ("rows", "messages")
         raise UnpublishedEventsError(
             f"the connector reads {old} and would read {new}: the {old} that it has not read yet would be left out.",
-            hint="Let the writers rest until the slot has confirmed everything, then run again with "
-            "--earlier-events skip.",
+            hint="Let the writers rest until the slot has confirmed everything, then run `cdc-outbox deploy-connector "
+            "--earlier-events skip`.",
         )
 
 
-def _reads_another_log(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+def reads_another_log(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Tell whether one configuration reads messages, and the other rows."""
     return (_READS_MESSAGES in before) != (_READS_MESSAGES in after)
 
 
@@ -225,14 +226,16 @@ def plan_slot(name: str, state: SlotState, earlier: EarlierEvents | None) -> Slo
 
     Args:
         name: The slot's, for the message.
-        earlier: The operator's decision, where one is needed.
+        earlier: The operator's decision. To publish the rows again needs no hole: rows may be in no topic though slot
+            and offset look well, as after a time in which the publication lacked the table.
 
     Raises:
         UnpublishedEventsError: Events would be left out, and nobody decided that they may.
     """
     step, hole = _step(state), find_hole(name, state)
     if hole is None:
-        return SlotPlan(step)
+        republishes = earlier is EarlierEvents.REPUBLISH and bool(state.written.rows)
+        return SlotPlan(step, resets_offsets=republishes and state.stored is not None, republishes=republishes)
     if earlier is None:
         raise UnpublishedEventsError(hole.text, hint=hole.hint)
     # A connector that republishes stores an offset when it is stopped, if it has none yet.

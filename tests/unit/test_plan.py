@@ -84,6 +84,15 @@ def test_a_hole_stops_and_names_the_two_ways_on(
 
 
 def test_an_interrupted_republish_is_a_hole_whether_its_offset_or_its_configuration_tells() -> None:
+def test_a_healthy_slot_republishes_rows_where_that_is_wanted() -> None:
+    healthy = SlotState(slot=slot(100), stored=at(200), written=ROWS)
+    assert plan_slot("s", healthy, EarlierEvents.REPUBLISH) == SlotPlan(
+        SlotStep.KEEP, resets_offsets=True, republishes=True
+    )
+    assert plan_slot("s", healthy, EarlierEvents.SKIP) == KEEP
+    assert plan_slot("s", replace(healthy, written=PRUNED), EarlierEvents.REPUBLISH) == KEEP
+
+
     inside = StoredOffset(Lsn(200), in_snapshot=True)
     for state in (
         SlotState(slot=slot(100), stored=inside, written=ROWS),

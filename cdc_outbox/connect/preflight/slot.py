@@ -83,7 +83,7 @@ def check_hole(spec: Spec, state: SlotState, *, is_certain: bool) -> Iterator[Fi
     hole = find_hole(spec.database.slot, state)
     if hole is None:
         return
-    found = error(hole.code, spec.database.slot, hole.text, _deploy(hole.hint))
+    found = error(hole.code, spec.database.slot, hole.text, hole.hint)
     if is_certain:
         yield found
         return
@@ -113,10 +113,6 @@ def slot_older_than_publication(spec: Spec) -> Finding:
 
 def _drop(spec: Spec) -> str:
     return f"select pg_drop_replication_slot({literal(spec.database.slot)})"
-
-
-def _deploy(hint: str) -> str:
-    return hint.replace("Run again", "Run `cdc-outbox deploy-connector`", 1)
 
 
 def _size(count: int) -> str:
