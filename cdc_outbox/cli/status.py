@@ -25,6 +25,8 @@ from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts.lag import SlotLag, find_lag
 from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
+from cdc_outbox.connect.render import owes_rows
+from cdc_outbox.connect.states import OWED, PAY
 from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
@@ -96,11 +98,15 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
         found = None
     config = client.find_config(name) or {}
     trace = trace_of(found)
-    cause = cause_of(trace)
+    cause, owes = cause_of(trace), owes_rows(config)
+    sentence, remedy = ("", "") if cause is None else (cause.sentence, cause.remedy)
+    if owes and not trace:
+        sentence, remedy = f"It owes rows: {OWED}.", PAY
     lag = _lag(name, config, databases)
     return {
         "name": name,
-        "up": condition_of(found) is Condition.UP,
+        "up": condition_of(found) is Condition.UP and not owes,
+        "owesRows": owes,
         "state": "UNKNOWN" if found is None else found.state,
         "tasks": [
             {"id": task.id, "state": task.state, "worker": task.worker} for task in (found.tasks if found else ())
@@ -112,8 +118,8 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
         "unconfirmedBytes": None if lag is None else lag.unconfirmed_bytes,
         "behindSeconds": None if lag is None else lag.seconds,
         "keptBytes": None if lag is None else lag.kept_bytes,
-        "cause": "" if cause is None else cause.sentence,
-        "remedy": "" if cause is None else cause.remedy,
+        "cause": sentence,
+        "remedy": remedy,
         "trace": trace,
     }
 
@@ -164,9 +170,9 @@ def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
     cells = [head, *((*_cells(row), _rate(row)) if has_rates else _cells(row) for row in rows)]
     for line, row in zip(in_columns(cells), [None, *rows], strict=True):
         yield line
-        if row is not None and row["trace"]:
-            first = row["trace"].splitlines()[0]
-            yield visible(f"    {row['cause'] or first} {row['remedy']}".rstrip())
+        if row is not None and (row["trace"] or row["cause"]):
+            first = row["cause"] or row["trace"].splitlines()[0]
+            yield visible(f"    {first} {row['remedy']}".rstrip())
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -146,6 +146,7 @@ class Deployment:
             client=self._client,
             reader=self._reader,
             report=self._report,
+            spec=self._spec,
             wanted=self._config,
             before=found,
             timings=self._options.timings,
@@ -291,12 +292,18 @@ class Deployment:
         slot = plan.slot or SlotPlan(SlotStep.KEEP)
         if plan.needs_stop and not plan.creates:
             self._reader.stop()
-        undo.owes_rows = slot.republishes
+        republishing = render_republishing(self._spec)
+        if slot.republishes:
+            # Before the slot is touched: from then on the connector must not run as it did.
+            undo.owes_rows = undo.changed = True
+            self._reader.owe_rows(republishing)
         slot = self._apply_slot(slot, facts)
         plan = self._checked(facts, replace(plan, slot=slot))
         if slot.republishes:
-            undo.owes_rows = undo.changed = True
-            self._reader.publish_rows(render_republishing(self._spec), self._config)
+            if not undo.owes_rows:
+                undo.owes_rows = undo.changed = True
+                self._reader.owe_rows(republishing)
+            self._reader.publish_rows(self._spec.topic_prefix, self._config)
             undo.owes_rows = False
         elif plan.changes and not plan.creates:
             self._change(undo)

@@ -15,7 +15,7 @@ from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
 from cdc_outbox.connect.lint.config import slot_of
 from cdc_outbox.connect.offsets import confirmed_lsn, own_offset
-from cdc_outbox.connect.render import REPUBLISHING
+from cdc_outbox.connect.render import owes_rows
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
@@ -74,7 +74,7 @@ class Found:
     @property
     def is_republishing(self) -> bool:
         """Whether it publishes the rows of the table, and nothing behind them: a deployment did not get to its end."""
-        return self.config.get("snapshot.mode") == REPUBLISHING
+        return owes_rows(self.config)
 
     def may_read(self, slot: str) -> bool:
         """Tell whether who reads the slot may be this connector: it is to read it, and neither stopped nor failed."""

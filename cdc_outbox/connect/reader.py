@@ -106,21 +106,28 @@ class Reader:
             )
         return self._database.find_slot()
 
-    def publish_rows(self, republishing: dict[str, str], config: dict[str, str]) -> None:
-        """Publish every row of the table, and leave the connector stopped, without offsets and with ``config``.
+    def owe_rows(self, republishing: dict[str, str]) -> None:
+        """Stop the connector, and record that it owes the rows of the table; :meth:`publish_rows` pays.
 
-        What was committed between slot and snapshot is published twice, and nothing is left out. Whoever dies on
-        the way leaves a configuration or an offset that tells of it.
+        Args:
+            republishing: The configuration that is the record.
+        """
+        self.stop()
+        self._client.put_config(republishing)
+
+    def publish_rows(self, topic_prefix: str, config: dict[str, str]) -> None:
+        """Let a connector that owes the rows publish them, and leave it stopped, without offsets and with ``config``.
+
+        What was committed between slot and snapshot is published twice, and nothing is left out. A process that is
+        killed on the way leaves the connector with the configuration that owes the rows.
 
         Raises:
             ConnectorFailedError: Its task failed, with the trace, or it took too long.
         """
-        self.stop()
         # With an offset Debezium would take no snapshot and call it finished.
         self._client.reset_offsets(self._name)
-        self._client.put_config(republishing)
         self._client.resume(self._name)
-        self._wait_until_published(republishing["topic.prefix"])
+        self._wait_until_published(topic_prefix)
         self._report("republish", "every row of the table was published")
         self.stop()
         self._client.reset_offsets(self._name)

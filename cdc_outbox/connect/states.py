@@ -4,9 +4,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
+from cdc_outbox.connect.render import owes_rows
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until, wait_until_known, wait_until_up
 from cdc_outbox.errors import ConnectorInvalidError
+
+OWED = "it was to publish the rows of its table again, and was interrupted"
+"""What is to be said of a connector that owes rows."""
+PAY = (
+    "`cdc-outbox deploy-connector --earlier-events republish` publishes them; with --earlier-events skip, those that "
+    "are in no topic are left out for good."
+)
+"""What to do about it."""
 
 
 class Ward:
@@ -34,7 +43,13 @@ class Ward:
         self._wait("STOPPED", lambda status: not status.tasks)
 
     def resume(self, *, stable_seconds: float) -> None:
-        """Let it run, and wait until it does."""
+        """Let it run, and wait until it does.
+
+        Raises:
+            ConnectorInvalidError: It owes the rows of its table.
+        """
+        if owes_rows(self._client.find_config(self._name) or {}):
+            raise ConnectorInvalidError(f"{self._name} owes rows: {OWED}", hint=PAY)
         self._client.resume(self._name)
         self._wait_until_up(stable_seconds)
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.plan import Found
 from cdc_outbox.connect.reader import Reader, Report
+from cdc_outbox.connect.render import owing_rows, render_republishing
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import Condition, condition_of, wait_until
 from cdc_outbox.errors import CdcOutboxError, ConnectError
+from cdc_outbox.spec import Spec
 
 
 @dataclass(kw_only=True)
@@ -17,6 +19,7 @@ class Undo:
     """Take back what this deployment did, and only that. A slot stays: it holds what was written since.
 
     Args:
+        spec: What is deployed.
         wanted: The configuration that the deployment gives.
         before: The connector as it was, ``None`` if there was none.
     """
@@ -25,6 +28,7 @@ class Undo:
     client: ConnectClient
     reader: Reader
     report: Report
+    spec: Spec
     wanted: Mapping[str, str]
     before: Found | None
     timings: Timings
@@ -45,7 +49,9 @@ class Undo:
                 return
             if self.owes_rows:
                 self._forget_snapshot()
-            if self.created or (self.creating and self._appears()):
+            if self.owes_rows and self.before is None:
+                self.report("undo", f"connector {self.name} stays stopped, and owes the rows: deploy it again")
+            elif self.created or (self.creating and self._appears()):
                 self.client.delete(self.name)
                 self.report("undo", f"connector {self.name} deleted again")
             if self.before is not None:
@@ -75,17 +81,17 @@ class Undo:
 
     def _forget_snapshot(self) -> None:
         # The offset of a snapshot that was cut off would let the next connector of this name begin behind it.
-        self.reader.stop()
+        self.reader.owe_rows(render_republishing(self.spec))
         self.client.reset_offsets(self.name)
         self.report("undo", "offsets reset, because not every row was published")
 
     def _restore(self, before: Found) -> None:
         if self.changed:
-            self._put_back(dict(before.config))
+            # Running it as it was would leave the rows out, so it keeps the record that it owes them.
+            self._put_back(owing_rows(before.config, self.spec) if self.owes_rows else dict(before.config))
             self.report("undo", "the previous configuration is back")
         if self.owes_rows:
-            # Running it would leave the rows out, and nobody would ever know.
-            self.report("undo", f"connector {self.name} stays stopped: deploy it again")
+            self.report("undo", f"connector {self.name} stays stopped, and owes the rows: deploy it again")
             return
         now, then = self.reader.find_state(), before.status.state
         if then == "STOPPED" and now != then:

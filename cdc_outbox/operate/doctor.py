@@ -14,6 +14,7 @@ from cdc_outbox.connect.plan import Found, SlotPlan, SlotStep, make_plan
 from cdc_outbox.connect.preflight.look import LOOKS
 from cdc_outbox.connect.reader import find_connector
 from cdc_outbox.connect.render import render
+from cdc_outbox.connect.states import PAY
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.connect.wait import Condition, condition_of, describe, reason_of
@@ -92,7 +93,7 @@ class Doctor:
         if condition is Condition.PENDING:
             remedy = "Look again in a moment; if it stays so, look into the worker's log."
             if found.status.is_halted:
-                remedy = "Run `cdc-outbox resume` if nobody halted it on purpose."
+                remedy = PAY if found.is_republishing else "Run `cdc-outbox resume` if nobody halted it on purpose."
             yield _found("OP203", place, f"{describe(found.status)}.", remedy)
         if condition is Condition.FAILED:
             reason = reason_of(found.status) or Cause("There is no trace.", remedy="")

@@ -8,7 +8,7 @@ import pytest
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.plan import EarlierEvents, SlotStep
 from cdc_outbox.connect.reader import Reader
-from cdc_outbox.connect.render import HEARTBEAT_PREFIX, render, render_republishing
+from cdc_outbox.connect.render import HEARTBEAT_PREFIX, owes_rows, render, render_republishing
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import (
     ConnectorFailedError,
@@ -17,21 +17,9 @@ from cdc_outbox.errors import (
     UnpublishedEventsError,
 )
 from cdc_outbox.testing import Stack
-from tests.support.deployments import break_transform, broken, sequences, slot_exists, spec_with
+from tests.support.deployments import break_transform, broken, halt_and_drop_slot, sequences, slot_exists, spec_with
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
-
-
-def halt_and_drop_slot(pipeline: Pipeline) -> None:
-    """Publish two events, stop the connector, which makes Connect store its offset, and drop the slot."""
-    pipeline.write(2)
-    eventually(lambda: sequences(pipeline) == [1, 2], "two events")
-    pipeline.client.stop(pipeline.name)
-    eventually(lambda: pipeline.client.find_offsets(pipeline.name), "Connect to store an offset")
-    with pipeline.connect() as connection:
-        active = "select count(*) from pg_replication_slots where active and database = %s"
-        eventually(lambda: not one(connection, active, pipeline.name), "the slot to be free")
-        connection.execute("select pg_drop_replication_slot(%s)", (pipeline.spec.database.slot,))
 
 
 def test_the_first_deployment_makes_slot_and_connector_and_the_second_changes_nothing(pipeline: Pipeline) -> None:
@@ -319,14 +307,13 @@ def test_a_connector_that_stood_still_for_a_republish_is_not_started_without_it(
 ) -> None:
     monkeypatch.setattr("cdc_outbox.connect.deploy.render_republishing", lambda spec: broken(render_republishing(spec)))
     without_slot.client.create_stopped(render(without_slot.spec))
-    before = without_slot.client.find_config(without_slot.name)
     without_slot.write(1)
     with pytest.raises(ConnectorFailedError) as caught:
         without_slot.deploy(earlier=EarlierEvents.REPUBLISH)
     assert "ConfigException" in caught.value.trace
-    assert without_slot.client.find_config(without_slot.name) == before
+    assert owes_rows(without_slot.client.find_config(without_slot.name) or {})
     # A change of the configuration shows as UNASSIGNED until the workers have seen it.
     eventually(lambda: without_slot.client.find_status(without_slot.name).state == "STOPPED", "it to be stopped again")
     assert without_slot.client.find_offsets(without_slot.name) == []
-    with pytest.raises(UnpublishedEventsError, match="is younger than 3 events"):
+    with pytest.raises(UnpublishedEventsError, match="rows of the table were being published"):
         without_slot.deploy()

@@ -6,6 +6,7 @@ import pytest
 
 from cdc_outbox.connect.plan import EarlierEvents, stored_offset
 from cdc_outbox.connect.reader import Reader
+from cdc_outbox.connect.render import owes_rows
 from cdc_outbox.connect.undo import Undo
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import (
@@ -80,7 +81,8 @@ def test_a_republish_that_was_interrupted_leaves_nothing_that_looks_finished(
 ) -> None:
     interrupt_republishing(full, monkeypatch)
     assert "undo: offsets reset, because not every row was published" in full.reports
-    assert full.client.find_config(full.name) is None
+    assert full.client.find_status(full.name).state == "STOPPED"
+    assert owes_rows(full.client.find_config(full.name) or {})
     assert_refused_until_republished(full)
 
 

@@ -8,7 +8,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.spec import Spec, parse_spec
 from tests.support.pipeline import Pipeline
-from tests.support.rig import one
+from tests.support.rig import eventually, one
 
 
 def spec_with(pipeline: Pipeline, old: str, new: str) -> Spec:
@@ -25,6 +25,18 @@ def sequences(pipeline: Pipeline) -> list[int]:
 
 def codes(error: ConnectorInvalidError) -> list[str]:
     return [finding.code for finding in error.findings]
+
+
+def halt_and_drop_slot(pipeline: Pipeline) -> None:
+    """Publish two events, stop the connector, which makes Connect store its offset, and drop the slot."""
+    pipeline.write(2)
+    eventually(lambda: sequences(pipeline) == [1, 2], "two events")
+    pipeline.client.stop(pipeline.name)
+    eventually(lambda: pipeline.client.find_offsets(pipeline.name), "Connect to store an offset")
+    with pipeline.connect() as connection:
+        active = "select count(*) from pg_replication_slots where active and database = %s"
+        eventually(lambda: not one(connection, active, pipeline.name), "the slot to be free")
+        connection.execute("select pg_drop_replication_slot(%s)", (pipeline.spec.database.slot,))
 
 
 def slot_exists(pipeline: Pipeline) -> bool:

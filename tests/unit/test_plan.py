@@ -25,6 +25,7 @@ from cdc_outbox.connect.plan import (
 from cdc_outbox.errors import UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
 
+REPUBLISHING = {"snapshot.mode": "initial_only", "snapshot.select.statement.overrides": "public.outbox"}
 NOTHING = WrittenFacts()
 ROWS = WrittenFacts(rows=7, has_heads=True)
 PRUNED = WrittenFacts(rows=0, has_heads=True)
@@ -83,7 +84,6 @@ def test_a_hole_stops_and_names_the_two_ways_on(
     assert "--earlier-events skip" in caught.value.hint
 
 
-def test_an_interrupted_republish_is_a_hole_whether_its_offset_or_its_configuration_tells() -> None:
 def test_a_healthy_slot_republishes_rows_where_that_is_wanted() -> None:
     healthy = SlotState(slot=slot(100), stored=at(200), written=ROWS)
     assert plan_slot("s", healthy, EarlierEvents.REPUBLISH) == SlotPlan(
@@ -93,6 +93,7 @@ def test_a_healthy_slot_republishes_rows_where_that_is_wanted() -> None:
     assert plan_slot("s", replace(healthy, written=PRUNED), EarlierEvents.REPUBLISH) == KEEP
 
 
+def test_an_interrupted_republish_is_a_hole_whether_its_offset_or_its_configuration_tells() -> None:
     inside = StoredOffset(Lsn(200), in_snapshot=True)
     for state in (
         SlotState(slot=slot(100), stored=inside, written=ROWS),
@@ -239,8 +240,10 @@ def test_only_a_connector_that_runs_on_this_slot_may_be_the_one_who_reads_it(sta
     assert state.may_read("s") == reads
 
 
-def test_a_connector_that_republishes_is_known_by_its_snapshot_mode() -> None:
-    assert found("RUNNING", "RUNNING", config={"snapshot.mode": "initial_only"}).is_republishing
+def test_a_connector_that_republishes_is_known_by_its_snapshot() -> None:
+    assert found("RUNNING", "RUNNING", config=REPUBLISHING).is_republishing
+    # Others take a snapshot only too.
+    assert not found("RUNNING", "RUNNING", config={"snapshot.mode": "initial_only"}).is_republishing
     assert not found("RUNNING", "RUNNING").is_republishing
 
 
@@ -291,10 +294,10 @@ def test_rows_and_messages_are_not_exchanged_under_a_connector() -> None:
 
 def test_what_a_republishing_left_behind_is_taken_back_without_asking() -> None:
     """Its snapshot mode is the deployment's own, and what it did not publish is asked for elsewhere."""
-    before = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "snapshot.mode": "initial_only"}
-    state = replace(found("STOPPED"), config=before)
-    plan = make_plan(state, {**before, "snapshot.mode": "no_data"}, KEEP)
-    assert [change.option for change in plan.changes] == ["snapshot.mode"]
+    wanted = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "snapshot.mode": "no_data"}
+    state = replace(found("STOPPED"), config={**wanted, **REPUBLISHING})
+    plan = make_plan(state, wanted, KEEP)
+    assert [change.option for change in plan.changes] == sorted(REPUBLISHING)
     assert plan.dangers == ()
-    other = make_plan(state, {**before, "snapshot.mode": "no_data", "slot.name": "another"}, KEEP)
+    other = make_plan(state, {**wanted, "slot.name": "another"}, KEEP)
     assert [change.option for change in other.dangers] == ["slot.name"]

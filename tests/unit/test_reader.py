@@ -93,13 +93,13 @@ def test_who_read_the_slot_before_the_task_restarted_is_not_the_task() -> None:
 
 def test_a_worker_that_does_not_answer_once_does_not_end_a_republish() -> None:
     client = Connect(UP, SILENCE, offset(lsn=1, snapshot="INITIAL"), SILENCE, offset(lsn=2))
-    reader(client, Server(0), PATIENT).publish_rows({"topic.prefix": "orders"}, {})
-    assert client.asked == ["stop", "reset_offsets", "put_config", "resume", "stop", "reset_offsets", "put_config"]
+    reader(client, Server(0), PATIENT).publish_rows("orders", {})
+    assert client.asked == ["reset_offsets", "resume", "stop", "reset_offsets", "put_config"]
 
 
 def test_a_republish_whose_task_fails_ends_with_its_trace() -> None:
     with pytest.raises(ConnectorFailedError) as caught:
-        reader(Connect(FAILED), Server(0), PATIENT).publish_rows({"topic.prefix": "orders"}, {})
+        reader(Connect(FAILED), Server(0), PATIENT).publish_rows("orders", {})
     assert caught.value.trace == "java.lang.Boom"
 
 

@@ -21,6 +21,8 @@ __all__ = [
     "HEARTBEAT_PREFIX",
     "LATENCIES",
     "REPUBLISHING",
+    "owes_rows",
+    "owing_rows",
     "raw_topic",
     "refuse_file",
     "render",
@@ -28,6 +30,7 @@ __all__ = [
     "topic_settings",
 ]
 
+_SELECTED = "snapshot.select.statement.overrides"
 REPUBLISHING = "initial_only"
 """The snapshot mode of a connector that publishes the rows of the table, and nothing behind them."""
 
@@ -86,15 +89,33 @@ def refuse_file(spec: Spec) -> None:
 def render_republishing(spec: Spec) -> dict[str, str]:
     """Return the configuration with which Debezium publishes the rows in the table, each aggregate's in order.
 
-    The snapshot alone, not the streaming behind it: streaming shall begin where the slot does. PostgreSQL only.
+    The snapshot alone, not the streaming behind it: streaming begins where the slot does. PostgreSQL only.
+    """
+    return owing_rows(render(spec), spec)
+
+
+def owing_rows(config: Mapping[str, str], spec: Spec) -> dict[str, str]:
+    """Return a configuration that owes the rows of the table: with it, a connector that runs publishes nothing else.
+
+    It is also the record of that debt, which Connect keeps through restarts, until the configuration of
+    :func:`render` replaces it.
     """
     table = str(spec.outbox.table)
     statement = load("postgresql", "preflight")["snapshot"].render(spec.outbox.names())
-    return render(spec) | {
+    return {
+        **config,
         "snapshot.mode": REPUBLISHING,
-        "snapshot.select.statement.overrides": table,
-        f"snapshot.select.statement.overrides.{table}": statement,
+        _SELECTED: table,
+        f"{_SELECTED}.{table}": statement,
     }
+
+
+def owes_rows(config: Mapping[str, str]) -> bool:
+    """Tell whether a connector was to publish the rows of its table again, and no deployment saw the end of it.
+
+    Others' connectors that take a snapshot only have statements of their own for it at most.
+    """
+    return config.get("snapshot.mode") == REPUBLISHING and _SELECTED in config
 
 
 def topic_settings(config: Mapping[str, str]) -> dict[str, str]:
