@@ -1,34 +1,56 @@
 """``cdc-outbox prune``."""
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.operate.comparison import TopicComparison
 from cdc_outbox.operate.offset import offset_pruning
 from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
 from cdc_outbox.operate.slot import slot_pruning
+from cdc_outbox.operate.stages import InboxStage
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect, TableName
+
+_NO_KEEP = (
+    "Give --keep, such as --keep 7d: deleted events cannot be published again. --keep 0s deletes every delivered event."
+)
+_NO_BROKERS = (
+    "Give --bootstrap-servers (CDC_OUTBOX_BOOTSTRAP_SERVERS): events are compared with their topics before they are "
+    "deleted. --without-topics relies on the slot, or the connector's offset, alone."
+)
 
 
 @click.command(short_help="Delete the events that are proven delivered.")
 @click.argument("spec", type=click.Path(path_type=Path))
 @dsns_option(required=True)
-@connect_url_option(required=False, note="; for MariaDB and MySQL")
+@connect_url_option(required=False, note="; needed for MariaDB and MySQL")
+@broker_options(required=False)
+@click.option("--without-topics", is_flag=True, help="Do not compare with the topics: rely on the position alone.")
+@click.option("--consumer", help="Count events that this consumer has applied as published.")
+@inbox_dsn_option("The database of the consumer's inbox.")
+@inbox_schema_option
 @click.option("--dry-run", is_flag=True, help="Count what would go, and write nothing.")
 @click.option(
-    "--keep", type=seconds, metavar="7d", help="Leave events younger than this (s, m, h, d, w), by created_at."
+    "--keep",
+    type=seconds,
+    metavar="7d",
+    help="Leave events younger than this (s, m, h, d, w), by created_at; 0s leaves none.",
 )
 @click.option("--archive", metavar="TABLE", help="Move the rows to this table; it is made if it does not exist.")
 @click.option("--batch", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows a transaction.")
@@ -47,6 +69,12 @@ def prune(
     *,
     databases: Databases,
     cluster: Cluster | None,
+    bootstrap_servers: str | None,
+    kafka_settings: Path | None,
+    without_topics: bool,
+    consumer: str | None,
+    inbox_database: Databases | None,
+    inbox_schema: str | None,
     dry_run: bool,
     keep: float | None,
     archive: str | None,
@@ -58,9 +86,9 @@ def prune(
     """Delete the events that are proven delivered, and print how many they were.
 
     An event goes when the slot that the spec names has confirmed everything that was committed when a mark was taken,
-    and the event was. On MariaDB and MySQL the connector's stored offset takes the slot's part. Age alone proves
-    nothing; --keep leaves events although they were delivered. What is deleted cannot be published again. The numbers
-    of aggregates stay.
+    the event was, and it is in its topic, or the --consumer has applied it. On MariaDB and MySQL the connector's stored
+    offset takes the slot's part. Age alone proves nothing; --keep leaves events although they were delivered, and
+    without it the command asks. What is deleted cannot be published again. The numbers of aggregates stay.
 
     DSN is the outbox's database as this machine reaches it, for a role that may select from the outbox and delete
     from it, and may write the table of marks beside it; on MariaDB and MySQL, where it is mysql://…, for one that may
@@ -73,33 +101,68 @@ def prune(
       cdc-outbox prune connectors/orders.yaml --dry-run
     """
     pipeline = read_spec(spec)
+    if keep is None and not dry_run:
+        _confirm()
     options = PruneOptions(
-        keep_seconds=keep,
+        keep_seconds=keep or None,
         archive=_table(archive, pipeline) if archive is not None else None,
         batch_rows=batch,
         limit_rows=limit,
         max_seconds=max_seconds,
         wait_seconds=wait,
     )
-    with _pruning(pipeline, databases.of(pipeline.name), cluster, options) as pruning:
+    dsn = databases.of(pipeline.name)
+    with ExitStack() as stack:
+        comparison = None
+        if not without_topics:
+            if bootstrap_servers is None:
+                raise click.UsageError(_NO_BROKERS)
+            settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox prune")
+            inbox = None
+            if consumer is not None:
+                place = InboxPlace((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
+                inbox = InboxStage(stack.enter_context(place.opened(consumer)))
+            topics = stack.enter_context(TopicReader.opened(settings))
+            comparison = TopicComparison(pipeline.contract, topics, inbox)
+        pruning = stack.enter_context(_pruning(pipeline, dsn, cluster, options, comparison))
         pruned = pruning.dry_run() if dry_run else pruning.run()
     _tell(pruned)
     click.echo(pruned.deleted)
 
 
+def _confirm() -> None:
+    """Ask whether events may go as soon as they are delivered; refuse where nobody is there to answer."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(_NO_KEEP)
+    click.confirm("Without --keep, every delivered event is deleted and cannot be published again. Go on?", abort=True)
+
+
 @contextmanager
-def _pruning(spec: Spec, dsn: str, cluster: Cluster | None, options: PruneOptions) -> Iterator[Pruning[Any]]:
+def _pruning(
+    spec: Spec, dsn: str, cluster: Cluster | None, options: PruneOptions, comparison: TopicComparison | None
+) -> Iterator[Pruning[Any]]:
     kind = spec.database.kind
     match kind.dialect:
         case Dialect.POSTGRESQL:
             with connected(dsn, kind) as (connection, driver):
-                yield slot_pruning(spec, connection, driver, options, _report)
+                if cluster is None:
+                    _report("connect", "not asked: --connect-url tells which table the connector reads")
+                client = None if cluster is None else ConnectClient(cluster)
+                yield slot_pruning(spec, connection, driver, options, _report, comparison=comparison, client=client)
         case Dialect.MYSQL:
             if cluster is None:
                 raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is needed.")
             client = ConnectClient(cluster)
             with connected(dsn, kind) as (viewing, driver), connected(dsn, kind) as (deleting, _):
-                yield offset_pruning(spec, (viewing, deleting), driver, client=client, options=options, report=_report)
+                yield offset_pruning(
+                    spec,
+                    (viewing, deleting),
+                    driver,
+                    client=client,
+                    options=options,
+                    report=_report,
+                    comparison=comparison,
+                )
         case other:
             raise ConfigError(f"what is in {other} is delivered by nobody who could prove it", field="database.kind")
 

@@ -11,11 +11,11 @@ nothing but the connection that reads it, for a slot that is read cannot be drop
 by hand, but only while nobody reads. So a mark counts only while the reader of its time still reads. When a connector
 was started anew, the next mark takes over.
 
-What a connector leaves out because it began behind it is decided before it reads: ``deploy-connector`` refuses,
-publishes the rows again, or leaves them out because it was told to.
+A position that was moved without sending proves nothing, and looks the same. So what a mark saw is compared with the
+topics too; see :mod:`cdc_outbox.operate.comparison`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
@@ -39,12 +39,14 @@ class Mark(Generic[PositionT]):
         reader: Who delivered then.
         taken_at: By the database's clock.
         oldest: On PostgreSQL the oldest transaction that ran; every older one had ended, savepoints and all.
+        ends: Where the topics ended before the look, ``topic/partition`` → offset; ``None`` where nobody asked.
     """
 
     position: PositionT
     reader: str
     taken_at: datetime
     oldest: int = 0
+    ends: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,12 @@ from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConnectorNotFoundError, UnprovenDeliveryError
 from cdc_outbox.operate.binlog import captures, log_end, stored_position
+from cdc_outbox.operate.comparison import TopicComparison
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.marks import Delivery, Mark
 from cdc_outbox.operate.prune import Counts, PruneOptions, Pruning, Report, refuse_nonsense
 from cdc_outbox.operate.snapshot import RowsInSnapshot, Snapshot
+from cdc_outbox.operate.stages import OutboxStage
 from cdc_outbox.spec import Spec
 
 _READING = {"RUNNING", "PAUSED"}
@@ -74,6 +76,12 @@ class OffsetWitness:
         position = log_end(self._find_log(), database=self._find_schema())
         return Mark(position=position, reader=reader, taken_at=taken_at.replace(tzinfo=UTC))
 
+    def check(self) -> None:
+        """Refuse nothing: a connector that does not read the table has no delivery."""
+
+    def refuse_doubt(self, mark: Mark[BinlogPosition]) -> None:
+        """Refuse nothing: offset and connections have told what they can."""
+
     def find_remarks(self, mark: Mark[BinlogPosition], counts: Counts) -> Iterator[tuple[str, str]]:
         """Yield nothing: a transaction that runs holds back its own rows only."""
         del mark, counts
@@ -132,6 +140,7 @@ def offset_pruning(
     client: ConnectClient,
     options: PruneOptions,
     report: Report,
+    comparison: TopicComparison | None = None,
 ) -> Pruning[BinlogPosition]:
     """Return the pruning of an outbox on MariaDB or MySQL.
 
@@ -140,6 +149,7 @@ def offset_pruning(
 
     Args:
         connections: Two of them in autocommit mode: one keeps the snapshot, the other deletes.
+        comparison: With the topics; ``None`` relies on the offset alone.
     """
     outbox = spec.outbox.table_in(driver.dialect)
     refuse_nonsense(options, outbox, tells_age=spec.outbox.columns.created_at is not None)
@@ -147,8 +157,11 @@ def offset_pruning(
     names = {"created_at": "cast(null as datetime)"} | dict(spec.outbox.names(driver.dialect))
     snapshot = Snapshot(OpenDatabase(connections[0], driver, names))
     database = OpenDatabase(connections[1], driver, names)
-    rows = RowsInSnapshot(database, snapshot, outbox)
-    return Pruning(OffsetWitness(spec, client, database, snapshot), rows, options, report)
+    # On the connection that holds the snapshot, so that it reads the same rows.
+    viewed = OutboxStage(connections[0], driver, spec.outbox)
+    rows = RowsInSnapshot(database, snapshot, outbox, viewed.rows)
+    witness = OffsetWitness(spec, client, database, snapshot)
+    return Pruning(witness, rows, options, report, comparison=comparison)
 
 
 def _state(client: ConnectClient, name: str) -> str:

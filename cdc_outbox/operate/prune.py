@@ -5,12 +5,14 @@ for PostgreSQL and :mod:`~cdc_outbox.operate.offset` for MariaDB and MySQL.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol
 
+from cdc_outbox.drivers import Row
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.operate.comparison import TopicComparison
 from cdc_outbox.operate.marks import Delivery, Mark, PositionT, Verdict, decide
 from cdc_outbox.table import TableName
 
@@ -100,6 +102,13 @@ class Pruned(Generic[PositionT]):
 class Witness(Protocol[PositionT]):
     """Who can tell how far delivery has come."""
 
+    def check(self) -> None:
+        """Refuse a pipeline that leaves rows out, whatever its position says.
+
+        Raises:
+            UnprovenDeliveryError: It does.
+        """
+
     def find_delivery(self) -> Delivery[PositionT]:
         """Return how far it has come, and then who delivers.
 
@@ -109,6 +118,13 @@ class Witness(Protocol[PositionT]):
 
     def look(self, reader: str) -> Mark[PositionT]:
         """Take a mark, after which ``reader`` may be gone; a row is committed before it, or not seen by it."""
+
+    def refuse_doubt(self, mark: Mark[PositionT]) -> None:
+        """Refuse rows that a mark saw and that may have been left out, where nobody compares them with the topics.
+
+        Raises:
+            UnprovenDeliveryError: There are such rows.
+        """
 
     def find_remarks(self, mark: Mark[PositionT], counts: Counts) -> Iterator[tuple[str, str]]:
         """Yield what else an operator wants to know about a mark that was passed: a step's name and what to say."""
@@ -120,11 +136,21 @@ class Memory(Protocol[PositionT]):
     def find(self) -> list[Mark[PositionT]]:
         """Return the marks of earlier runs, in the order in which they were taken."""
 
-    def record(self, mark: Mark[PositionT]) -> None:
-        """Keep a mark for later runs."""
+    def find_compared(self) -> Mark[PositionT] | None:
+        """Return the newest mark of which everything that it saw was found in the topics."""
+
+    def record(self, mark: Mark[PositionT], *, compared: bool = False) -> None:
+        """Keep a mark for later runs.
+
+        Args:
+            compared: Everything that it saw was found in the topics.
+        """
 
     def forget_before(self, mark: Mark[PositionT]) -> None:
-        """Forget those that prove less, and those of another reader, which prove nothing any more."""
+        """Forget those that prove less, and those of another reader, which prove nothing any more.
+
+        What was found in the topics stays found, whoever read; of those marks the newest stays.
+        """
 
 
 class Rows(Protocol[PositionT]):
@@ -138,6 +164,13 @@ class Rows(Protocol[PositionT]):
 
     def count(self, mark: Mark[PositionT], before: datetime | None) -> Counts:
         """Count them all."""
+
+    def seen(self, mark: Mark[PositionT], since: Mark[PositionT] | None) -> Iterator[Row]:
+        """Return id, aggregate type, aggregate id, source and sequence number of the rows that a mark saw.
+
+        Args:
+            since: Rows that this earlier mark saw are left out, where that can be told.
+        """
 
     def delete(self, mark: Mark[PositionT], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:  # noqa: ANN401 - an id's own type
         """Delete in one transaction what may go of the next rows.
@@ -162,6 +195,7 @@ class Pruning(Generic[PositionT]):
     """One outbox to prune.
 
     Args:
+        comparison: With the topics; ``None`` relies on the position alone.
         memory: Marks of earlier runs; ``None`` where a mark cannot outlive its run.
         parts: ``None`` where the outbox has none.
     """
@@ -173,6 +207,7 @@ class Pruning(Generic[PositionT]):
         options: PruneOptions,
         report: Report,
         *,
+        comparison: TopicComparison | None = None,
         memory: Memory[PositionT] | None = None,
         parts: Parts[PositionT] | None = None,
     ) -> None:
@@ -180,6 +215,7 @@ class Pruning(Generic[PositionT]):
         self._rows = rows
         self._options = options
         self._report = report
+        self._comparison = comparison
         self._memory = memory
         self._parts = parts
 
@@ -226,15 +262,32 @@ class Pruning(Generic[PositionT]):
 
     def _judge(self, *, records: bool) -> tuple[Verdict[PositionT], datetime | None]:
         """Take a mark, give the delivery time to pass it, and return what is proven, and since when a row is young."""
-        witness, keep = self._witness, self._options.keep_seconds
-        delivery = witness.find_delivery()
+        keep, ends = self._options.keep_seconds, self._ends()
+        delivery = self._witness.find_delivery()
+        self._witness.check()
         self._report(delivery.kind, f"{delivery.name} at {delivery.confirmed}, read by {delivery.read_by or 'nobody'}")
         earlier = self._memory.find() if self._memory is not None else []
-        mark = witness.look(delivery.reader)
+        mark = replace(self._witness.look(delivery.reader), ends=ends)
         if records and self._memory is not None:
             self._memory.record(mark)
         verdict = self._wait([*earlier, mark], delivery)
+        if verdict.mark is not None:
+            self._compare(verdict.mark, records=records)
         return verdict, None if keep is None else mark.taken_at - timedelta(seconds=keep)
+
+    def _ends(self) -> Mapping[str, int] | None:
+        return None if self._comparison is None else self._comparison.ends()
+
+    def _compare(self, mark: Mark[PositionT], *, records: bool) -> None:
+        """Refuse what is not in the topics of the rows that a mark saw and no earlier run has found there."""
+        if self._comparison is None:
+            self._witness.refuse_doubt(mark)
+            return
+        since = None if self._memory is None else self._memory.find_compared()
+        self._report("topics", f"reading {'what came since the last run' if since and since.ends else 'all messages'}")
+        self._comparison.refuse_missing(lambda: self._rows.seen(mark, since), since.ends if since else None)
+        if records and self._memory is not None:
+            self._memory.record(mark, compared=True)
 
     def _wait(self, marks: list[Mark[PositionT]], delivery: Delivery[PositionT]) -> Verdict[PositionT]:
         verdict = decide(marks, delivery)
@@ -248,7 +301,8 @@ class Pruning(Generic[PositionT]):
             if delivery.reader and delivery.reader != marks[-1].reader:
                 # The connector was started anew, and only a mark of its own time can tell what it delivered. No earlier
                 # one counts again, though its reader should come back: there is one snapshot at a time.
-                marks = [self._witness.look(delivery.reader)]
+                ends = self._ends()
+                marks = [replace(self._witness.look(delivery.reader), ends=ends)]
             verdict = decide(marks, delivery)
         return verdict
 

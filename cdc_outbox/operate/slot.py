@@ -1,12 +1,22 @@
 """What a replication slot proves, and the marks it has to pass: pruning on PostgreSQL."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.facts import Database, SlotFacts
+from cdc_outbox.connect.lint.config import slot_of
+from cdc_outbox.connect.plan import SlotState, find_hole, stored_offset
+from cdc_outbox.connect.preflight.look import ask_connect
+from cdc_outbox.connect.preflight.publication import check_publication
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import UnprovenDeliveryError
+from cdc_outbox.finding import errors_in
 from cdc_outbox.lsn import Lsn
+from cdc_outbox.operate.binlog import captures
+from cdc_outbox.operate.comparison import REPUBLISH, TopicComparison
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.marks import Delivery, Mark
 from cdc_outbox.operate.prune import Counts, PruneOptions, Pruning, Report, refuse_nonsense
@@ -72,9 +82,64 @@ class SlotWitness:
     share a process number.
     """
 
-    def __init__(self, name: str, database: OpenDatabase) -> None:
-        self._name = name
+    def __init__(
+        self, spec: Spec, database: OpenDatabase, facts: Database, client: ConnectClient | None = None
+    ) -> None:
+        self._spec = spec
+        self._name = spec.database.slot
         self._ask = database.ask
+        self._facts = facts
+        self._client = client
+
+    def check(self) -> None:
+        """Refuse a publication or a connector that leaves rows out, or a connector that has not published all rows."""
+        spec, facts = self._spec, self._facts.read_surroundings()
+        for error in errors_in(tuple(check_publication(spec, facts.table, facts.publication))):
+            raise UnprovenDeliveryError(
+                f"{error.message.rstrip('.')} ({error.code}, {spec.database.publication}); nothing was deleted",
+                hint=f"{error.remedy.rstrip('.')}. What was written meanwhile is in no topic: {REPUBLISH}",
+            )
+        if self._client is not None:
+            self._check_connector(self._client, facts.slot)
+
+    def _check_connector(self, client: ConnectClient, slot: SlotFacts | None) -> None:
+        if slot is None or slot.wal_status == "lost":
+            return  # which the delivery tells
+        name, outbox = self._spec.name, self._spec.outbox.table
+        connected = ask_connect(name, client)
+        found = None if connected is None else connected.connector
+        if connected is None or found is None:
+            raise UnprovenDeliveryError(
+                f"the connector {name} does not exist; nothing was deleted",
+                hint="Is this the Connect cluster that it runs on? `cdc-outbox deploy-connector` creates it.",
+            )
+        table = f"{outbox.schema}.{outbox.name}"
+        if slot_of(found.config) != self._name or not captures(table, found.config):
+            raise UnprovenDeliveryError(
+                f"the connector {name} does not read {table} from the slot {self._name}; nothing was deleted",
+                hint=f"`cdc-outbox plan` shows how it differs from the spec. Deploy it, and then: {REPUBLISH}",
+            )
+        stored = stored_offset(connected.offsets, topic_prefix=found.config.get("topic.prefix", ""))
+        wal_end, owes = self._facts.find_wal_end(), found.is_republishing
+        hole = find_hole(self._name, SlotState(slot=slot, stored=stored, wal_end=wal_end, republishing=owes))
+        if hole is not None:
+            raise UnprovenDeliveryError(f"{hole.text.rstrip('.')}; nothing was deleted", hint=hole.hint)
+
+    def refuse_doubt(self, mark: Mark[Lsn]) -> None:
+        """Refuse rows that were written before the publication became what it is."""
+        spec = self._spec
+        [(rows,)] = self._ask(
+            "older_than_publication",
+            oldest=mark.oldest,
+            table=spec.outbox.table.quoted,
+            publication=spec.database.publication,
+        )
+        if rows:
+            raise UnprovenDeliveryError(
+                f"{rows:,} events are older than the last change of the publication {spec.database.publication}, "
+                "which may have left them out; nothing was deleted",
+                hint="Compare them with their topics: give --bootstrap-servers in place of --without-topics.",
+            )
 
     def find_delivery(self) -> Delivery[Lsn]:
         """Return how far the slot has come."""
@@ -116,12 +181,28 @@ class MarkTable:
 
     def find(self) -> list[Mark[Lsn]]:
         """Return those of earlier runs."""
+        return [mark for mark, compared in self._read() if not compared]
+
+    def find_compared(self) -> Mark[Lsn] | None:
+        """Return the newest of which everything that it saw was found in the topics."""
+        return next((mark for mark, compared in reversed(self._read()) if compared), None)
+
+    def _read(self) -> list[tuple[Mark[Lsn], bool]]:
         return [
-            Mark(position=Lsn.parse(position), oldest=oldest, reader=reader, taken_at=taken_at)
-            for position, oldest, reader, taken_at in self._ask("marks", slot=self._slot)
+            (
+                Mark(
+                    position=Lsn.parse(position),
+                    oldest=oldest,
+                    reader=reader,
+                    taken_at=taken_at,
+                    ends=None if ends is None else json.loads(ends),
+                ),
+                compared,
+            )
+            for position, oldest, reader, taken_at, ends, compared in self._ask("marks", slot=self._slot)
         ]
 
-    def record(self, mark: Mark[Lsn]) -> None:
+    def record(self, mark: Mark[Lsn], *, compared: bool = False) -> None:
         """Insert one."""
         self._ask(
             "record",
@@ -130,6 +211,8 @@ class MarkTable:
             position=str(mark.position),
             oldest=mark.oldest,
             taken_at=mark.taken_at,
+            ends=None if mark.ends is None else json.dumps(mark.ends),
+            compared=compared,
         )
 
     def forget_before(self, mark: Mark[Lsn]) -> None:
@@ -143,22 +226,31 @@ def slot_pruning(
     driver: TransactionDriver,
     options: PruneOptions,
     report: Report,
+    *,
+    comparison: TopicComparison | None = None,
+    client: ConnectClient | None = None,
 ) -> Pruning[Lsn]:
     """Return the pruning of an outbox on PostgreSQL, through a connection in autocommit mode.
 
     Its role may select from the outbox and delete from it, and select, insert and delete in the table of marks; to
     drop partitions it owns them and the outbox.
+
+    Args:
+        comparison: With the topics; ``None`` relies on the slot alone.
+        client: Connect is asked which table the connector reads, and from where; ``None`` does not ask.
     """
     outbox, slot = spec.outbox.table, spec.database.slot
     refuse_nonsense(options, outbox, tells_age=spec.outbox.columns.created_at is not None)
     # A table that does not tell its rows' age has none that is young.
-    names = {"created_at": "cast(null as timestamp)"} | dict(spec.outbox.names())
+    lacking = {"created_at": "cast(null as timestamp)", "source": "null", "sequence": "null"}
+    names = lacking | dict(spec.outbox.names())
     database = OpenDatabase(connection, driver, names)
     return Pruning(
-        SlotWitness(slot, database),
+        SlotWitness(spec, database, Database(connection, driver, spec), client),
         RowsByTransaction(database, outbox),
         options,
         report,
+        comparison=comparison,
         memory=MarkTable(slot, database),
         parts=PartsByTransaction(database, outbox, report),
     )

@@ -1,6 +1,6 @@
 """An outbox's rows on MariaDB and MySQL, told apart by a snapshot that is held until they are gone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -43,14 +43,20 @@ class RowsInSnapshot:
     """Rows that were seen by a mark if they are in its snapshot, which is the last that was taken.
 
     No id or time tells which rows were committed before others: ids are the writers' own, and so are their clocks.
+
+    Args:
+        read_rows: Reads id, aggregate type, aggregate id, source and sequence number of each row in the snapshot.
     """
 
-    def __init__(self, database: OpenDatabase, snapshot: Snapshot, outbox: TableName) -> None:
+    def __init__(
+        self, database: OpenDatabase, snapshot: Snapshot, outbox: TableName, read_rows: Callable[[], Iterator[Row]]
+    ) -> None:
         # No gap is locked, into which a writer may want to insert.
         database.ask("committed")
         self._database = database
         self._snapshot = snapshot
         self._outbox = outbox
+        self._read_rows = read_rows
         self._archives = False
 
     def archive_to(self, archive: TableName) -> bool:
@@ -72,6 +78,11 @@ class RowsInSnapshot:
         seen, young = self._snapshot.count(_naive(before))
         [(present,)] = self._database.ask("count", first=None, following=None)
         return Counts(seen - young, young, max(0, present - seen))
+
+    def seen(self, mark: Mark[BinlogPosition], since: Mark[BinlogPosition] | None) -> Iterator[Row]:
+        """Return all rows of the snapshot."""
+        del mark, since  # the snapshot is its, and of earlier ones nothing is left
+        return self._read_rows()
 
     def delete(self, mark: Mark[BinlogPosition], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:  # noqa: ANN401 - an id's own type
         """Delete what may go of the next rows, in the order of their ids."""

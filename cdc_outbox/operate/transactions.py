@@ -4,12 +4,16 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+from cdc_outbox.drivers import Row
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.marks import Mark
 from cdc_outbox.operate.prune import Counts, Report
 from cdc_outbox.table import TableName, quote
+
+_PAGE = 10_000
+"""Rows that are looked at together for a comparison: some megabytes, and few enough questions."""
 
 
 class RowsByTransaction:
@@ -36,6 +40,14 @@ class RowsByTransaction:
         """Count them all."""
         [counts] = self._database.ask("count", oldest=mark.oldest, before=_utc(before))
         return Counts(*counts)
+
+    def seen(self, mark: Mark[Lsn], since: Mark[Lsn] | None) -> Iterator[Row]:
+        """Return the rows that a mark saw, and an earlier one did not, in the order of their ids."""
+        bounds = {"oldest": mark.oldest, "since": None if since is None else since.oldest, "rows": _PAGE}
+        page = self._database.ask("first_seen", **bounds)
+        while page:
+            yield from (row for _, *row in page)  # type: ignore[misc]
+            page = self._database.ask("next_seen", after=page[-1][0], **bounds)
 
     def delete(
         self, mark: Mark[Lsn], before: datetime | None, first: str | None, rows: int

@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "pause": (("orders", *CONNECT), *NO_CONNECT),
     "plan": ((SPEC, *CONNECT, DATABASE), *NO_DATABASE),
     "preflight": ((SPEC, DATABASE), *NO_DATABASE),
-    "prune": ((SPEC, DATABASE), *NO_DATABASE),
+    "prune": ((SPEC, DATABASE, "--keep=7d", "--without-topics"), *NO_DATABASE),
     "purge-inbox": ((DATABASE, "--horizon-days=30", "--accept-shorter-horizon"), *NO_DATABASE),
     "render": ((SPEC,), 0, '"connector.class"'),
     "replay": (("nothing:here",), 2, "error: there is no module 'nothing' here"),

@@ -309,7 +309,7 @@ def test_a_dsn_of_another_kind_is_refused_by_every_command(place: Place) -> None
         ["init"],
         ["init", "--check"],
         ["partitions"],
-        ["prune"],
+        ["prune", "--keep=7d", "--without-topics"],
         ["deploy-connector", "--connect-url=http://x"],
     ):
         wrong = run_here(*command[:1], str(place.spec), *command[1:], "--dsn", "postgresql://a:secret@nowhere/b")
@@ -322,7 +322,7 @@ def test_a_dsn_of_another_kind_is_refused_by_every_command(place: Place) -> None
 def test_what_is_postgresqls_alone_is_refused(place: Place) -> None:
     partitions = run_here("partitions", str(place.spec), "--dsn", place.dsn)
     assert (partitions.returncode, "the spec has no outbox.partitions" in partitions.stderr) == (2, True)
-    for command in (["deploy-connector", "--connect-url", "http://x"], ["prune"]):
+    for command in (["deploy-connector", "--connect-url", "http://x"], ["prune", "--keep=7d", "--without-topics"]):
         refused = run_here(command[0], str(place.spec), "--dsn", place.dsn, *command[1:])
         assert (refused.returncode, "Traceback" in refused.stderr) == (2, False)
 

@@ -144,7 +144,16 @@ def test_a_run_that_is_killed_leaves_whole_batches(orders: Orders, tmp_path: Pat
     spec = tmp_path / "spec.yaml"
     spec.write_text(SPEC)
     dsn = orders.pruner.url("mysql").partition("?")[0]
-    options = ["--batch=1", "--archive=archived", "--dsn", dsn, "--connect-url", orders.stack.connect_url]
+    options = [
+        "--keep=0s",
+        "--without-topics",
+        "--batch=1",
+        "--archive=archived",
+        "--dsn",
+        dsn,
+        "--connect-url",
+        orders.stack.connect_url,
+    ]
     archived = "select count(*) from archived"
     command = [f"{sys.prefix}/bin/cdc-outbox", "prune", str(spec), *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -228,6 +237,31 @@ def test_an_earlier_place_in_the_binlog_repeats_events_and_a_later_one_leaves_th
     orders.write(1)
     orders.wait_for_messages()
     assert orders.messages() == orders.written
+
+
+def test_what_an_offset_was_moved_over_stays(orders: Orders) -> None:
+    orders.write(2)
+    orders.wait_for_messages()
+    orders.halt()
+    orders.write(3)
+    [(file, end, *_)] = orders.query("show master status")
+    [(gtids,)] = orders.query("select @@global.gtid_binlog_pos")
+    # Without the numbers of events and rows in a transaction, which it would pass over in the next one.
+    moved = json.dumps({"file": file, "pos": end, "gtids": gtids})
+    done = run_command("offsets", "set", NAME, "--to", moved, "--yes", env=orders.stack.environment())
+    assert done.returncode == 0, done.stderr
+    orders.go_on()
+    orders.written -= 3
+    orders.write(1)
+    orders.wait_for_messages()
+    with pytest.raises(UnprovenDeliveryError, match="3 events are not in the topics"):
+        orders.run(topics=True)
+    assert orders.rows == 6
+    orders.halt()
+    orders.client.reset_offsets(NAME)
+    orders.go_on()  # it publishes the rows
+    assert orders.run(topics=True).deleted == 6
+    orders.written = orders.messages()
 
 
 def test_a_binlog_that_was_reset_proves_nothing(orders: Orders) -> None:

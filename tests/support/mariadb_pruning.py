@@ -3,7 +3,7 @@
 import json
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,8 +13,11 @@ from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
+from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.drivers.mysql import PyMySql, connect
+from cdc_outbox.kafka import consumer_settings
 from cdc_outbox.migrations import upgrade
+from cdc_outbox.operate.comparison import TopicComparison
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.offset import OffsetWitness, offset_pruning
 from cdc_outbox.operate.prune import Pruned, PruneOptions
@@ -116,6 +119,7 @@ class Orders:
         on_report: Callable[[str], None] | None = None,
         dsn: MariaDbDsn | None = None,
         client: ConnectClient | None = None,
+        topics: bool = False,
         **options: Any,
     ) -> Pruned[Any]:
         self.reports.clear()
@@ -126,7 +130,13 @@ class Orders:
                 on_report(step)
 
         url = (dsn or self.pruner).url("mysql").partition("?")[0]
-        with closing(connect(url)) as one, closing(connect(url)) as other:
+        servers = self.stack.broker.bootstrap_servers
+        with ExitStack() as stack:
+            one, other = (stack.enter_context(closing(connect(url))) for _ in range(2))
+            comparison = None
+            if topics:
+                settings = consumer_settings(bootstrap_servers=servers, group="pruner", extra={})
+                comparison = TopicComparison(self.spec.contract, stack.enter_context(TopicReader.opened(settings)))
             pruning = offset_pruning(
                 self.spec,
                 (one, other),
@@ -134,6 +144,7 @@ class Orders:
                 client=client or self.client,
                 options=PruneOptions(**({"wait_seconds": 30.0} | options)),
                 report=report,
+                comparison=comparison,
             )
             return pruning.dry_run() if dry else pruning.run()
 

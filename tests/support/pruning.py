@@ -1,15 +1,22 @@
 """A pipeline's outbox that is pruned, and what is asked of it."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import psycopg
 
 from cdc_outbox import Event, Outbox
+from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.kafka import consumer_settings
 from cdc_outbox.lsn import Lsn
+from cdc_outbox.operate.comparison import TopicComparison
+from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.operate.prune import Pruned, PruneOptions
 from cdc_outbox.operate.slot import slot_pruning
+from cdc_outbox.operate.stages import InboxStage
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import TableName
 from tests.support.pipeline import Pipeline
@@ -28,8 +35,32 @@ class Pruner:
         self.spec = replace(pipeline.spec, overrides={"heartbeat.interval.ms": "300"})
         self.pipeline.deploy(spec=self.spec, stable_seconds=0)
 
-    def run(self, *, dry: bool = False, spec: Spec | None = None, dsn: str = "", **options: Any) -> Pruned[Lsn]:
-        with psycopg.connect(dsn or self.pipeline.dsn, autocommit=True) as connection:
+    def run(
+        self,
+        *,
+        dry: bool = False,
+        spec: Spec | None = None,
+        dsn: str = "",
+        topics: bool = False,
+        consumer: str | None = None,
+        **options: Any,
+    ) -> Pruned[Lsn]:
+        """Prune.
+
+        Args:
+            topics: Compare with the topics, and ask Connect too.
+            consumer: Whose inbox in the same database counts.
+        """
+        with ExitStack() as stack:
+            connection = stack.enter_context(psycopg.connect(dsn or self.pipeline.dsn, autocommit=True))
+            comparison = None
+            if topics:
+                inbox = None
+                if consumer is not None:
+                    own = stack.enter_context(self.pipeline.connect())
+                    inbox = InboxStage(OpenInbox(own, Psycopg(), table=InboxTable(), consumer=consumer))
+                reader = stack.enter_context(TopicReader.opened(self.broker_settings()))
+                comparison = TopicComparison(self.spec.contract, reader, inbox)
             wanted = PruneOptions(**({"wait_seconds": 30.0} | options))
             pruning = slot_pruning(
                 spec or self.spec,
@@ -37,8 +68,15 @@ class Pruner:
                 Psycopg(),
                 wanted,
                 lambda step, text: self.reports.append(f"{step}: {text}"),
+                comparison=comparison,
+                client=self.pipeline.client if topics else None,
             )
             return pruning.dry_run() if dry else pruning.run()
+
+    def broker_settings(self) -> dict[str, Any]:
+        return consumer_settings(
+            bootstrap_servers=self.pipeline.stack.broker.bootstrap_servers, group="pruner", extra={}
+        )
 
     def prove(self) -> None:
         """Let everything that is written now count as delivered, as the slot makes it count within seconds."""

@@ -204,7 +204,7 @@ DSNS = "contexts: {places: {dsns: {orders: 'postgresql://127.0.0.1:1/x', billing
     "command",
     [
         ["init", str(ORDERS)],
-        ["prune", str(ORDERS)],
+        ["prune", str(ORDERS), "--keep=7d", "--without-topics"],
         ["verify", str(ORDERS), "--bootstrap-servers=localhost:1"],
         ["preflight", str(ORDERS)],
         ["simulate", str(ORDERS), "--from-table"],

@@ -35,7 +35,9 @@ create table if not exists {marks} (
     reader text collate "C" not null,
     position pg_lsn not null,
     oldest bigint not null,
-    taken_at timestamptz not null
+    taken_at timestamptz not null,
+    ends jsonb,
+    compared boolean not null default false
 );
 
 -- name: create_publication

@@ -22,19 +22,21 @@ select
     clock_timestamp()
 
 -- name: record
-insert into {marks} (slot, reader, position, oldest, taken_at)
-values (:slot, :reader, cast(:position as pg_lsn), :oldest, :taken_at)
+insert into {marks} (slot, reader, position, oldest, taken_at, ends, compared)
+values (:slot, :reader, cast(:position as pg_lsn), :oldest, :taken_at, cast(:ends as jsonb), :compared)
 
 -- name: marks
 -- A row knows only half of its transaction's number: a mark of two thousand million transactions ago would be ahead.
-select cast(position as text), oldest, reader, taken_at
+select cast(position as text), oldest, reader, taken_at, cast(ends as text), compared
 from {marks}
 where slot = :slot
     and cast(cast(pg_snapshot_xmax(pg_current_snapshot()) as text) as bigint) - oldest < 1000000000
 order by number
 
 -- name: forget
-delete from {marks} where slot = :slot and (reader <> :reader or position < cast(:position as pg_lsn))
+delete from {marks}
+where slot = :slot
+    and (position < cast(:position as pg_lsn) or not compared and reader <> :reader)
 
 -- name: running
 select concat('transaction ', backend_xid, ' (process ', pid, ', database ', datname, ')'), xact_start
@@ -65,6 +67,44 @@ from (
         coalesce(written.{created_at} >= cast(:before as timestamp), false) as young
     from {outbox} as written
 ) as looked_at
+
+-- name: first_seen
+select written.{id}, cast(written.{id} as text) as known_as, cast({aggregate_type} as text), cast({aggregate_id} as text), {source}, {sequence}
+from {outbox} as written
+where age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid))
+    and (
+        cast(:since as text) is null
+        or age(written.xmin) <= age(cast(cast(cast(:since as text) as xid8) as xid))
+    )
+order by written.{id}
+limit :rows
+
+-- name: next_seen
+select written.{id}, cast(written.{id} as text) as known_as, cast({aggregate_type} as text), cast({aggregate_id} as text), {source}, {sequence}
+from {outbox} as written
+where written.{id} > :after
+    and age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid))
+    and (
+        cast(:since as text) is null
+        or age(written.xmin) <= age(cast(cast(cast(:since as text) as xid8) as xid))
+    )
+order by written.{id}
+limit :rows
+
+-- name: older_than_publication
+-- What was written before the publication, or the table's membership, became what it is may never have been sent.
+select count(*)
+from {outbox} as written
+where age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid))
+    and exists (
+        select
+        from pg_publication as publication
+        left join pg_publication_rel as member
+            on member.prpubid = publication.oid
+            and member.prrelid = to_regclass(:table)
+        where publication.pubname = :publication
+            and (age(written.xmin) > age(publication.xmin) or age(written.xmin) > age(member.xmin))
+    )
 
 -- name: first
 select cast({id} as text) from {outbox} order by {id} limit 1

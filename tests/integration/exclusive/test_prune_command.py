@@ -44,11 +44,11 @@ def test_the_count_goes_to_stdout_and_what_holds_back_to_stderr(
         young = run_command("prune", str(spec), "--keep=7d", env=env)
         assert (young.returncode, young.stdout) == (0, "0\n"), young.stderr
         assert "kept       3 delivered, but younger than --keep\n" in young.stderr
-    done = run_command("prune", str(spec), "--archive", "public.archived", "--limit=2", env=env)
+    done = run_command("prune", str(spec), "--keep=0s", "--archive", "public.archived", "--limit=2", env=env)
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
     assert "archive    public.archived created\n" in done.stderr
     assert "stopped    at the limit" in done.stderr
-    behind = run_command("prune", str(spec), "--wait=0s", env=env)
+    behind = run_command("prune", str(spec), "--keep=0s", "--wait=0s", env=env)
     assert behind.returncode == 0
     assert "held back  the slot " in behind.stderr
     with pipeline.connect() as connection:
@@ -59,7 +59,7 @@ def test_a_slot_that_is_not_there_is_a_sentence_and_exits_1(
     pipeline: Pipeline, spec: Path, env: dict[str, str]
 ) -> None:
     pipeline.write(3)
-    for arguments in ([], ["--dry-run"]):
+    for arguments in (["--keep=0s"], ["--dry-run"]):
         done = run_command("prune", str(spec), *arguments, env=env)
         assert (done.returncode, done.stdout) == (1, "")
         assert f"error: the slot {pipeline.spec.database.slot} does not exist; nothing was deleted\n" in done.stderr
@@ -74,7 +74,7 @@ def test_a_slot_that_is_not_there_is_a_sentence_and_exits_1(
 def test_an_option_that_means_nothing_exits_2(arguments: list[str], tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(Pipeline.text("orders"))
-    done = run_command("prune", str(path), "--dsn=host=127.0.0.1 port=1", *arguments)
+    done = run_command("prune", str(path), "--dsn=host=127.0.0.1 port=1", "--without-topics", "--keep=0s", *arguments)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
 
@@ -96,7 +96,7 @@ def test_a_database_is_pruned_as_the_spec_says_or_not_at_all(
 ) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(f"version: 1\nname: orders\ndatabase: {database}\naggregates: {{order: {{}}}}\n")
-    done = run_command("prune", str(path), *arguments)
+    done = run_command("prune", str(path), "--without-topics", "--keep=0s", *arguments)
     assert done.returncode == 2, done.stderr
     assert words in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
@@ -105,10 +105,23 @@ def test_a_database_is_pruned_as_the_spec_says_or_not_at_all(
 def test_a_mariadb_server_that_does_not_answer_exits_75(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(f"version: 1\nname: orders\ndatabase: {MARIADB}\naggregates: {{order: {{}}}}\n")
-    done = run_command("prune", str(path), "--dsn=mysql://u:p@127.0.0.1:1/orders", "--connect-url=http://127.0.0.1:1")
+    places = ["--dsn=mysql://u:p@127.0.0.1:1/orders", "--connect-url=http://127.0.0.1:1"]
+    done = run_command("prune", str(path), "--without-topics", "--keep=0s", *places)
     assert done.returncode == 75, done.stderr
     assert "hint: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["--without-topics"], "Give --keep, such as --keep 7d"), (["--keep=7d"], "Give --bootstrap-servers")],
+)
+def test_what_would_delete_more_than_was_said_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(Pipeline.text("orders"))
+    done = run_command("prune", str(path), "--dsn=host=127.0.0.1 port=1", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert words in " ".join(done.stderr.split())
 
 
 PLACED = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={})

@@ -23,13 +23,15 @@ create table outbox_old partition of outbox for values from (minvalue) to ('0190
 create table outbox_ahead partition of outbox
     for values from ('03000000-0000-7000-8000-000000000000') to ('03100000-0000-7000-8000-000000000000');
 alter table outbox attach partition outbox_default default;
+alter publication {publication} set (publish_via_partition_root = true);
+alter publication {publication} set table outbox;
 """
 
 
 @pytest.fixture
 def partitioned(pruner: Pruner) -> Pruner:
     """An outbox in parts: one that is over, one of days to come, and one for all the rest."""
-    pruner.execute(PARTITIONED)
+    pruner.execute(PARTITIONED.format(publication=pruner.spec.database.publication))
     pruner.pipeline.write(5)
     pruner.execute(f"insert into outbox (id, aggregatetype, aggregateid, type) values ('{OLD}', 'a', 'b', 'c')")  # noqa: S608 - our own id
     assert pruner.query("select count(*) from outbox_old") == 1
