@@ -1,0 +1,146 @@
+"""A remedy that a command prints is one: from the damage, through what it tells, to a command that finds nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cdc_outbox.connect.reader import Reader
+from cdc_outbox.connect.undo import Undo
+from tests.support.deployments import halt_and_drop_slot, sequences
+from tests.support.pipeline import Pipeline
+from tests.support.remedies import Operator
+from tests.support.rig import eventually
+
+
+@pytest.fixture
+def operator(pipeline: Pipeline, tmp_path: Path) -> Operator:
+    path = tmp_path / "spec.yaml"
+    path.write_text(Pipeline.text(pipeline.name))
+    return Operator(pipeline, path)
+
+
+DAMAGES = {
+    "DB402": "alter publication {name}_outbox drop table outbox",
+    "DB403": "alter publication {name}_outbox set (publish = 'update')",
+    "DB404": "alter publication {name}_outbox set table outbox where (aggregateid <> '')",
+    "DB405": "alter publication {name}_outbox set table outbox (id, aggregatetype, aggregateid)",
+    "DB406": "alter publication {name}_outbox set (publish = 'insert, update')",
+    "DB509": "select pg_create_logical_replication_slot('{name}_outbox', 'pgoutput', false, true)",
+}
+
+
+@pytest.mark.parametrize("code", DAMAGES)
+def test_what_preflight_tells_of_the_database_mends_it(operator: Operator, code: str) -> None:
+    with operator.pipeline.connect() as connection:
+        connection.execute(DAMAGES[code].format(name=operator.pipeline.name).encode())
+    found = {each["code"]: each for each in operator.findings("preflight")}
+    operator.obey(found[code]["remedy"].removesuffix(", and deploy again."))
+    assert code not in {each["code"] for each in operator.findings("preflight")}
+    done = operator.run("deploy-connector")
+    assert done.returncode == 0, done.stderr
+    assert operator.findings("preflight") == []
+    assert [each["code"] for each in operator.findings("doctor") if each["severity"] == "error"] == []
+
+
+@pytest.mark.parametrize("way", ["republish", "skip"])
+@pytest.mark.parametrize("command", ["deploy-connector", "plan", "preflight", "doctor"])
+def test_what_is_told_of_a_lost_slot_leads_on(operator: Operator, command: str, way: str) -> None:
+    pipeline = operator.pipeline
+    pipeline.deploy(stable_seconds=0)
+    halt_and_drop_slot(pipeline)
+    pipeline.write(1)
+    if command in {"deploy-connector", "plan"}:
+        refused = operator.run(command)
+        assert refused.returncode == 1
+        remedy = refused.stderr
+    else:
+        remedy = next(each["remedy"] for each in operator.findings(command) if each["code"] == "DB512")
+    operator.obey(remedy, way=way)
+    expected = [1, 2, 3] if way == "republish" else [1, 2]
+    eventually(lambda: sequences(pipeline) == expected, f"the events {expected}")
+    assert "nothing to change" in operator.run("plan").stdout
+    assert "nothing to change" in operator.run("deploy-connector").stdout
+    assert operator.findings("preflight") == []
+
+
+def test_what_verify_tells_of_missing_events_sends_them_on_a_healthy_slot(operator: Operator) -> None:
+    pipeline = operator.pipeline
+    pipeline.deploy(stable_seconds=0)
+    publication = f"{pipeline.name}_outbox"
+    with pipeline.connect() as connection:
+        connection.execute(f"alter publication {publication} drop table outbox".encode())
+        pipeline.write(3, "lost")
+        connection.execute(f"alter publication {publication} add table outbox".encode())
+    pipeline.write(1, "after")
+    eventually(lambda: len(pipeline.messages()) == 1, "the event behind them")
+    assert operator.findings("preflight") == []
+    found = operator.run("verify", "--settle=0s", "--json")
+    assert found.returncode == 3
+    [missing] = json.loads(found.stdout)["findings"]
+    pruned = operator.run("prune", "--keep=0s")
+    assert (pruned.returncode, pruned.stdout) == (1, ""), pruned.stderr
+    assert "3 events are not in the topics" in pruned.stderr
+    operator.obey(missing["remedy"])
+    assert operator.run("verify", "--settle=30s").returncode == 0
+    operator.obey(pruned.stderr)  # the rows come once more
+    assert operator.run("verify", "--settle=30s").returncode == 0
+
+
+def test_to_skip_on_a_healthy_slot_is_refused(operator: Operator) -> None:
+    pipeline = operator.pipeline
+    pipeline.deploy(stable_seconds=0)
+    pipeline.write(1)
+    for options in (["--dry-run"], []):
+        done = operator.run("deploy-connector", "--earlier-events=skip", *options)
+        assert done.returncode == 2
+        assert "nothing to skip" in done.stderr
+    pipeline.write(1)
+    eventually(lambda: sequences(pipeline) == [1, 2], "the connector to go on")
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["interrupted", "killed"])
+@pytest.mark.parametrize("has_connector", [True, False], ids=["had a connector", "new connector"])
+def test_an_unfinished_republish_is_owed_until_it_is_paid(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, *, has_connector: bool, killed: bool
+) -> None:
+    pipeline = operator.pipeline
+    client, name = pipeline.client, pipeline.name
+    if has_connector:
+        pipeline.deploy(stable_seconds=0)
+        halt_and_drop_slot(pipeline)
+    pipeline.write(3 if has_connector else 5)
+
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        # Before the first row: the slot is there, and nothing was published.
+        patch.setattr(Reader, "publish_rows", interrupted)
+        if killed:
+            patch.setattr(Undo, "take_back", lambda _undo: None)
+        assert operator.run("deploy-connector", "--earlier-events=republish").returncode != 0
+    assert client.find_status(name).state == "STOPPED"
+    refused = operator.run("resume")
+    assert refused.returncode == 1
+    assert "owes rows" in refused.stderr
+    # Whatever else lets it run, or tells it where to go on, does not settle the debt.
+    with pipeline.connect() as connection:
+        [(lsn,)] = connection.execute("select pg_current_wal_lsn()::text").fetchall()
+    moved = operator.run("offsets set", "--to", lsn, "--yes")
+    assert moved.returncode == 0, moved.stderr
+    client.resume(name)
+    eventually(lambda: client.find_status(name).state == "RUNNING", "it to run")
+    status = operator.run("status", "--json")
+    [row] = json.loads(status.stdout)["connectors"]
+    assert (status.returncode, row["owesRows"], row["up"]) == (1, True, False)
+    assert "owes rows" in operator.run("status").stdout
+    for command in ("plan", "deploy-connector"):
+        assert operator.run(command).returncode == 1
+    for command in ("preflight", "doctor"):
+        assert "DB515" in {each["code"] for each in operator.findings(command)}
+    operator.obey(row["remedy"])
+    eventually(lambda: set(sequences(pipeline)) == {1, 2, 3, 4, 5}, "all events")
+    assert operator.run("status").returncode == 0
+    assert operator.findings("preflight") == []
+    assert "nothing to change" in operator.run("deploy-connector").stdout
