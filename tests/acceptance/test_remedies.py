@@ -120,7 +120,8 @@ def test_an_unfinished_republish_is_owed_until_it_is_paid(
         if killed:
             patch.setattr(Undo, "take_back", lambda _undo: None)
         assert operator.run("deploy-connector", "--earlier-events=republish").returncode != 0
-    assert client.find_status(name).state == "STOPPED"
+    # A change of the configuration shows as UNASSIGNED until the workers have seen it.
+    eventually(lambda: client.find_status(name).state == "STOPPED", "it to be stopped")
     refused = operator.run("resume")
     assert refused.returncode == 1
     assert "owes rows" in refused.stderr

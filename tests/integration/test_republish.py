@@ -81,7 +81,7 @@ def test_a_republish_that_was_interrupted_leaves_nothing_that_looks_finished(
 ) -> None:
     interrupt_republishing(full, monkeypatch)
     assert "undo: offsets reset, because not every row was published" in full.reports
-    assert full.client.find_status(full.name).state == "STOPPED"
+    eventually(lambda: full.client.find_status(full.name).state == "STOPPED", "it to be stopped")
     assert owes_rows(full.client.find_config(full.name) or {})
     assert_refused_until_republished(full)
 
