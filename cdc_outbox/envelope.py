@@ -1,8 +1,8 @@
 """The envelope: an event's attributes as fields of a JSON object, beside its payload; and the way back.
 
 The EventRouter makes it of columns that are placed so, and Connect's JsonConverter writes it. Ids are text, a sequence
-is a number, what a row does not have is null. A payload of JSON is a text in it, as it was written; one that was
-expanded is an object.
+and the time of creation are numbers, what a row does not have is null. A payload of JSON is a text in it, as it was
+written; one that was expanded is an object.
 """
 
 import re
@@ -14,6 +14,7 @@ from cdc_outbox import payload
 PAYLOAD = "payload"
 """The first field, which the EventRouter calls so, whatever the column is called."""
 
+_FIELDS = ("id", "type", "aggregate_type", "aggregate_id", "sequence", "source", "created_at")
 _ESCAPED = re.compile(r'["\\\x00-\x1f\U00010000-\U0010ffff]')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -26,7 +27,7 @@ def json_text(text: str) -> str:
 def fields_of(headers: Mapping[str, str]) -> Mapping[str, str]:
     """Return attribute → field, in the order of the wire; those that are headers elsewhere have the same names."""
     names = {"id": "id", "aggregate_id": "aggregateId", **headers}
-    return {role: names[role] for role in ("id", "type", "aggregate_type", "aggregate_id", "sequence", "source")}
+    return {role: names[role] for role in _FIELDS}
 
 
 def sealed(attributes: Mapping[str, str | int | None], text: str | None, *, expanded: bool) -> str:

@@ -65,9 +65,9 @@ class OutboxMode(StrEnum):
     MESSAGE = "message"
     """There is no row: the event is a logical message in PostgreSQL's log, and only the head table exists.
 
-    All that DELETE cannot do, and: the record's timestamp is the connector's clock, not the row's; an event that is
-    not numbered has no source; payloads are text, never bytes; nothing refuses the same id twice; after a restart the
-    connector may repeat events that it had delivered (consumers skip them). PostgreSQL only.
+    All that DELETE cannot do, and: an event that is not numbered has no source; payloads are text, never bytes; nothing
+    refuses the same id twice; after a restart the connector may repeat events that it had delivered (consumers skip
+    them). PostgreSQL only.
     """
 
     @property

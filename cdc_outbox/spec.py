@@ -265,7 +265,9 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable,
 
 def _header_names(table: OutboxTable, role_headers: Mapping[str, str | None]) -> HeaderNames:
     """Return what the headers are called that say what an event is."""
-    if role_headers and table.format is EventFormat.CLOUDEVENTS_BINARY:
+    # Others write no extension for the time of creation, which nobody fails without.
+    renamed = role_headers.keys() - {table.columns.created_at} or any(role_headers.values())
+    if renamed and table.format is EventFormat.CLOUDEVENTS_BINARY:
         reason = f"{table.format} says what the headers of the event's own attributes are called"
         raise ConfigError(reason, field="outbox.headers")
     own = HeaderNames().placed()

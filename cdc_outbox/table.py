@@ -234,10 +234,6 @@ class OutboxTable:
         if self.adopted or self.partitions is not None:
             field = "columns" if self.adopted else "partitions"
             raise ConfigError("logical messages need no table, to adopt or to partition", field=field)
-        if self.columns.created_at not in {None, OutboxColumns.DEFAULT_CREATED_AT}:
-            raise ConfigError(
-                "a logical message has no time of its own; its record gets the connector's", field="columns.created_at"
-            )
 
     def refuse_elsewhere(self, database: str) -> None:
         """Refuse a database that cannot have such an outbox.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from cdc_outbox import cloudevents, envelope, foreign, payload
@@ -12,6 +12,7 @@ from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.foreign import ForeignOutbox
 from cdc_outbox.message import Message
 from cdc_outbox.modes import FORMAT_HEADERS, EventFormat, PayloadType
+from cdc_outbox.timestamps import from_header, from_milliseconds, to_microseconds, to_milliseconds
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 """What Kafka accepts as a topic's name; a worse one makes the connector's task fail, so writers refuse it."""
@@ -20,7 +21,6 @@ _MAX_SEQUENCE = 2**63 - 1
 _PLACEHOLDER = "{aggregate_type}"
 _FOREIGN_PREFIX = "__debezium."
 """Headers that Debezium adds of its own accord; they say nothing about the event."""
-_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 
 def _take_header(taken: dict[str, str], header: str, what: str, *, field: str) -> None:
@@ -50,6 +50,7 @@ class HeaderNames:
     aggregate_type: str = "aggregateType"
     sequence: str = "sequence"
     source: str = "source"
+    created_at: str = "createdAt"
 
     def __post_init__(self) -> None:
         taken = {"id": "the event's id"}
@@ -62,9 +63,13 @@ class HeaderNames:
 
 
 BINARY_NAMES = HeaderNames(
-    type="ce_type", aggregate_type="ce_aggregatetype", sequence="ce_sequence", source="ce_source"
+    type="ce_type",
+    aggregate_type="ce_aggregatetype",
+    sequence="ce_sequence",
+    source="ce_source",
+    created_at="ce_createdat",
 )
-"""What CloudEvents calls them in binary mode; the aggregate type and the sequence are extensions."""
+"""What CloudEvents calls them in binary mode; aggregate type, sequence and time of creation are extensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +170,11 @@ class WireContract:
     def message_of(self, event: Event) -> Message:
         """Return the message that a written event becomes; the inverse of :meth:`event_of`.
 
-        The timestamp is the row's ``created_at`` cut to milliseconds, as Debezium cuts it. An expanded payload stands
-        there as it was written; Debezium's says the same in other words.
+        The timestamp is the row's ``created_at`` cut to milliseconds, as Debezium cuts it; the header has it whole. An
+        expanded payload stands there as it was written; Debezium's says the same in other words.
         """
         written = cloudevents.encoded(event, self.format)
-        placed = {header: getattr(event, role) for role, header in self.placed.items()}
+        placed = _attributes(event, self.placed)
         extra = (*self.extra_headers, *FORMAT_HEADERS[self.format].values())
         headers = {self.id_header: event.id} | placed | {header: written.headers.get(header) for header in extra}
         headers |= {header: getattr(event, role) for header, role in cloudevents.ROW_HEADERS[self.format].items()}
@@ -178,7 +183,7 @@ class WireContract:
             key=event.aggregate_id.encode(),
             value=self._value(written),
             headers=tuple((name, None if value is None else str(value).encode()) for name, value in headers.items()),
-            timestamp_ms=None if event.created_at is None else _milliseconds(event.created_at),
+            timestamp_ms=None if event.created_at is None else to_milliseconds(event.created_at),
         )
 
     def event_of(self, message: Message) -> Event:
@@ -201,6 +206,7 @@ class WireContract:
         headers = self._completed(headers, names, message)
         aggregate_type = _required(headers, names.aggregate_type, message)
         sequence, source = headers.pop(names.sequence, None), headers.pop(names.source, None)
+        created_at = self._created_at(headers, names.created_at, message)
         numbered = self._is_numbered(aggregate_type, message)
         if numbered and (sequence is None or not source):
             raise _broken(message, f"{aggregate_type} is numbered, and its sequence or its source is missing")
@@ -212,7 +218,7 @@ class WireContract:
             payload=content,
             sequence=_sequence(sequence, message) if numbered else None,
             source=source,
-            created_at=_moment(message),
+            created_at=created_at,
             headers=headers,
         )
         try:
@@ -227,7 +233,7 @@ class WireContract:
     def _value(self, event: Event) -> bytes | None:
         encoded = None if event.payload is None else payload.encode(event.payload)
         if self.fields and not isinstance(encoded, bytes):
-            attributes = {field: getattr(event, role) for role, field in self.fields.items()}
+            attributes = _attributes(event, self.fields)
             encoded = envelope.sealed(attributes, encoded, expanded=self.payload_type is PayloadType.EXPANDED)
         return encoded.encode() if isinstance(encoded, str) else encoded
 
@@ -291,6 +297,23 @@ class WireContract:
         names = self._names_in({name for name, value in message.headers if value is not None})
         return name in {self.id_header, *names.placed().values(), *self.extra_headers}
 
+    def _created_at(self, headers: dict[str, str], name: str, message: Message) -> datetime | None:
+        """Take the time of creation out of the headers; without such a header it is the record's timestamp.
+
+        Other outboxes may write anything under the name, which is left among the headers then.
+        """
+        text = headers.get(name)
+        if text is None:
+            return _recorded_at(message)
+        try:
+            created_at = from_header(text)
+        except ValueError as error:
+            if self.foreign is not None:
+                return _recorded_at(message)
+            raise _broken(message, f"the header {name!r} holds no time: {text[:40]!r}") from error
+        del headers[name]
+        return created_at
+
     def _is_numbered(self, aggregate_type: str, message: Message) -> bool:
         try:
             return self.mode_of(aggregate_type) is not SequenceMode.NONE
@@ -326,13 +349,21 @@ def _key(message: Message) -> str:
         raise _broken(message, "the key is not UTF-8") from error
 
 
-def _moment(message: Message) -> datetime | None:
+def _recorded_at(message: Message) -> datetime | None:
     if message.timestamp_ms is None:
         return None
     try:
-        return _EPOCH + message.timestamp_ms * _MILLISECOND
+        return from_milliseconds(message.timestamp_ms)
     except OverflowError as error:
         raise _broken(message, "its timestamp lies outside the calendar") from error
+
+
+def _attributes(event: Event, names: Mapping[str, str]) -> dict[str, str | int | None]:
+    """Return attributes by their names, as the connector writes them: a time as a number, none where none is known."""
+    found = {name: getattr(event, role) for role, name in names.items() if role != "created_at"}
+    if event.created_at is not None and "created_at" in names:
+        found[names["created_at"]] = to_microseconds(event.created_at)
+    return found
 
 
 def _refuse_halves(event: Event, message: Message) -> None:
@@ -340,13 +371,6 @@ def _refuse_halves(event: Event, message: Message) -> None:
         "".join((event.id or "", event.type, event.aggregate_type, event.aggregate_id, event.source or "")).encode()
     except UnicodeEncodeError as error:
         raise _broken(message, "half of a surrogate pair stands in its id, type, aggregate or source") from error
-
-
-def _milliseconds(moment: datetime) -> int:
-    """Return the time since 1970, cut towards 1970 as Java's division does it."""
-    elapsed = moment - _EPOCH
-    whole = abs(elapsed) // _MILLISECOND
-    return -whole if elapsed < timedelta() else whole
 
 
 def _broken(message: Message, reason: str) -> MessageError:

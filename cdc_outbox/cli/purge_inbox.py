@@ -56,9 +56,10 @@ def purge_inbox(
     table, and old ones are deleted page by page. Watermarks, holes and parked events stay for ever. Run it once a week,
     as a role that owns the inbox.
 
-    An event that comes again after its id was forgotten is judged by its number. Without one, and with a UUIDv7 that is
-    older than the purge, it is parked as expired; with an id that tells no time it is applied once more. So the horizon
-    is compared with how long the topics of SPEC and --topic keep their events, and refused if it is shorter.
+    An event that comes again after its id was forgotten is judged by its number. Without one it is parked as expired
+    where its UUIDv7, or else its time of creation, is older than the purge; where nothing tells its age it is applied
+    once more. So the horizon is compared with how long the topics of SPEC and --topic keep their events, and refused if
+    it is shorter.
 
     \b
     Examples:

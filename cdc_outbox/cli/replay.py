@@ -39,8 +39,8 @@ def _offsets(text: str) -> tuple[int, int, int]:
 @click.option("--topic", help="Of this topic only.")
 @click.option("--aggregate", "of_aggregate", type=read_aggregate, metavar="TYPE/ID", help="Of this aggregate only.")
 @click.option("--type", "event_type", metavar="TYPE", help="Events of this type only, for example OrderPlaced.")
-@click.option("--from", "since", type=moment, metavar="TIME", help="Messages from this time on, by their timestamp.")
-@click.option("--to", "before", type=moment, metavar="TIME", help="Messages before this time.")
+@click.option("--from", "since", type=moment, metavar="TIME", help="Events created from this time on.")
+@click.option("--to", "before", type=moment, metavar="TIME", help="Events created before this time.")
 @click.option(
     "--offsets", type=_offsets, metavar="PARTITION:FIRST-LAST", help="Messages of this partition, both ends counted in."
 )

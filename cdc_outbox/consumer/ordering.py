@@ -16,7 +16,7 @@ lose it. Nor is a known id with a sequence that was never applied. Beside the ta
 - While events of an aggregate are parked, those that only their order in the topic tells to be later are *behind*
   them; where sequences have no gaps, the sequence alone decides.
 - An id that may have been forgotten, because it is older than the last purge, proves nothing by being unseen: only the
-  sequence can. Without one such an event is *expired*.
+  sequence can. Without one such an event is *expired*. Of an id that tells no time the event's time of creation counts.
 - Where only an aggregate's latest state counts (``latest``), what is stale is *superseded*, and nothing is a gap.
 - Where the watermark alone remembers (``by_watermark``), what is stale is a duplicate.
 """
@@ -27,7 +27,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from cdc_outbox.consumer.ids import time_of
+from cdc_outbox.consumer.ids import UNTIMED_LAG, time_of
 from cdc_outbox.event import Event, SequenceMode
 
 
@@ -286,12 +286,15 @@ class _State:
         # What comes out of the park comes in order and from its first: nothing is before it but what stopped it.
         return aggregate in self.blocked and event_id not in self.redone
 
-    def may_be_forgotten(self, event_id: str) -> bool:
+    def may_be_forgotten(self, event: Event) -> bool:
         horizon = self.memory.purged_before
-        if horizon is None or event_id in self.redone:
+        if horizon is None or event.id in self.redone:
             return False
-        made = time_of(event_id)
-        return made is not None and made < horizon
+        made = time_of(event.id or "")
+        if made is not None:
+            return made < horizon
+        # An id that tells no time was forgotten by when it was claimed, which is after the event was created.
+        return event.created_at is not None and event.created_at < horizon + UNTIMED_LAG
 
 
 def _verdict(event: Event, aggregate: Aggregate, last: int, order: Order, state: _State) -> Verdict:
@@ -304,13 +307,13 @@ def _verdict(event: Event, aggregate: Aggregate, last: int, order: Order, state:
         return Verdict.DUPLICATE
     if order.latest:
         return Verdict.SUPERSEDED
-    return Verdict.EXPIRED if state.may_be_forgotten(event.id or "") else Verdict.CONFLICT
+    return Verdict.EXPIRED if state.may_be_forgotten(event) else Verdict.CONFLICT
 
 
 def _anywhere(event: Event, aggregate: Aggregate, state: _State) -> Verdict:
     """Return the verdict on a new event that has no place of its own among the others."""
     # What is behind another is applied after it, and then nobody asks again whether it was before.
-    if state.may_be_forgotten(event.id or ""):
+    if state.may_be_forgotten(event):
         return Verdict.EXPIRED
     return Verdict.BEHIND if state.is_blocked(aggregate, event.id or "") else _NEXT
 

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 
@@ -37,8 +37,11 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
+from cdc_outbox.timestamps import to_milliseconds
 from cdc_outbox.wire import WireContract
 
+_CLOCK_SKEW = timedelta(minutes=10)
+"""How far the brokers' clock may be behind the database's: they find the first message by the time of its arrival."""
 _CONFLICT_SECONDS = 0.05
 """How long to stay out of the way of the consumer that works on the same aggregates."""
 
@@ -90,8 +93,8 @@ class Selection:
         topic: One of the contract's; ``None`` for all.
         aggregate: Its type and its id.
         event_type: For example ``OrderPlaced``.
-        since: Messages with this timestamp or a later one.
-        before: Messages with an earlier timestamp.
+        since: Events created at this time or later (``Event.created_at``).
+        before: Events created earlier than this.
         partition: With ``topic``, unless there is but one.
         first_offset: In that partition, like ``last_offset``, which is counted in.
     """
@@ -143,7 +146,7 @@ class Selection:
             )
         bounds = reader.bounds(places)
         if self.since is not None:
-            starts = reader.offsets_at(places, _milliseconds(self.since))
+            starts = reader.offsets_at(places, to_milliseconds(self.since.astimezone(UTC) - _CLOCK_SKEW))
             bounds = {place: (max(first, starts.get(place, end)), end) for place, (first, end) in bounds.items()}
         first_wanted, after_last = self.first_offset or 0, None if self.last_offset is None else self.last_offset + 1
         return {
@@ -151,14 +154,14 @@ class Selection:
             for place, (first, end) in bounds.items()
         }
 
-    def takes(self, event: Event, message: Message) -> bool:
-        """Tell whether a message is one of them."""
-        moment = message.timestamp_ms or 0
+    def takes(self, event: Event) -> bool:
+        """Tell whether an event's message is one of them; of one that tells no time, where none is asked for."""
+        made = event.created_at
         return (
             self.aggregate in {None, (event.aggregate_type, event.aggregate_id)}
             and self.event_type in {None, event.type}
-            and (self.since is None or moment >= _milliseconds(self.since))
-            and (self.before is None or moment < _milliseconds(self.before))
+            and (self.since is None or (made is not None and made >= self.since.astimezone(UTC)))
+            and (self.before is None or (made is not None and made < self.before.astimezone(UTC)))
         )
 
 
@@ -255,7 +258,7 @@ class Replay:
             item = item_of(message, self._contract)
             if item.is_unreadable:
                 self._replayed.add(Fate.UNREADABLE, message.position)
-            elif selection.takes(item.event, message):
+            elif selection.takes(item.event):
                 yield item
 
     async def _recall(self, items: list[Item]) -> tuple[list[Item], Memory]:
@@ -354,7 +357,3 @@ class Imagined:
                 self.parked.add(event_id)
                 blocks = REASONS[judgement.verdict].blocks
                 self.marks[aggregate] = mark._replace(parked=mark.parked + blocks)
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)

@@ -137,7 +137,7 @@ class PartPurge(Purge):
             dropped.append((part, self._alone(partial(self._drop, part, horizon))))
             self._report("dropped", f"{part.table}: {dropped[-1][1]:,} ids")
         timed, untimed = self._count_rest(horizon)
-        if timed:
+        if timed or untimed:
             # Before the first of them is gone: a claim that finds it gone finds the note.
             self._ask("note_purge", purged_before=horizon.made_before)
         if timed or untimed:

@@ -36,7 +36,7 @@ class RowPurge(Purge):
         """
         ask, before = self._ask, _text(horizon.claimed_before)
         # Before the first of them is gone: a claim that finds it gone finds the note.
-        if self.find_old(horizon).timed:
+        if self.find_old(horizon).ids:
             ask("note_purge", purged_before=_text(horizon.made_before))
         timed = untimed = 0
         for consumer in self._consumers():

@@ -148,7 +148,7 @@ class Reset:
                 event = self._contract.event_of(message)
             except MessageError:
                 continue
-            if self._selection.takes(event, message):
+            if self._selection.takes(event):
                 yield event
 
     def _refuse_while_it_runs(self) -> None:

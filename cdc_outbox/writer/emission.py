@@ -13,8 +13,8 @@ def emission(draft: Draft, table: OutboxTable, mode: SequenceMode) -> Mapping[st
     """Return what the statements that emit a message take.
 
     The payload is a JSON string that holds the text, so that it arrives byte for byte. All is ASCII, because the
-    connector reads the content in its JVM's own charset. A number is known to the statement alone, so the text ends
-    before it: after ``"sequence":`` and after ``"source":``.
+    connector reads the content in its JVM's own charset. What the statement alone knows it adds to the text: behind
+    ``"sequence":``, ``"source":`` and the key of the time of creation, which is a number of microseconds since 1970.
     """
     columns, event = table.columns, draft.event
     content: dict[str, str | bytes | None] = {
@@ -31,13 +31,18 @@ def emission(draft: Draft, table: OutboxTable, mode: SequenceMode) -> Mapping[st
         "aggregate_id": event.aggregate_id,
         "sequence": event.sequence,
         "prefix": table.message_prefix,
+        "created_key": None if columns.created_at is None else f", {json.dumps(columns.created_at)}: ",
     }
     if mode is SequenceMode.NONE:
         # Fields that are missing make the EventRouter's placements fail; null is a header without a value.
         nulls = dict.fromkeys(filter(None, (columns.sequence, columns.source)))
-        return {**known, "content": json.dumps(content | nulls)}
+        return {**known, "content": _unclosed(content | nulls)}
     return {
         **known,
-        "content": f"{json.dumps(content)[:-1]}, {json.dumps(columns.sequence)}: ",
+        "content": f"{_unclosed(content)}, {json.dumps(columns.sequence)}: ",
         "source_key": f", {json.dumps(columns.source)}: ",
     }
+
+
+def _unclosed(content: Mapping[str, Any]) -> str:
+    return json.dumps(content)[:-1]

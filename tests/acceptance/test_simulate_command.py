@@ -72,6 +72,7 @@ def test_a_row_is_shown_as_the_message_that_it_becomes() -> None:
         "header     aggregateType: customer\n"
         "header     sequence: 1\n"
         "header     source: (null)\n"
+        "header     createdAt: 1795255200123456\n"
         "header     traceparent: (null)\n"
         "header     tracestate: (null)\n"
         "timestamp  2026-11-21T10:00:00.123+00:00 (1795255200123)\n"
@@ -211,6 +212,7 @@ def test_a_document_is_shown_as_the_message_that_its_spec_makes_of_it(tmp_path: 
         "aggregateType": "customer",
         "sequence": "1",
         "source": "orders.1",
+        "createdAt": "1795255200123",
     }
     assert shown["timestamp_ms"] == 1795255200123
     assert failed["error"]["exception"] == "DataException"

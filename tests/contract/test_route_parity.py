@@ -7,11 +7,13 @@ before 1970 by a millisecond or more, a negative partition. The columns are read
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
+
+import pytest
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.columns import Column, ColumnModes, column_value
@@ -25,6 +27,7 @@ from cdc_outbox.router import (
     LogicalName,
     java_partition,
 )
+from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
 from tests.support.rig import Connection, eventually, one
 from tests.support.router_edges import EDGES, Edge
@@ -47,6 +50,15 @@ COLUMNS = (
     *("id", "aggregatetype", "aggregateid", "type", "payload"),
     *("sequence", "source", "traceparent", "tracestate", "created_at"),
 )
+
+
+@pytest.fixture
+def pipeline(outbox_stack: Stack) -> Iterator[Pipeline]:
+    """One whose topics keep the time that the router gives a record."""
+    made = Pipeline.make(outbox_stack)
+    made.create_topics()
+    yield made
+    made.close()
 
 
 def connect_values(row: tuple[Any, ...]) -> dict[str, ConnectValue]:
@@ -154,6 +166,7 @@ def edges_config(pipeline: Pipeline) -> dict[str, str]:
     config |= {
         "table.include.list": ",".join(f"public\\.{name}" for name in names),
         "publication.name": "edges",
+        "topic.creation.default.message.timestamp.type": "CreateTime",
         "errors.tolerance": "all",
         "errors.log.enable": "true",
         "errors.log.include.messages": "true",

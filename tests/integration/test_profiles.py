@@ -94,7 +94,7 @@ def test_every_profile_reaches_the_handler_as_it_was_written(ways: list[Way]) ->
         eventually(lambda: all(len(way.seen) >= len(way.written) for way in ways), "every event of every profile")
     for way in ways:
         for got, gave in zip(way.seen, way.written, strict=True):
-            assert got == replace(gave, payload=plain(gave), created_at=got.created_at)
+            assert got == replace(gave, payload=plain(gave))
         for message, event in zip(way.pipeline.messages(), way.written, strict=True):
             check(way, message, event)
 
@@ -110,7 +110,6 @@ def check(way: Way, message: Message, event: Event) -> None:
     """The message is the contract's, and other readers of its format read it too."""
     stated = way.pipeline.spec.contract.message_of(event)
     assert message.headers == stated.headers
-    assert way.pipeline.spec.outbox.mode is OutboxMode.MESSAGE or message.timestamp_ms == stated.timestamp_ms
     if event.payload is TOMBSTONE:
         assert message.value is None
         return

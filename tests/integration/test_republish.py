@@ -1,6 +1,8 @@
 """Publishing the rows of the table again, all of them or none that anybody takes for all."""
 
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -113,6 +115,19 @@ def test_who_may_not_read_the_table_cannot_publish_it_again(pipeline: Pipeline) 
             pipeline.deploy(dry_run=dry_run, earlier=EarlierEvents.REPUBLISH)
         assert codes(caught.value) == ["DB203"]
     assert pipeline.client.find_config(pipeline.name) is None
+
+
+def test_rows_of_long_ago_arrive_today_and_keep_the_time_of_their_creation(pipeline: Pipeline) -> None:
+    written, began_ms = pipeline.write(3), int(time.time() * 1000)
+    with pipeline.connect() as connection:
+        connection.execute("update outbox set created_at = created_at - interval '10 days'")
+    pipeline.deploy(earlier=EarlierEvents.REPUBLISH, stable_seconds=0)
+    eventually(lambda: len(pipeline.messages()) == 3, "the rows")
+    # Brokers delete by the records' own time: one of ten days ago would be gone at the next look.
+    assert all((message.timestamp_ms or 0) >= began_ms for message in pipeline.messages())
+    read = [pipeline.spec.contract.event_of(message) for message in pipeline.messages()]
+    expected = [event.created_at - timedelta(days=10) for event in written if event.created_at]
+    assert [event.created_at for event in read] == expected
 
 
 @pytest.mark.usefixtures("late_writer")

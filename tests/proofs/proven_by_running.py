@@ -245,6 +245,7 @@ RAN = (
             "topic.creation.default.partitions": None,
             "topic.creation.default.replication.factor": None,
             "topic.creation.default.cleanup.policy": None,
+            "topic.creation.default.message.timestamp.type": None,
         },
         shows=lambda place: (
             not place.messages() and re.search(f"producer-{place.name}.*UNKNOWN_TOPIC_OR_PARTITION", place.log())

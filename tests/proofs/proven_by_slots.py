@@ -14,7 +14,8 @@ _BLOCKED: Changes = {
     _ACTION: None,
     # Topics that nobody makes: the connector can hand on nothing.
     **dict.fromkeys(
-        f"topic.creation.default.{name}" for name in ("partitions", "replication.factor", "cleanup.policy")
+        f"topic.creation.default.{name}"
+        for name in ("partitions", "replication.factor", "cleanup.policy", "message.timestamp.type")
     ),
 }
 _DRIVER: Changes = {"lsn.flush.mode": "connector_and_driver", _ACTION: None, "status.update.interval.ms": "1000"}

@@ -59,6 +59,7 @@ outbox:
   headers:
     entity: entity
     who: user
+    occurred_at: null
   columns:
     id: event_id
     aggregate_type: entity

@@ -89,6 +89,7 @@ def test_the_judge_reads_binary_mode(event: Event) -> None:
         "aggregatetype": "order",
         "sequence": str(event.sequence),
         "partitionkey": event.aggregate_id,
+        "createdat": "1767312000000000",
     }
     assert data == event.payload
 

@@ -27,6 +27,7 @@ FLOORS = [
         "secret",
         "sql",
         "table",
+        "timestamps",
         "topic",
     },
     {"cloudevents", "database", "envelope", "json_text", "patch", "properties_text", "tracing", "yaml_text"},

@@ -1,6 +1,7 @@
 """The table in the module's docstring, what stands beside it, and the laws that follow from it."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -175,6 +176,14 @@ def test_an_id_that_may_be_forgotten_proves_nothing(mode: SequenceMode, sequence
     assert judged([young], mode, last=5, purged_before=NOW) == [CONFLICT if verdict is EXPIRED and sequence else NEXT]
     # Decided by somebody, or parked before the purge.
     assert judged([old], mode, last=5, purged_before=NOW, redone={old.id}) == judged([old], mode, last=5)
+
+
+@pytest.mark.parametrize(("days", "verdict"), [(0, EXPIRED), (6.9, EXPIRED), (7, NEXT), (None, NEXT)])
+def test_an_id_that_tells_no_time_is_as_old_as_its_event(days: float | None, verdict: Verdict) -> None:
+    """It is forgotten by when it was claimed, up to a week behind the purge that is noted."""
+    created_at = None if days is None else NOW + timedelta(days=days)
+    event = replace(make_event(None, event_id="04f3ac5e-0a4b-4a5c-9d0e-000000000001"), created_at=created_at)
+    assert judged([event], NONE, purged_before=NOW) == [verdict]
 
 
 def test_a_move_counts_what_is_parked_beside_what_is_applied() -> None:

@@ -111,7 +111,7 @@ def test_an_envelope_holds_the_attributes_and_headers_the_rest() -> None:
     assert render(spec_of("envelope"))[PLACED] == (
         "id:envelope:id,type:envelope:eventType,aggregatetype:envelope:aggregateType,"
         "aggregateid:envelope:aggregateId,sequence:envelope:sequence,source:envelope:source,"
-        "traceparent:header:traceparent,tracestate:header:tracestate"
+        "created_at:envelope:createdAt,traceparent:header:traceparent,tracestate:header:tracestate"
     )
 
 

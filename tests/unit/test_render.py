@@ -273,7 +273,7 @@ def test_columns_of_oracle_have_capital_letters_unless_others_are_written() -> N
     placed = config["transforms.outbox.table.fields.additional.placement"]
     assert (
         placed == "TYPE:header:eventType,AGGREGATETYPE:header:aggregateType,SEQUENCE:header:sequence,"
-        "SOURCE:header:source,TENANT:header:tenant"
+        "SOURCE:header:source,CREATED_AT:header:createdAt,TENANT:header:tenant"
     )
 
 

@@ -273,7 +273,7 @@ outbox:
 def test_columns_of_the_events_own_attributes_get_other_headers_or_none() -> None:
     spec = parse_spec(MINIMAL.replace("customer: {}", "customer: {sequence: none}") + ADOPTED)
     placed = {placement.column: placement.alias for placement in spec.router.placements}
-    assert placed == {"kind": "event-kind", "key": "orderId", "tenant": "tenant"}
+    assert placed == {"kind": "event-kind", "key": "orderId", "at": "createdAt", "tenant": "tenant"}
     assert (spec.contract.headers.type, spec.contract.headers.aggregate_type) == ("event-kind", "aggregateType")
     assert spec.outbox.headers == {"tenant": "tenant"}
 

@@ -1,6 +1,5 @@
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -149,19 +148,12 @@ def test_rows_are_sorted_by_what_the_table_has() -> None:
     assert (bare.names()["in_order"], bare.returned) == ("", ())
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"payload_type": PayloadType.BYTES}, "payload_type"),
-        ({"columns": OutboxColumns(created_at="at")}, "columns.created_at"),
-    ],
-)
-def test_what_a_message_cannot_carry_is_refused(options: dict[str, Any], field: str) -> None:
+def test_what_a_message_cannot_carry_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
-        OutboxTable(mode=OutboxMode.MESSAGE, **options)
-    assert caught.value.field == field
+        OutboxTable(mode=OutboxMode.MESSAGE, payload_type=PayloadType.BYTES)
+    assert caught.value.field == "payload_type"
     for mode in (OutboxMode.KEEP, OutboxMode.DELETE):
-        assert OutboxTable(mode=mode, **options).mode is mode
+        assert OutboxTable(mode=mode, payload_type=PayloadType.BYTES).mode is mode
 
 
 def test_no_two_outboxes_share_a_prefix() -> None:

@@ -70,7 +70,11 @@ def test_topics_have_what_connect_would_make_them_with() -> None:
     assert topic["spec"] == {
         "partitions": 6,
         "replicas": 3,
-        "config": {"cleanup.policy": "delete", "retention.ms": "604800000"},
+        "config": {
+            "cleanup.policy": "delete",
+            "message.timestamp.type": "LogAppendTime",
+            "retention.ms": "604800000",
+        },
     }
 
 

@@ -16,7 +16,12 @@ def test_a_topic_is_made_as_connect_would_make_it() -> None:
     text += "overrides: {topic.creation.default.max.message.bytes: 5000000}\n"
     topic = topics(text)["outbox.event.customer"]
     assert (topic.partitions, topic.replication_factor) == (6, -1)
-    assert topic.config == {"cleanup.policy": "delete", "retention.ms": "172800000", "max.message.bytes": "5000000"}
+    assert topic.config == {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": "172800000",
+        "max.message.bytes": "5000000",
+    }
 
 
 def test_heartbeats_may_have_the_partitions_that_connect_gave_them() -> None:

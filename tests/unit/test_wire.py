@@ -1,19 +1,19 @@
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox import ConfigError, Event, HeaderNames, SequenceMode, WireContract
+from cdc_outbox import ConfigError, Event, ForeignOutbox, HeaderNames, SequenceMode, WireContract
 from cdc_outbox.errors import MessageError
 from cdc_outbox.message import Message
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS, "metric": SequenceMode.NONE})
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
-moments = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001
-    lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-)
+# The length of a number tells its unit, for times from 1973 on.
+moments = st.datetimes(datetime(1974, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 storable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 json_objects = st.dictionaries(storable, st.integers() | storable | st.booleans() | st.none())
 
@@ -43,7 +43,9 @@ def test_a_message_carries_the_whole_event(event: Event) -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["id", "eventType", "aggregateType", "sequence", "source", "other", "__debezium.x"]),
+            st.sampled_from(
+                ["id", "eventType", "aggregateType", "sequence", "source", "createdAt", "other", "__debezium.x"]
+            ),
             st.none() | st.binary(max_size=20) | st.sampled_from([b"order", b"metric", b"1", b"0", b"-1", b"9" * 30]),
         )
     ),
@@ -175,3 +177,31 @@ def test_headers_that_could_not_be_told_apart_or_rendered_are_refused(names: dic
 def test_a_time_is_cut_towards_1970_as_debezium_cuts_it(moment: datetime, milliseconds: int) -> None:
     event = Event(aggregate_type="metric", aggregate_id="1", type="Seen", payload={}, id="1", created_at=moment)
     assert CONTRACT.message_of(event).timestamp_ms == milliseconds
+
+
+SEEN = Event(aggregate_type="metric", aggregate_id="1", type="Seen", payload={}, id="1")
+LONG_AGO = datetime(2026, 11, 1, 10, 0, 0, 123_456, tzinfo=UTC)
+
+
+def test_what_is_published_late_keeps_the_time_of_its_creation() -> None:
+    message = replace(CONTRACT.message_of(replace(SEEN, created_at=LONG_AGO)), timestamp_ms=1_800_000_000_000)
+    assert CONTRACT.event_of(message).created_at == LONG_AGO
+
+
+@pytest.mark.parametrize("header", [None, b"1793527200123456"])
+def test_without_its_header_the_time_of_creation_is_the_records(header: bytes | None) -> None:
+    message = replace(CONTRACT.message_of(SEEN), timestamp_ms=1_800_000_000_000)
+    message = replace(message, headers=(*(item for item in message.headers if item[0] != "createdAt"),))
+    named = () if header is None else (("createdAt", header),)
+    event = CONTRACT.event_of(replace(message, headers=(*message.headers, *named)))
+    assert event.created_at == (LONG_AGO if header else datetime(2027, 1, 15, 8, tzinfo=UTC))
+    assert "createdAt" not in event.headers
+
+
+def test_a_header_that_holds_no_time_breaks_our_contract_and_is_an_ordinary_header_elsewhere() -> None:
+    message = replace(CONTRACT.message_of(SEEN), timestamp_ms=1_800_000_000_000)
+    message = replace(message, headers=(*(item for item in message.headers if item[1]), ("createdAt", b"Sunday")))
+    with pytest.raises(MessageError, match="holds no time: 'Sunday'"):
+        CONTRACT.event_of(message)
+    event = replace(CONTRACT, foreign=ForeignOutbox()).event_of(message)
+    assert (event.created_at, event.headers) == (datetime(2027, 1, 15, 8, tzinfo=UTC), {"createdAt": "Sunday"})

@@ -148,12 +148,13 @@ class Recognition:
     def format(self) -> EventFormat:
         """The format of whose headers, or fields, all are there."""
         fields = fields_of(HeaderNames().placed())
-        needed = {name for role, name in fields.items() if role not in {"sequence", "source"}}
+        needed = {name for role, name in fields.items() if role not in {"sequence", "source", "created_at"}}
         if needed <= {*self._placed("envelope").values()}:
             return EventFormat.ENVELOPE
         binary = EventFormat.CLOUDEVENTS_BINARY
         headers = {*self._placed("header").values()}
-        all_there = {*BINARY_NAMES.placed().values(), *FORMAT_HEADERS[binary].values()} <= headers
+        needed = {name for role, name in BINARY_NAMES.placed().items() if role != "created_at"}
+        all_there = {*needed, *FORMAT_HEADERS[binary].values()} <= headers
         return binary if all_there else EventFormat.PLAIN
 
     @property

@@ -231,6 +231,9 @@ def _topics(spec: Spec) -> dict[str, str]:
         f"{_TOPIC}replication.factor": str(spec.topics.replication_factor),
         # Compaction keeps one event an aggregate and drops the rest: not a thing to inherit from a broker's default.
         f"{_TOPIC}cleanup.policy": "delete",
+        # The time that the router gives a record is that of its row, and what is published late would be deleted
+        # before anybody has read it: retention goes by the records' times. The row's own travels in a header.
+        f"{_TOPIC}message.timestamp.type": "LogAppendTime",
         **({} if retention is None else {f"{_TOPIC}retention.ms": str(retention)}),
     }
 

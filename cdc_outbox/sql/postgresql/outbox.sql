@@ -138,14 +138,17 @@ with head as (
     insert into {heads} as head (aggregatetype, aggregateid, last)
     values (:aggregate_type, :aggregate_id, 1)
     on conflict (source, aggregatetype, aggregateid) do update set last = head.last + 1
-    returning head.source, head.last
+    returning head.source, head.last, clock_timestamp() as created_at
 )
-select cast(:id as text), head.last, head.source, null
+select cast(:id as text), head.last, head.source, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
 from head
 -- After the head row is locked: what the message says is what the row says.
 cross join lateral pg_logical_emit_message(
     true, cast(:prefix as text),
-    concat(cast(:content as text), head.last, cast(:source_key as text), to_json(head.source), '}')
+    concat(
+        cast(:content as text), head.last, cast(:source_key as text), to_json(head.source),
+        cast(:created_key as text) || cast(extract(epoch from created_at) * 1000000 as bigint), '}'
+    )
 ) as message
 
 -- name: emit_increasing
@@ -153,15 +156,28 @@ with head as (
     insert into {heads} as head (aggregatetype, aggregateid, last)
     values (:aggregate_type, :aggregate_id, :sequence)
     on conflict (source, aggregatetype, aggregateid) do update set last = excluded.last where head.last < excluded.last
-    returning head.source, head.last
+    returning head.source, head.last, clock_timestamp() as created_at
 )
-select cast(:id as text), head.last, head.source, null
+select cast(:id as text), head.last, head.source, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
 from head
 cross join lateral pg_logical_emit_message(
     true, cast(:prefix as text),
-    concat(cast(:content as text), head.last, cast(:source_key as text), to_json(head.source), '}')
+    concat(
+        cast(:content as text), head.last, cast(:source_key as text), to_json(head.source),
+        cast(:created_key as text) || cast(extract(epoch from created_at) * 1000000 as bigint), '}'
+    )
 ) as message
 
 -- name: emit_unsequenced
-select cast(:id as text), null, null, null
-from pg_logical_emit_message(true, cast(:prefix as text), cast(:content as text)) as message
+with clock as materialized (
+    select clock_timestamp() as created_at
+)
+select cast(:id as text), null, null, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
+from clock
+cross join lateral pg_logical_emit_message(
+    true, cast(:prefix as text),
+    concat(
+        cast(:content as text),
+        cast(:created_key as text) || cast(extract(epoch from created_at) * 1000000 as bigint), '}'
+    )
+) as message
