@@ -43,11 +43,13 @@ class TopicSpec:
     Args:
         replication_factor: -1 is the broker's default.
         retention_ms: For how long it keeps messages, -1 for ever; ``None`` is the broker's default.
+        horizon_days: For how long each of its consumers remembers ids, at least; ``None`` is for ever.
     """
 
     partitions: int = 3
     replication_factor: int = -1
     retention_ms: int | None = None
+    horizon_days: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +181,7 @@ def _build(document: Document) -> Spec:
             partitions=int(topics.get("partitions", 3)),
             replication_factor=int(topics.get("replication_factor", -1)),
             retention_ms=_retention_ms(topics.get("retention")),
+            horizon_days=_days(topics.get("horizon")),
         ),
         history=_history(content, database.kind),
         latency=Latency(content.get("latency", "balanced")),
@@ -192,6 +195,10 @@ def _retention_ms(text: str | None) -> int | None:
     if text is None or text == "forever":
         return None if text is None else -1
     return int(text[:-1]) * {"h": 3_600_000, "d": 86_400_000, "w": 604_800_000}[text[-1]]
+
+
+def _days(text: str | None) -> int | None:
+    return None if text is None else int(text[:-1]) * {"d": 1, "w": 7}[text[-1]]
 
 
 def _history(content: Mapping[str, Any], kind: DatabaseKind) -> HistorySpec:

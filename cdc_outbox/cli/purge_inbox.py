@@ -16,6 +16,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.horizon import Horizon
 from cdc_outbox.operate.purge import Old, PartPurge
 from cdc_outbox.operate.purge_rows import RowPurge
+from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect
 
 _LOG = logging.getLogger("cdc_outbox.cli.librdkafka")
@@ -66,8 +67,10 @@ def purge_inbox(
       cdc-outbox purge-inbox connectors/orders.yaml --horizon-days 30
       cdc-outbox purge-inbox --topic outbox.event.order --horizon-days 30 --dry-run
     """
-    wanted = sorted({*topics, *(read_spec(spec).contract.topics if spec is not None else ())})
+    pipeline = read_spec(spec) if spec is not None else None
+    wanted = sorted({*topics, *(pipeline.contract.topics if pipeline is not None else ())})
     if not accept_shorter_horizon:
+        _refuse_shorter_than_declared(horizon_days, pipeline)
         _check(horizon_days, wanted, bootstrap_servers, kafka_settings)
     now = datetime.now(UTC)
     horizon = Horizon.at(now, days=horizon_days)
@@ -90,6 +93,16 @@ def _sum_up(old: Old, horizon: Horizon, *, dry_run: bool) -> None:
         f"{what} made before {horizon.made_before:%Y-%m-%dT%H:%MZ}, or claimed before "
         f"{horizon.claimed_before:%Y-%m-%dT%H:%MZ} where they tell no time",
     )
+
+
+def _refuse_shorter_than_declared(horizon_days: float, pipeline: Spec | None) -> None:
+    declared = None if pipeline is None else pipeline.topics.horizon_days
+    if declared is not None and horizon_days < declared:
+        raise ConfigError(
+            f"a horizon of {horizon_days:g} days is shorter than the {declared} days that the spec declares",
+            field="--horizon-days",
+            hint="Choose a longer one, or correct topics.horizon: a republish relies on it.",
+        )
 
 
 def _check(

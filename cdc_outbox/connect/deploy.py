@@ -307,6 +307,7 @@ class Deployment:
             undo.owes_rows = False
         elif plan.changes and not plan.creates:
             self._change(undo)
+            facts = replace(facts, written=replace(facts.written, forgotten=self._database.count_forgotten()))
             if facts.slot is not None:
                 self._reader.expect_another_than(facts.slot.reader)
         self._reader.start(plan)

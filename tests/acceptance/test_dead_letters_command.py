@@ -200,8 +200,13 @@ def test_ids_are_not_forgotten_before_their_events_are(
     database = "{kind: postgresql, host: h, name: orders, user: connector, password: '${env:PASSWORD}'}"
     aggregates = f"aggregates: {{order: {{}}}}\ntopics: {{name: {topics['short']}}}\n"
     spec.write_text(f"version: 1\nname: orders\ndatabase: {database}\n{aggregates}")
+    declaring = tmp_path / "declaring.yaml"
+    declaring.write_text(spec.read_text().replace("{name:", "{horizon: 3d, name:"))
     for arguments, code, words in (
         ([str(spec), "--horizon-days=2"], 0, ""),
+        ([str(declaring), "--horizon-days=2"], 2, "shorter than the 3 days that the spec declares"),
+        ([str(declaring), "--horizon-days=2", "--accept-shorter-horizon"], 0, ""),
+        ([str(declaring), "--horizon-days=3"], 0, ""),
         ([str(spec), "--horizon-days=1.9"], 2, f"{topics['short']} up to 2 days"),
         (["--topic", topics["endless"], "--horizon-days=999"], 2, f"{topics['endless']} for ever"),
         (["--topic", topics["endless"], "--horizon-days=999", "--accept-shorter-horizon"], 0, ""),

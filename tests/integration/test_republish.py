@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.plan import EarlierEvents, stored_offset
 from cdc_outbox.connect.reader import Reader
 from cdc_outbox.connect.render import owes_rows
@@ -128,6 +129,25 @@ def test_rows_of_long_ago_arrive_today_and_keep_the_time_of_their_creation(pipel
     read = [pipeline.spec.contract.event_of(message) for message in pipeline.messages()]
     expected = [event.created_at - timedelta(days=10) for event in written if event.created_at]
     assert [event.created_at for event in read] == expected
+
+
+def test_rows_that_consumers_have_forgotten_are_not_published_again(outbox_stack: Stack) -> None:
+    pipeline = Pipeline.make(outbox_stack, extra="  horizon: 30d\n")
+    pipeline.write(1)
+    metric = Event(aggregate_type="metric", aggregate_id="1", type="Seen", payload={})
+    with pipeline.connect() as connection:
+        with connection.transaction():
+            Outbox(contract=pipeline.spec.contract).add(connection, metric)
+        # The number of the first tells that it was applied.
+        connection.execute("update outbox set created_at = created_at - interval '31 days'")
+    with pytest.raises(ConnectorInvalidError) as caught:
+        pipeline.deploy(earlier=EarlierEvents.REPUBLISH)
+    assert codes(caught.value) == ["DB519"]
+    assert "1 rows of types without numbers are older than 30 days" in str(caught.value.findings[0])
+    with pipeline.connect() as connection:
+        connection.execute("update outbox set created_at = created_at + interval '2 days' where sequence is null")
+    pipeline.deploy(earlier=EarlierEvents.REPUBLISH, stable_seconds=0)
+    pipeline.close()
 
 
 @pytest.mark.usefixtures("late_writer")

@@ -165,6 +165,18 @@ class Database:
         return WrittenFacts(rows, has_heads, keeps_rows=mode.keeps_rows)
 
     def count_events_outside_slot(self, columns: Sequence[str]) -> int:
+    def count_forgotten(self) -> int:
+        """Return how many rows without a number are older than what consumers remember, up to :data:`COUNTED_ROWS`.
+
+        0 where the spec declares no horizon, or the table does not tell when its rows were written.
+        """
+        spec, days = self._spec, self._spec.topics.horizon_days
+        unnumbered = [name for name, mode in spec.contract.aggregates.items() if mode is SequenceMode.NONE]
+        if days is None or not unnumbered or spec.outbox.columns.created_at is None:
+            return 0
+        [(rows,)] = self._ask("older", aggregate_types=unnumbered, days=days, limit=COUNTED_ROWS)
+        return int(rows)
+
         """Return how many events an inactive slot of ours would not deliver: by the rows, or else by their numbers.
 
         Args:

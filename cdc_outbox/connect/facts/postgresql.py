@@ -197,12 +197,14 @@ class WrittenFacts:
         keeps_rows: Whether what was written can be published again.
     """
 
+        forgotten: Rows without a number that are older than what consumers remember; 0 while nobody has looked.
     rows: int = 0
     has_heads: bool = False
     rows_outside_slot: int = 0
     keeps_rows: bool = True
 
     @property
+    forgotten: int = 0
     def has_events(self) -> bool:
         """Whether there is anything to look for in a slot."""
         return bool(self.rows or (self.has_heads and not self.keeps_rows))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cdc_outbox.connect.facts import DatabaseFacts, RoleFacts
+from cdc_outbox.connect.facts import DatabaseFacts, RoleFacts, WrittenFacts
 from cdc_outbox.connect.preflight.findings import another_database, error, warning
 from cdc_outbox.connect.preflight.publication import check_publication
 from cdc_outbox.connect.preflight.slot import check_slot
@@ -36,7 +36,7 @@ def check_outbox(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
 
 def check_republish(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
     """Return what keeps the rows of the table from being published again, beside :func:`check_database`."""
-    return tuple(_check_reading(spec, facts.role))
+    return (*_check_reading(spec, facts.role), *_check_horizon(spec, facts.written))
 
 
 def _check_reading(spec: Spec, role: RoleFacts | None) -> Iterator[Finding]:
@@ -51,6 +51,22 @@ def _check_reading(spec: Spec, role: RoleFacts | None) -> Iterator[Finding]:
     if not role.sees_all_rows:
         message = f"row level security hides rows of {table} from {user!r}: those would not be published again."
         yield error("DB206", user, message, f"alter role {quote(user)} bypassrls")
+
+
+def _check_horizon(spec: Spec, written: WrittenFacts) -> Iterator[Finding]:
+    """Yield what a consumer could not tell from a new event: it has forgotten the id, and there is no number."""
+    if not written.forgotten:
+        return
+    days, outbox = spec.topics.horizon_days, spec.outbox
+    message = (
+        f"{written.forgotten:,} rows of types without numbers are older than {days} days, for which consumers remember "
+        "ids: those that were applied would be parked as expired, or applied again."
+    )
+    remedy = (
+        f"Delete these rows of {outbox.table} (`cdc-outbox prune --keep {days}d` where their delivery is proven), or "
+        "raise topics.horizon if no consumer has forgotten their ids."
+    )
+    yield error("DB519", str(outbox.table), message, remedy)
 
 
 def _check_server(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
