@@ -9,6 +9,7 @@ import click
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import complain
+from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, effect_line, exit_code
 from cdc_outbox.cli.specs import read_specs, specs_argument
@@ -82,6 +83,8 @@ def _lines(outcomes: list[Outcome]) -> list[str]:
         lines.append(outcome.verdict)
         for change in outcome.plan.changes if outcome.plan is not None else ():
             lines += [f"  {change_line(change)}", *([effect_line(change.effect)] if change.effect else [])]
+        for neighbour in outcome.plan.neighbours if outcome.plan is not None else ():
+            lines.append(visible(f"  {neighbour.finding}"))
         if outcome.plan is not None and outcome.plan.dangers:
             lines.append("  deploy-connector refuses this without --replace")
     return lines

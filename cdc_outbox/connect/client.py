@@ -100,6 +100,14 @@ class ConnectClient:
         """Return the names of all connectors, sorted."""
         return sorted(self._ask("GET", "/connectors"))
 
+    def find_configs(self) -> dict[str, Any]:
+        """Return all connectors, as Connect shows them with ``expand=info``: name → an object with ``info``."""
+        answer = self._ask("GET", "/connectors?expand=info")
+        found = {name: each for name, each in answer.items() if isinstance(each, dict) and "info" in each}
+        for each in found.values():
+            self._veil.remember_options(each["info"]["config"])
+        return found
+
     def find_status(self, name: str) -> ConnectorStatus:
         """Return what a connector and its tasks do; right after a change Connect may not know yet (not found)."""
         return self._veiled(name, self._ask("GET", f"/connectors/{_segment(name)}/status"))

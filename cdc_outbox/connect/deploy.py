@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import UNDEFINED_OBJECT, Database, DatabaseFacts, SlotFacts, WrittenFacts
+from cdc_outbox.connect.neighbours import Neighbour, find_neighbours
 from cdc_outbox.connect.plan import (
     EarlierEvents,
     Found,
@@ -125,11 +126,13 @@ class Deployment:
             ConnectorInvalidError, UnpublishedEventsError: It would be refused.
         """
         facts, found = self.check(), self._reader.find()
+        neighbours = self._find_neighbours(found)
         if found is None:
             return self._checked(facts, make_plan(None, self._config, self._foresee_slot(facts)))
         self._refuse_another_log(found)
         self._refuse_dangers(make_plan(found, self._config, None))
-        return self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
+        plan = make_plan(found, self._config, self._plan_slot(facts, found))
+        return self._checked(facts, replace(plan, neighbours=neighbours))
 
     def run(self) -> Plan:
         """Deploy and return what was changed; run again, it changes nothing.
@@ -139,6 +142,7 @@ class Deployment:
             ConnectorFailedError: It did not come up; the configuration was taken back, unless that is off.
         """
         facts, found = self.check(), self._reader.find()
+        self._find_neighbours(found)
         self._refuse_another_log(found)
         self._refuse_dangers(make_plan(found, self._config, None))
         undo = Undo(
@@ -225,6 +229,19 @@ class Deployment:
             told = " ".join(f"{change.option}: {change.effect.text}" for change in plan.dangers if change.effect)
             raise DangerousChangeError(f"{self._spec.name} runs, and consumers would be harmed. {told}")
 
+    def _find_neighbours(self, found: Found | None) -> tuple[Neighbour, ...]:
+        """Return the other connectors that publish the table, and refuse to create one beside them.
+
+        Raises:
+            ConnectorInvalidError: The connector does not exist yet: every event would be published twice.
+        """
+        neighbours = find_neighbours(self._spec, self._client)
+        if found is None:
+            refuse(self._spec, tuple(each.finding for each in neighbours), "another connector publishes the table")
+        for each in neighbours:
+            self._report("warning", each.finding.message)
+        return neighbours
+
     def _refuse_another_log(self, found: Found | None) -> None:
         if self._options.earlier is not EarlierEvents.SKIP:
             refuse_another_log(None if found is None else found.config, self._config)
@@ -284,6 +301,7 @@ class Deployment:
 
     def _checked(self, facts: DatabaseFacts, plan: Plan) -> Plan:
         if plan.slot is not None and plan.slot.republishes:
+            facts = replace(facts, written=replace(facts.written, forgotten=self._database.count_forgotten()))
             refuse(self._spec, check_republish(self._spec, facts), "the rows of the table cannot be published again")
         return plan
 
@@ -307,7 +325,6 @@ class Deployment:
             undo.owes_rows = False
         elif plan.changes and not plan.creates:
             self._change(undo)
-            facts = replace(facts, written=replace(facts.written, forgotten=self._database.count_forgotten()))
             if facts.slot is not None:
                 self._reader.expect_another_than(facts.slot.reader)
         self._reader.start(plan)

@@ -14,6 +14,7 @@ from cdc_outbox.connect.change import Change, changes_between, version_of
 from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
 from cdc_outbox.connect.lint.config import slot_of
+from cdc_outbox.connect.neighbours import Neighbour
 from cdc_outbox.connect.offsets import confirmed_lsn, own_offset
 from cdc_outbox.connect.render import owes_rows
 from cdc_outbox.connect.wait import Condition, condition_of
@@ -96,6 +97,7 @@ class Plan:
         up: It ran, and all its tasks did.
         changes_log: It read messages and will read rows, or the other way round.
         republishes: A deployment was cut off while it published rows again: its snapshot mode is that one's.
+        neighbours: Other connectors that publish the same table.
     """
 
     creates: bool = False
@@ -106,6 +108,7 @@ class Plan:
     up: bool = False
     changes_log: bool = False
     republishes: bool = False
+    neighbours: tuple[Neighbour, ...] = ()
 
     @property
     def dangers(self) -> tuple[Change, ...]:

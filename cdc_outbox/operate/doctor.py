@@ -10,6 +10,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts.lag import find_lag
 from cdc_outbox.connect.lint import lint
 from cdc_outbox.connect.lint.specs import rendered
+from cdc_outbox.connect.neighbours import find_neighbours
 from cdc_outbox.connect.plan import Found, SlotPlan, SlotStep, make_plan
 from cdc_outbox.connect.preflight.look import LOOKS
 from cdc_outbox.connect.reader import find_connector
@@ -87,6 +88,7 @@ class Doctor:
             yield from self._status(found)
             yield from self._differences(found, config)
         yield from self.client.validate(config)
+        yield from (each.finding for each in find_neighbours(self.spec, self.client))
 
     def _status(self, found: Found) -> Iterator[Finding]:
         place, condition = Place(document="connect", path=self.spec.name), condition_of(found.status)

@@ -95,3 +95,22 @@ def test_a_slot_that_the_running_connector_does_not_read_is_told(
             connection.execute("select pg_drop_replication_slot(%s)", (other,))
     assert (code, unread[f"OP206 database {other}"]) == (1, "error")
     assert unread["OP205 connect slot.name"] == "error"
+
+
+def test_another_connector_on_the_table_and_a_slot_that_nobody_reads_are_told(
+    deployed: Pipeline, spec: str, env: dict[str, str]
+) -> None:
+    former, left = f"{deployed.name}-former", f"{deployed.name}_former"
+    config = render(deployed.spec) | {"name": former, "topic.prefix": former, "slot.name": left}
+    deployed.client.create_stopped(config)
+    with deployed.connect() as connection:
+        connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (left,))
+        try:
+            code, told = found(spec, env=env)
+            planned = run_command("plan", spec, env=env)
+        finally:
+            connection.execute("select pg_drop_replication_slot(%s)", (left,))
+            deployed.client.delete(former)
+    assert (code, told[f"OP207 connect {former}"], told[f"DB518 database {left}"]) == (1, "error", "warning")
+    assert planned.returncode == 0, planned.stderr
+    assert f"the connector {former} publishes public.outbox too from the slot {left}" in planned.stdout

@@ -9,6 +9,7 @@ import pytest
 from cdc_outbox.cli.exits import exit_code_of
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.plan import EarlierEvents
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import (
     ConnectError,
@@ -26,7 +27,8 @@ from tests.support.timings import QUICK_TIMINGS
 def test_a_slot_that_another_connector_reads_is_refused(deployed: Pipeline) -> None:
     timings = replace(QUICK_TIMINGS, linger_seconds=0.5)  # so long a connector that was stopped may still read it
     database = deployed.spec.database
-    copied = replace(deployed.spec, name=f"{deployed.name}-copy")
+    # By another address it is another server to who compares configurations.
+    copied = replace(deployed.spec, name=f"{deployed.name}-copy", database=replace(database, host="127.0.0.1"))
     assert (copied.database.slot, copied.database.publication) == (database.slot, database.publication)
     eventually(lambda: slot_is_active(deployed), "the slot to be read")
     for dry_run in (True, False):
@@ -40,6 +42,20 @@ def test_a_slot_that_another_connector_reads_is_refused(deployed: Pipeline) -> N
     assert deployed.deploy().is_empty
     deployed.write(1)
     eventually(lambda: sequences(deployed) == [1], "an event through the one that reads it")
+
+
+def test_a_renamed_pipeline_is_not_deployed_beside_its_former_self(deployed: Pipeline) -> None:
+    former, slot = deployed.name, deployed.spec.database.slot
+    database = replace(deployed.spec.database, slot=f"{former}_new")
+    renamed = replace(deployed.spec, name=f"{former}-new", topic_prefix=f"{former}-new", database=database)
+    for dry_run in (True, False):
+        with pytest.raises(ConnectorInvalidError) as caught:
+            deployed.deploy(dry_run=dry_run, spec=renamed, earlier=EarlierEvents.SKIP)
+        assert codes(caught.value) == ["OP207"]
+        assert f"{former} publishes public.outbox too from the slot {slot}" in str(caught.value.findings[0])
+    assert deployed.client.find_config(renamed.name) is None
+    with deployed.connect() as connection:
+        assert one(connection, "select count(*) from pg_replication_slots where slot_name = %s", database.slot) == 0
 
 
 def slot_is_active(pipeline: Pipeline) -> bool:

@@ -294,9 +294,12 @@ MB = 1024**2
             "given up at 1,200 MB; process 7 reads it",
         ),
         (replace(SLOT, outlives_failover=False), ServerFacts(awaits_standbys=True), "DB510", "lost in a failover"),
+        (replace(SLOT, outlives_failover=True), ServerFacts(), "DB517", "what a standby may not have yet"),
+        (SLOT, ServerFacts(idle_slots={"former": 34 * MB}), "DB518", "another slot of this database keeps 34 MB"),
+        (None, ServerFacts(idle_slots={"former": 34 * MB}), "DB518", "another slot of this database keeps 34 MB"),
     ],
 )
-def test_how_a_slot_is_is_told(slot: SlotFacts, server: ServerFacts, code: str, said: str) -> None:
+def test_how_a_slot_is_is_told(slot: SlotFacts | None, server: ServerFacts, code: str, said: str) -> None:
     [finding] = check_health(SPEC, replace(GOOD, slot=slot, server=server))
     assert (finding.code, said in finding.message) == (code, True), finding
 

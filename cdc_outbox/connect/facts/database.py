@@ -102,6 +102,7 @@ class Database:
             max_slot_wal_bytes=slot_wal,
             awaits_standbys=awaits,
             wal_end=self.find_wal_end(),
+            idle_slots={name: int(kept) for name, kept in self._ask("idle_slots", slot=self._spec.database.slot)},
             open_for_long=[
                 OpenTransaction(name=name, since=since, is_prepared=prepared)
                 for name, since, prepared in self._ask("open_for_long", seconds=LONG_OPEN_SECONDS)

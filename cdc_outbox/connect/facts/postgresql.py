@@ -41,6 +41,7 @@ class ServerFacts:
         awaits_standbys: Whether slots are told to wait for standbys, as they are where they outlive a failover.
         wal_end: Where the log ends; on a standby, where it has come to.
         open_for_long: What a new slot would have to wait for.
+        idle_slots: The database's other slots that nobody reads, each with the bytes of WAL that it keeps.
     """
 
     is_standby: bool = False
@@ -54,6 +55,7 @@ class ServerFacts:
     awaits_standbys: bool = False
     wal_end: Lsn | None = None
     open_for_long: Sequence[OpenTransaction] = ()
+    idle_slots: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,16 +197,16 @@ class WrittenFacts:
         rows_outside_slot: Events that a slot which nobody has read yet does not hold, because they were committed
             before it; 0 while nobody has looked.
         keeps_rows: Whether what was written can be published again.
+        forgotten: Rows without a number that are older than what consumers remember; 0 while nobody has looked.
     """
 
-        forgotten: Rows without a number that are older than what consumers remember; 0 while nobody has looked.
     rows: int = 0
     has_heads: bool = False
     rows_outside_slot: int = 0
     keeps_rows: bool = True
+    forgotten: int = 0
 
     @property
-    forgotten: int = 0
     def has_events(self) -> bool:
         """Whether there is anything to look for in a slot."""
         return bool(self.rows or (self.has_heads and not self.keeps_rows))

@@ -108,18 +108,23 @@ _SHARED: Iterable[tuple[str, Severity, str, _Key, str, str]] = (
 )
 
 
+def captured_tables(config: Config) -> dict[tuple[object, ...], str]:
+    """Return the tables that an outbox connector captures, each by what tells it from all others, with its name."""
+    if not config.routers or config.kind is None:
+        return {}
+    databases = (config.get(f"database.{option}") for option in ("dbname", "pdb.name", "names"))
+    shared = (config.kind, _server(config), *databases)
+    return {(*shared, table): table for table in config.tables}
+
+
 def _tables_twice(configs: Sequence[Config]) -> Iterator[Finding]:
     known: dict[tuple[object, ...], Config] = {}
     for config in configs:
-        if not config.routers or config.kind is None:
-            continue
-        option = config.kind.include_list
-        databases = (config.get(f"database.{option}") for option in ("dbname", "pdb.name", "names"))
-        shared = (config.kind, _server(config), *databases)
-        firsts = [(table, known.setdefault((*shared, table), config)) for table in config.tables]
+        firsts = [(table, known.setdefault(key, config)) for key, table in captured_tables(config).items()]
         twice = next(((table, first) for table, first in firsts if first is not config), None)
-        if twice is not None:
+        if twice is not None and config.kind is not None:
             table, first = twice
+            option = config.kind.include_list
             yield Finding(
                 code="CC907",
                 severity=Severity.WARNING,

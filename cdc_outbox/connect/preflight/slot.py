@@ -36,7 +36,8 @@ def check_slot(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
 
 
 def check_health(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
-    """Yield how a slot is: lost, about to be, or far behind."""
+    """Yield how a slot is: lost, about to be, or far behind; and which others nobody reads."""
+    yield from _check_idle(facts.server)
     slot, name = facts.slot, spec.database.slot
     if slot is None:
         return
@@ -56,6 +57,20 @@ def check_health(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
         message = "the server's standbys keep copies of slots, and not of this one: it is lost in a failover."
         remedy = f"With a replication connection: ALTER_REPLICATION_SLOT {name} (FAILOVER true)"
         yield warning("DB510", name, message, remedy)
+    if slot.outlives_failover and not facts.server.awaits_standbys:
+        message = (
+            "the slot outlives a failover, and does not wait for standbys: the connector publishes what a standby may "
+            "not have yet."
+        )
+        remedy = "alter system set synchronized_standby_slots = '…', the physical slots of the standbys, and reload."
+        yield warning("DB517", name, message, remedy)
+
+
+def _check_idle(server: ServerFacts) -> Iterator[Finding]:
+    for name, kept in server.idle_slots.items():
+        message = f"another slot of this database keeps {_size(kept)} of WAL, and nobody reads it."
+        remedy = f"If its connector is gone: select pg_drop_replication_slot({literal(name)})"
+        yield warning("DB518", name, message, remedy)
 
 
 def _check_lag(name: str, slot: SlotFacts, server: ServerFacts) -> Iterator[Finding]:

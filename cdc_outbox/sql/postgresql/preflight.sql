@@ -202,6 +202,21 @@ select
 from pg_replication_slots as slot
 where slot.slot_name = :slot
 
+-- name: idle_slots
+select
+    slot.slot_name,
+    coalesce(
+        case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end - slot.restart_lsn, 0
+    )
+from pg_replication_slots as slot
+where slot.database = current_database()
+    and slot.plugin = 'pgoutput'
+    and slot.slot_name <> :slot
+    and not slot.active
+    and not slot.temporary
+    and slot.wal_status <> 'lost'
+order by slot.slot_name
+
 -- name: free_slots
 select cast(current_setting('max_replication_slots') as integer) - count(*) from pg_replication_slots
 

@@ -1,0 +1,64 @@
+"""Other connectors that publish the table of a pipeline, so that each of its events comes twice."""
+
+from dataclasses import dataclass
+
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.lint import Config, Kind, find_configs
+from cdc_outbox.connect.lint.config import slot_of
+from cdc_outbox.connect.lint.several import captured_tables
+from cdc_outbox.connect.lint.specs import rendered
+from cdc_outbox.document import Document
+from cdc_outbox.explanations import explanations
+from cdc_outbox.finding import Finding, Place
+from cdc_outbox.spec import Spec
+
+_CODE = "OP207"
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Another connector that publishes a pipeline's table.
+
+    Args:
+        slot: The one that it reads; ``None`` where it reads none.
+    """
+
+    name: str
+    table: str
+    slot: str | None
+
+    @property
+    def finding(self) -> Finding:
+        """The finding that it is."""
+        reads, drop = "", ""
+        if self.slot is not None:
+            reads = f" from the slot {self.slot}"
+            drop = f", then drop the slot {self.slot}"
+        return Finding(
+            code=_CODE,
+            severity=explanations()[_CODE].severity,
+            place=Place(document="connect", path=self.name),
+            message=f"the connector {self.name} publishes {self.table} too{reads}, so every event comes twice.",
+            remedy=f"If this pipeline was renamed, give it back the name {self.name}. Otherwise run `cdc-outbox delete "
+            f"{self.name}`{drop}.",
+        )
+
+
+def find_neighbours(spec: Spec, client: ConnectClient) -> tuple[Neighbour, ...]:
+    """Return the other connectors of the cluster that publish a pipeline's table, also those that are stopped.
+
+    Servers are the same where their addresses are written in the same way.
+    """
+    ours = captured_tables(rendered(spec))
+    known, _ = find_configs(Document(name="connect", content=client.find_configs()))
+    return tuple(
+        Neighbour(config.name, table, _slot(config))
+        for config in known
+        if config.name != spec.name
+        for table in [next((name for key, name in captured_tables(config).items() if key in ours), None)]
+        if table is not None
+    )
+
+
+def _slot(config: Config) -> str | None:
+    return slot_of(config.options) if config.kind is Kind.POSTGRESQL else None
