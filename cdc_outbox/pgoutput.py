@@ -1,11 +1,11 @@
-"""What PostgreSQL's pgoutput plugin says about an inserted row or a logical message. Pure.
+"""What PostgreSQL's pgoutput plugin says about a transaction, an inserted row or a logical message. Pure.
 
 Format: PostgreSQL's documentation, "Logical Replication Message Formats", protocol version 1, values as text.
 """
 
 from cdc_outbox.errors import DecodeError
 
-_INSERT, _NEW_TUPLE, _MESSAGE = b"I", b"N", b"M"
+_BEGIN, _INSERT, _NEW_TUPLE, _MESSAGE = b"B", b"I", b"N", b"M"
 _NULL, _TEXT = b"n", b"t"
 
 
@@ -40,6 +40,15 @@ def inserted_values(message: bytes) -> list[bytes | None] | None:
     if at != len(message):
         raise DecodeError(f"an Insert message goes on for {len(message) - at} bytes after its last column")
     return values
+
+
+def commit_lsn(message: bytes) -> int | None:
+    """Return where the transaction that a Begin message begins was committed; ``None`` for any other message.
+
+    Raises:
+        DecodeError: The message ends too early.
+    """
+    return int.from_bytes(_take(message, 1, 8)) if message[:1] == _BEGIN else None
 
 
 def emitted_content(message: bytes, prefix: str) -> bytes | None:

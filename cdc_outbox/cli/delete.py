@@ -17,9 +17,9 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.refusals import refuse_other_kind
-from cdc_outbox.connect.retire import Remains, retire, retire_unspecified, what_stays
+from cdc_outbox.connect.retire import Remains, purge, retire, retire_unspecified, what_stays
 from cdc_outbox.connect.timings import Timings
-from cdc_outbox.errors import ConfigError
+from cdc_outbox.errors import ConfigError, UnpublishedEventsError
 from cdc_outbox.spec import Spec
 
 
@@ -28,13 +28,17 @@ from cdc_outbox.spec import Spec
 @dsns_option(required=False, note="; --purge needs it, for a role that may drop the slot")
 @connect_url_option(required=True)
 @click.option("--purge", is_flag=True, help="Also forget its offsets and drop its slot, with what is in it.")
+@click.option("--yes", is_flag=True, help="Purge also if the slot holds events that were not published.")
 @timeout_option
-def delete(connector: str, *, databases: Databases | None, cluster: Cluster, purge: bool, timeout: float) -> None:
+def delete(
+    connector: str, *, databases: Databases | None, cluster: Cluster, purge: bool, yes: bool, timeout: float
+) -> None:
     """Delete a connector, named or by its spec, once it has stopped and noted how far it has read.
 
     Its slot stays and keeps WAL, and Connect keeps its offsets, so that a connector of the same spec goes on where this
-    one ended. With --purge both are removed, the offsets first: what was written and not published yet is never
-    published. Publication, tables and topics stay in any case. --purge takes the spec, which says whose the slot is.
+    one ended. With --purge both are removed, the offsets first. Events in the slot that were not published yet are
+    counted before: they would never be published from it, so the command asks, or wants --yes. Publication, tables and
+    topics stay in any case. --purge takes the spec, which says whose the slot is.
 
     \b
     Examples:
@@ -54,7 +58,7 @@ def delete(connector: str, *, databases: Databases | None, cluster: Cluster, pur
     with steps.shown():
         client.refuse_kept()
         if pipeline is not None and purge:
-            lines: Iterable[str] = what_stays(pipeline, _purge(pipeline, client, databases, timings, steps))
+            lines: Iterable[str] = what_stays(pipeline, _purge(pipeline, client, databases, timings, steps, yes=yes))
         else:
             lines = _delete(pipeline or connector, client, timings, steps)
     for line in lines:
@@ -66,15 +70,25 @@ def _delete(pipeline: Spec | str, client: ConnectClient, timings: Timings, steps
     refuse_unknown(name, client.find_names())
     if isinstance(pipeline, str):
         return retire_unspecified(name, client, timings=timings, report=steps.report)
-    return what_stays(pipeline, retire(pipeline, client, None, timings=timings, report=steps.report))
+    return what_stays(pipeline, retire(pipeline, client, timings=timings, report=steps.report))
 
 
 def _purge(
-    pipeline: Spec, client: ConnectClient, databases: Databases | None, timings: Timings, steps: Steps
+    pipeline: Spec, client: ConnectClient, databases: Databases | None, timings: Timings, steps: Steps, *, yes: bool
 ) -> Remains:
+    def agree(events: int | None) -> None:
+        held = "events of which the number is unknown" if events is None else f"{events:,} unpublished events"
+        left = "" if pipeline.outbox.mode.keeps_rows else ", and no row is left to publish again"
+        text = f"the slot {pipeline.database.slot} holds {held}{left}"
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise UnpublishedEventsError(text, hint="Let the connector publish them, or purge with --yes.")
+        click.confirm(visible(f"{text}. Drop it?"), abort=True, err=True)
+
     refuse_other_kind(pipeline)
     if databases is None:
         raise ConfigError("--purge drops the slot, and needs to know in which database", field="--dsn")
     with connected(databases.of(pipeline.name), pipeline.database.kind) as (connection, driver):
         database = Database(connection, driver, pipeline)
-        return retire(pipeline, client, database, timings=timings, report=steps.report)
+        return purge(pipeline, client, database, timings=timings, report=steps.report, agree=agree)

@@ -16,6 +16,12 @@ def own_offset(offsets: Sequence[Mapping[str, Any]], *, topic_prefix: str) -> Ma
     return next(filter(None, own), None)
 
 
+def last_lsn(offset: Mapping[str, Any]) -> Lsn | None:
+    """Return the position of the last change that was published, by an offset of a PostgreSQL connector."""
+    text = str(offset.get("lsn", ""))
+    return Lsn(int(text)) if text.isdecimal() else None
+
+
 def confirmed_lsn(offset: Mapping[str, Any]) -> Lsn | None:
     """Return up to where an offset of a PostgreSQL connector lets the slot move, ``None`` where it says no position.
 

@@ -1,19 +1,20 @@
 """The end of a connector: what goes in which order, and what stays."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.facts import UNDEFINED_OBJECT, Database
 from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
+from cdc_outbox.connect.offsets import confirmed_lsn, last_lsn, own_offset
 from cdc_outbox.connect.reader import Report
 from cdc_outbox.connect.render import render
 from cdc_outbox.connect.states import Ward, delete_and_wait
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.errors import ConnectError, ConnectorInvalidError
+from cdc_outbox.errors import ConnectError, ConnectorInvalidError, DatabaseError
 from cdc_outbox.spec import Spec
 
 
@@ -25,36 +26,79 @@ class Remains:
     offsets: bool = True
 
 
-def retire(
-    spec: Spec, client: ConnectClient, database: Database | None, *, timings: Timings, report: Report
-) -> Remains:
-    """Stop and delete a connector; where a database is given, with its offsets and its slot. Again, it does the rest.
-
-    The offsets go before the slot: without the slot they would keep the next connector of this name from starting,
-    and the slot without them only means that its events come again.
+def retire(spec: Spec, client: ConnectClient, *, timings: Timings, report: Report) -> Remains:
+    """Stop and delete a connector; its offsets and its slot stay.
 
     Raises:
-        ConnectorInvalidError: A connector of the name reads another slot, so it is somebody else's; or somebody else
-            reads the slot.
+        ConnectorInvalidError: A connector of the name reads another slot, so it is another pipeline's.
     """
     config = client.find_config(spec.name)
     if config is not None:
         _refuse_another_slot(spec, config)
         _stop(client, spec.name, timings=timings, report=report)
-        if database is not None:
-            client.reset_offsets(spec.name)
-            report("offsets", "forgotten")
         _delete(client, spec.name, timings=timings, report=report)
-    elif database is not None:
+    return Remains()
+
+
+def purge(
+    spec: Spec,
+    client: ConnectClient,
+    database: Database,
+    *,
+    timings: Timings,
+    report: Report,
+    agree: Callable[[int | None], None],
+) -> Remains:
+    """Stop and delete a connector with its offsets and its slot; run again, it does the rest.
+
+    The offsets go before the slot: without the slot they would keep the next connector of this name from starting,
+    and the slot without them only means that its events come again.
+
+    Args:
+        agree: Called with the number of events in the slot that were not published, if there are any, and with ``None``
+            where the slot cannot be looked into; what it raises ends the purge, and the connector runs again if it did.
+
+    Raises:
+        ConnectorInvalidError: A connector of the name reads another slot, so it is another pipeline's; or another
+            process reads the slot.
+    """
+    config = client.find_config(spec.name)
+    if config is None:
         # Connect shows the offsets of a name, and forgets them, only while a connector has it.
         client.create_stopped(render(spec))
-        client.reset_offsets(spec.name)
-        delete_and_wait(client, spec.name, timings=timings)
-        report("offsets", "forgotten")
-    if database is None:
-        return Remains()
+        try:
+            _agree(spec, client, database, agree, timings=timings)
+        except BaseException:
+            delete_and_wait(client, spec.name, timings=timings)
+            raise
+    else:
+        _refuse_another_slot(spec, config)
+        ward = Ward(client, spec.name, timings=timings, report=lambda text: report("stop", text))
+        with ward.halted_unless_refused():
+            _agree(spec, client, database, agree, timings=timings)
+    client.reset_offsets(spec.name)
+    report("offsets", "forgotten")
+    _delete(client, spec.name, timings=timings, report=report)
     _drop_slot(spec, database, timings=timings, report=report)
     return Remains(slot=False, offsets=False)
+
+
+def _agree(
+    spec: Spec, client: ConnectClient, database: Database, agree: Callable[[int | None], None], *, timings: Timings
+) -> None:
+    _wait_until_free(spec, database, timings=timings)
+    slot = database.find_slot()
+    if slot is None or not slot.is_unread:
+        return
+    offset = own_offset(client.find_offsets(spec.name), topic_prefix=spec.topic_prefix) or {}
+    events: int | None = None
+    try:
+        events = database.count_undelivered(confirmed_lsn(offset), last_lsn(offset))
+    except DatabaseError as error:
+        if error.sqlstate != UNDEFINED_OBJECT:  # the publication is gone, or younger than the slot
+            raise
+    if events != 0:
+        agree(events)
 
 
 def retire_unspecified(name: str, client: ConnectClient, *, timings: Timings, report: Report) -> tuple[str, ...]:
@@ -119,6 +163,13 @@ def _refuse_another_slot(spec: Spec, config: Mapping[str, str]) -> None:
 
 
 def _drop_slot(spec: Spec, database: Database, *, timings: Timings, report: Report) -> None:
+    _wait_until_free(spec, database, timings=timings)
+    if database.find_slot() is not None:
+        database.drop_slot()
+        report("slot", f"{spec.database.slot} dropped")
+
+
+def _wait_until_free(spec: Spec, database: Database, *, timings: Timings) -> None:
     def is_free() -> bool:
         slot = database.find_slot()
         return slot is None or not slot.active
@@ -127,8 +178,5 @@ def _drop_slot(spec: Spec, database: Database, *, timings: Timings, report: Repo
         is_free,
         f"the slot {spec.database.slot} to be free",
         timings=timings,
-        hint="Somebody else reads it: pg_stat_replication shows who.",
+        hint="Another process reads it: pg_stat_replication shows which.",
     )
-    if database.find_slot() is not None:
-        database.drop_slot()
-        report("slot", f"{spec.database.slot} dropped")

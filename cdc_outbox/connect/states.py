@@ -72,15 +72,22 @@ class Ward:
     def stopped(self, *, stable_seconds: float) -> Iterator[None]:
         """Keep it stopped for the length of the block, and let it do afterwards what it did before, in any case."""
         status = wait_until_known(self._client, self._name, timings=self._timings)
+        with self.halted_unless_refused():
+            yield
+        self._go_back(status.state)
+        if not status.is_halted:
+            self._wait_until_up(stable_seconds)
+
+    @contextmanager
+    def halted_unless_refused(self) -> Iterator[None]:
+        """Stop it before the block, and let it do what it did before only if the block raises."""
+        status = wait_until_known(self._client, self._name, timings=self._timings)
         try:
             self.stop()
             yield
         except BaseException:
             self._go_back(status.state)
             raise
-        self._go_back(status.state)
-        if not status.is_halted:
-            self._wait_until_up(stable_seconds)
 
     def _go_back(self, state: str) -> None:
         match state:

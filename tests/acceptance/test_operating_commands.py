@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import Condition, condition_of
 from tests.support.commands import run_command
@@ -141,6 +142,39 @@ def test_a_deleted_connector_goes_on_where_it_ended_and_a_purged_one_leaves_noth
         assert deployed.client.find_config(name) is None
     deployed.client.create_stopped(render(deployed.spec))
     assert deployed.client.find_offsets(name) == []
+
+
+def test_a_purge_counts_what_was_not_published_and_wants_to_be_sure(
+    deployed: Pipeline, spec: str, env: dict[str, str]
+) -> None:
+    slot, name = deployed.spec.database.slot, deployed.name
+    deployed.write(2)
+    eventually(lambda: sequences(deployed) == [1, 2], "two events")
+    deployed.client.stop(name)
+    eventually(lambda: deployed.client.find_status(name).state == "STOPPED", "the connector to stop")
+    deployed.write(3)
+    for _ in range(2):  # also without a connector
+        refused = run_command("delete", spec, "--purge", env=env)
+        assert refused.returncode == 1, refused.stderr
+        assert f"the slot {slot} holds 3 unpublished events" in refused.stderr
+        assert "--yes" in refused.stderr
+        assert slot_exists(deployed)
+        if deployed.client.find_config(name) is not None:
+            assert deployed.client.find_status(name).state == "STOPPED"
+            assert run_command("delete", spec, env=env).returncode == 0
+    done = run_command("delete", spec, "--purge", "--yes", env=env)
+    assert done.returncode == 0, done.stderr
+    assert not slot_exists(deployed)
+
+
+def test_a_purge_that_is_refused_lets_the_connector_run_on(
+    deployed: Pipeline, spec: str, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Database, "count_undelivered", lambda *_: 2)
+    refused = run_command("delete", spec, "--purge", env=env)
+    assert (refused.returncode, "holds 2 unpublished events" in refused.stderr) == (1, True), refused.stderr
+    eventually(lambda: deployed.client.find_status(deployed.name).state == "RUNNING", "the connector to run again")
+    assert slot_exists(deployed)
 
 
 def test_a_connector_of_another_slot_is_not_deleted(deployed: Pipeline, spec: str, env: dict[str, str]) -> None:

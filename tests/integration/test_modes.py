@@ -7,8 +7,12 @@ import psycopg
 import pytest
 
 from cdc_outbox import TOMBSTONE, Event, Outbox, OutboxMode, OutboxTable, SequenceMode, StaleSequenceError, WireContract
+from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.offsets import confirmed_lsn, last_lsn, own_offset
 from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError, TableNotFoundError, UnpublishedEventsError
+from cdc_outbox.lsn import Lsn
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
@@ -202,3 +206,24 @@ def test_preflight_asks_for_heads_and_publication_and_for_no_table(table_less: P
     assert [finding.code for finding in caught.value.findings] == ["DB321", "DB401"]
     with pytest.raises(TableNotFoundError, match="outbox_heads"):
         table_less.write(1)
+
+
+def test_what_the_slot_holds_unpublished_is_counted_in_each_mode(pipeline: Pipeline) -> None:
+    name, slot = pipeline.name, pipeline.spec.database.slot
+    pipeline.deploy(stable_seconds=0)
+    pipeline.write(2)
+    eventually(lambda: len(pipeline.messages()) == 2, "two events")
+    pipeline.client.stop(name)
+    with pipeline.connect() as connection:
+        query = "select not active from pg_replication_slots where slot_name = %s"
+        eventually(lambda: one(connection, query, slot), "the slot to be free")
+        eventually(lambda: pipeline.client.find_status(name).state == "STOPPED", "the connector to stop")
+        pipeline.write(3)
+        offset = own_offset(pipeline.client.find_offsets(name), topic_prefix=name) or {}
+        database = Database(connection, Psycopg(), pipeline.spec)
+        # The connector notes a logical message as read only with what follows it.
+        repeated = pipeline.spec.outbox.mode is OutboxMode.MESSAGE
+        counted = database.count_undelivered(confirmed_lsn(offset), last_lsn(offset))
+        assert 3 <= counted <= 3 + 2 * repeated
+        assert database.count_undelivered(None, None) >= counted
+        assert database.count_undelivered(Lsn(2**60), None) == 0

@@ -28,7 +28,7 @@ def test_a_connector_of_this_name_that_is_somebody_elses_is_left_alone(
     with answering(lambda _asked: (200, config)) as (url, asked):
         client = ConnectClient(url)
         with pytest.raises(ConnectorInvalidError, match=reads):
-            retire(parse_spec(text), client, None, timings=QUICK_TIMINGS, report=lambda *_step: None)
+            retire(parse_spec(text), client, timings=QUICK_TIMINGS, report=lambda *_step: None)
         client.close()
     assert [request.method for request in asked] == ["GET"]
 

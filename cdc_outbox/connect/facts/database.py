@@ -21,7 +21,7 @@ from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.modes import OutboxMode
-from cdc_outbox.pgoutput import emitted_content, inserted_values
+from cdc_outbox.pgoutput import commit_lsn, emitted_content, inserted_values
 from cdc_outbox.spec import Spec
 from cdc_outbox.sql import load
 from cdc_outbox.table import quote
@@ -165,7 +165,6 @@ class Database:
         has_heads = heads_exist and self._ask("heads")[0][0]
         return WrittenFacts(rows, has_heads, keeps_rows=mode.keeps_rows)
 
-    def count_events_outside_slot(self, columns: Sequence[str]) -> int:
     def count_forgotten(self) -> int:
         """Return how many rows without a number are older than what consumers remember, up to :data:`COUNTED_ROWS`.
 
@@ -178,6 +177,7 @@ class Database:
         [(rows,)] = self._ask("older", aggregate_types=unnumbered, days=days, limit=COUNTED_ROWS)
         return int(rows)
 
+    def count_events_outside_slot(self, columns: Sequence[str]) -> int:
         """Return how many events an inactive slot of ours would not deliver: by the rows, or else by their numbers.
 
         Args:
@@ -187,6 +187,27 @@ class Database:
         if outbox.mode.keeps_rows or not outbox.is_numbered:
             return self._count_rows_outside_slot(columns)
         return self._count_numbers_outside_slot(columns)
+
+    def count_undelivered(self, delivered: Lsn | None, last: Lsn | None) -> int:
+        """Return how many events an inactive slot holds that were not published; nothing is consumed.
+
+        Args:
+            delivered: Up to where Connect has stored that the connector read; the slot may be confirmed later.
+            last: The last change that was published, by Connect: its transaction may be read no further.
+        """
+        emits, prefix = self._spec.outbox.mode is OutboxMode.MESSAGE, self._spec.outbox.message_prefix
+        count, is_delivered = 0, False
+        for lsn, change in self._peek_rows("peek_transactions"):
+            committed = commit_lsn(change)
+            if committed is not None:
+                # Connect's position is the end of a commit record, this one its beginning.
+                is_delivered = delivered is not None and committed < delivered.value
+            elif not is_delivered:
+                is_event = emitted_content(change, prefix) is not None if emits else inserted_values(change) is not None
+                count += is_event
+                if last is not None and int(lsn) == last.value:
+                    count = 0
+        return count
 
     def _count_numbers_outside_slot(self, columns: Sequence[str]) -> int:
         """Count the numbers that were given out below the first that the slot holds, aggregate by aggregate.
@@ -250,13 +271,17 @@ class Database:
         return held
 
     def _peek(self, statement: str) -> Iterator[bytes]:
-        """Yield the slot's changes; by a cursor, for a million payloads are no thing to hold."""
+        """Yield the slot's changes."""
+        return (change for *_, change in self._peek_rows(statement))
+
+    def _peek_rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the slot's changes, and what stands before them; by a cursor, for a million payloads take memory."""
         slot, publication = self._spec.database.slot, quote(self._spec.database.publication)
         self._driver.begin(self._connection)
         try:
             self._ask(statement, slot=slot, publication=publication, limit=PEEKED_CHANGES)
             while changes := self._ask("next_changes"):
-                yield from (bytes(change) for (change,) in changes)
+                yield from ((*before, bytes(change)) for *before, change in changes)
         finally:
             self._driver.rollback(self._connection)
 

@@ -233,6 +233,16 @@ from (
     limit :limit
 ) as some_rows
 
+-- name: older
+select count(*)
+from (
+    select
+    from {outbox}
+    where cast({aggregate_type} as text) = any(cast(:aggregate_types as text[]))
+        and {created_at} < (clock_timestamp() at time zone 'UTC') - make_interval(days => :days)
+    limit :limit
+) as some_rows
+
 -- name: peek
 declare peeked no scroll cursor for
 select change.data
@@ -248,16 +258,14 @@ from pg_logical_slot_peek_binary_changes(
     :slot, null, :limit, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true'
 ) as change
 where get_byte(change.data, 0) = ascii('M')
--- name: older
-select count(*)
-from (
-    select
-    from {outbox}
-    where cast({aggregate_type} as text) = any(cast(:aggregate_types as text[]))
-        and {created_at} < (clock_timestamp() at time zone 'UTC') - make_interval(days => :days)
-    limit :limit
-) as some_rows
 
+-- name: peek_transactions
+declare peeked no scroll cursor for
+select change.lsn - '0/0', change.data
+from pg_logical_slot_peek_binary_changes(
+    :slot, null, :limit, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true'
+) as change
+where get_byte(change.data, 0) in (ascii('B'), ascii('I'), ascii('M'))
 
 -- name: next_changes
 fetch 1000 from peeked
