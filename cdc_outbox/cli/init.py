@@ -13,9 +13,13 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, database_name
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import dsns_option, is_named, read_spec
+from cdc_outbox.cli.options import connect_url_option, dsns_option, is_named, read_spec
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.restore import refuse_until_it_rests, steps_after_restore
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.drivers.transactions import changing_tables
@@ -57,6 +61,7 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @_role_option("migrator", "NAME_migrator")
 @dsns_option(required=False, note="; its role owns what is created")
 @inbox_dsn_option("The database of --inbox where there is no SPEC.")
+@connect_url_option(required=False, note="; --new-incarnation compares its offset with the slot")
 def init(
     spec: Path | None,
     *,
@@ -70,6 +75,7 @@ def init(
     after: str | None,
     databases: Databases | None,
     inbox_database: Databases | None,
+    cluster: Cluster | None,
     **roles: str | None,
 ) -> int:
     """Create what a service's database needs, or bring it up to date; running it again changes nothing.
@@ -83,7 +89,9 @@ def init(
     A new incarnation is needed when sequences were given out that the database no longer knows: after a restore, after
     a failover that lost commits, after the table was made again. Consumers would take what is written next for events
     that they have had, or stop at a conflict. With a new source sequences start again at 1, and everybody knows why.
-    Where a later incarnation was in use before the restore, name one after it with --to.
+    Where a later incarnation was in use before the restore, name one after it with --to. The connector must be stopped
+    meanwhile, and its offset and its slot must be of this server: the command prints what has to be done, in order, and
+    refuses while the slot is read or the two disagree.
 
     \b
     Examples:
@@ -115,6 +123,11 @@ def init(
             return _check(wanted, connection, driver)
         click.echo(f"database {database_name(connection, driver, dsn)}", err=True)
         if new_incarnation and wanted.spec is not None and before is not None:
+            for line in steps_after_restore(wanted.spec, str(spec), source=before):
+                click.echo(line, err=True)
+            if wanted.dialect is Dialect.POSTGRESQL:
+                client = None if cluster is None else ConnectClient(cluster)
+                refuse_until_it_rests(wanted.spec, Database(connection, driver, wanted.spec), client)
             return _begin(wanted.spec, connection, driver, before=before, after=after)
         return _create(wanted, connection, driver)
 

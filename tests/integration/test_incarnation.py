@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from cdc_outbox import Event, Outbox, SequenceMode, WireContract
+from cdc_outbox.connect.plan import EarlierEvents
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
@@ -41,13 +42,58 @@ def test_after_a_restore_a_new_incarnation_starts_at_1_and_consumers_take_it(ser
     service.consume(4)
     lose(pipeline, 2)
 
-    done = begin(pipeline, spec, f"{name}.1")
+    stop(pipeline)
+    done = begin(pipeline, spec, f"{name}.1", "--connect-url", pipeline.stack.connect_url)
     assert (done.returncode, done.stdout) == (0, f"public.outbox: {name}.1 -> {name}.2\n"), done.stderr
+    pipeline.client.resume(name)
     assert [(event.source, event.sequence) for event in pipeline.write(3)] == [(f"{name}.2", n) for n in (1, 2, 3)]
     service.consume(7)
     assert service.effects() == [("1", n) for n in (1, 2, 3, 4, 1, 2, 3)]
     check = run_command("init", str(spec), "--check", "--dsn", pipeline.dsn)
     assert (check.returncode, check.stdout) == (0, "")
+
+
+def stop(pipeline: Pipeline) -> None:
+    """Stop the connector, and wait until nothing reads its slot."""
+    pipeline.client.stop(pipeline.name)
+    with pipeline.connect() as connection:
+        query = "select not active from pg_replication_slots where slot_name = %s"
+        eventually(lambda: one(connection, query, pipeline.spec.database.slot), "the slot to be free")
+
+
+STEPS = ["stop", "deploy-connector", "init", "resume", "start the writers"]
+
+
+def test_while_the_connector_reads_or_stands_elsewhere_it_is_refused_with_the_order_of_steps(
+    deployed: Pipeline, spec: Path
+) -> None:
+    name, connect = deployed.name, ("--connect-url", deployed.stack.connect_url)
+    deployed.write(2)
+    eventually(lambda: len(deployed.messages()) == 2, "both events")
+    refused = begin(deployed, spec, f"{name}.1")
+    assert (refused.returncode, f"the slot {deployed.spec.database.slot} is being read" in refused.stderr) == (1, True)
+    steps = [line for line in refused.stderr.splitlines() if line[:4].strip(" .").isdigit()]
+    assert [word in step for word, step in zip(STEPS, steps, strict=True)] == [True] * len(STEPS), steps
+
+    # As after a restore: the server's log ends before Connect's offset.
+    stop(deployed)
+    [stored] = deployed.client.find_offsets(name)
+    ahead = {key: 2**60 if key.startswith("lsn") else value for key, value in stored["offset"].items()}
+    deployed.client.alter_offsets(name, [{**stored, "offset": ahead}])
+    refused = begin(deployed, spec, f"{name}.1", *connect)
+    assert (refused.returncode, "before Connect's offset" in refused.stderr) == (1, True), refused.stderr
+    assert deployed.write()[0].source == f"{name}.1"
+
+    deployed.deploy(earlier=EarlierEvents.REPUBLISH, stable_seconds=0)
+    stop(deployed)
+    assert begin(deployed, spec, f"{name}.1", *connect).returncode == 0
+    deployed.client.resume(name)
+    assert deployed.write()[0].source == f"{name}.2"
+    eventually(lambda: f"{name}.2" in sources(deployed), "an event of the new incarnation")
+
+
+def sources(pipeline: Pipeline) -> set[str | None]:
+    return {pipeline.spec.contract.event_of(message).source for message in pipeline.messages()}
 
 
 def test_without_one_the_consumer_parks_the_number_that_was_given_out_twice(service: Service) -> None:

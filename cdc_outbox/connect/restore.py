@@ -1,0 +1,55 @@
+"""What has to happen, in which order, after a restore or a failover that lost commits."""
+
+from collections.abc import Iterator
+
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.plan import SlotState, find_hole, stored_offset
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.errors import ConnectorInvalidError
+from cdc_outbox.spec import Spec
+
+
+def refuse_until_it_rests(spec: Spec, database: Database, client: ConnectClient | None) -> None:
+    """Refuse a new incarnation while the slot is read, or is not where Connect's offset expects it. PostgreSQL only.
+
+    A connector that goes on at an offset of the lost log skips what is written until the new log has come so far.
+
+    Args:
+        client: ``None`` where Connect is not asked; its offset is unknown then.
+
+    Raises:
+        ConnectorInvalidError: The slot is read, or the positions disagree; nothing was changed.
+    """
+    hint = "Follow the steps above, in their order."
+    slot = database.find_slot()
+    if slot is not None and slot.active:
+        message = f"the slot {spec.database.slot} is being read; nothing was changed"
+        raise ConnectorInvalidError(message, hint=f"Stop the connector first. {hint}")
+    if client is None or client.find_config(spec.name) is None:
+        return
+    stored = stored_offset(client.find_offsets(spec.name), topic_prefix=spec.topic_prefix)
+    hole = find_hole(spec.database.slot, SlotState(slot=slot, stored=stored, wal_end=database.find_wal_end()))
+    if hole is not None:
+        raise ConnectorInvalidError(f"{hole.text} Nothing was changed", hint=hint)
+
+
+def steps_after_restore(spec: Spec, path: str, *, source: str) -> Iterator[str]:
+    """Yield the commands after a restore, in their order, a line each; none where no connector reads the database.
+
+    Args:
+        path: Of the spec.
+        source: The one that ends.
+    """
+    if spec.database.kind is DatabaseKind.SQLITE:
+        return
+    fit = f"cdc-outbox preflight {path}: Connect's offset must be in this server's log; if it is not, correct it"
+    if spec.database.kind is DatabaseKind.POSTGRESQL:
+        rows = " --earlier-events republish" if spec.outbox.mode.keeps_rows else ""
+        fit = f"cdc-outbox deploy-connector {path}{rows}, which makes slot and offset fit; then stop it again"
+    yield "after a restore, a failover that lost commits, or a table made anew, in this order:"
+    yield f"  1. cdc-outbox stop {path}, before the restored server takes writes"
+    yield f"  2. {fit}"
+    yield f"  3. cdc-outbox init {path} --new-incarnation --from {source}"
+    yield f"  4. cdc-outbox resume {path}"
+    yield "  5. start the writers"
