@@ -33,7 +33,8 @@ class Event:
         payload: Anything that JSON can express, models among it: :mod:`cdc_outbox.payload` lists what. A ``str`` is
             taken as JSON text and kept verbatim, bytes are kept as they are, and ``TOMBSTONE`` makes a message
             without a value. ``None`` when a consumer got such a message.
-        id: Unique for ever; by default the writer makes a UUIDv7. Give one to write the same event again safely.
+        id: Unique for ever; by default the writer makes a UUIDv7. Give one to write the same event again after a commit
+            whose outcome is unknown; what becomes of the second one depends on the mode (``docs/writing.md``).
         sequence: Position within the aggregate, from 1; ``None`` where the aggregate type is not numbered.
         source: Which outbox wrote it, in which incarnation, for example ``orders.1``.
         created_at: When the row was inserted, by the database's clock, in UTC.

@@ -160,6 +160,12 @@ class OutboxStatements:
             raise EventError(str(error), hint=error.hint) from error
         if mode is not SequenceMode.NONE and not self.table.is_numbered:
             raise EventError(f"{event.aggregate_type} is numbered, and the table has no columns for that")
+        if mode is SequenceMode.GAPLESS and event.id is not None and not self.table.mode.keeps_rows:
+            raise EventError(
+                f"no row stays in the mode {self.table.mode}, so nothing tells that {event.id} was written before: it "
+                "would get a second number",
+                hint="Leave Event.id out; or number the type by the caller (sequence: increasing) or not at all.",
+            )
         if mode is SequenceMode.INCREASING:
             if not isinstance(event.sequence, int) or not 0 < event.sequence < 2**63:
                 raise EventError(f"{event.aggregate_type} is increasing: give each event its sequence, from 1 upwards")

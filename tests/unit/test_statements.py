@@ -107,3 +107,21 @@ def test_what_is_passed_in_the_wrong_place_is_named() -> None:
 def test_none_of_an_event_is_not_a_count() -> None:
     with pytest.raises(ValueError, match="assert not events"):
         assert_event([], "Placed", count=0)
+
+
+@pytest.mark.parametrize("mode", [OutboxMode.DELETE, OutboxMode.MESSAGE])
+def test_an_id_of_ones_own_is_refused_where_no_row_tells_that_it_was_written(mode: OutboxMode) -> None:
+    """A second number for it would be a conflict to every consumer."""
+    contract = WireContract(aggregates={each.value: each for each in SequenceMode})
+    table = OutboxTable(mode=mode)
+    statements = OutboxStatements(table=table, contract=contract, dialect=Dialect.POSTGRESQL, style=PYFORMAT)
+    event = Event(aggregate_type="gapless", aggregate_id="1", type="X", payload={})
+    mine = replace(event, id="0198c0de-0000-7000-8000-000000000001")
+    with pytest.raises(EventError, match="was written before"):
+        statements.add(draft(mine, table, Dialect.POSTGRESQL))
+    for safe in (
+        event,
+        replace(mine, aggregate_type="increasing", sequence=1),  # its number tells
+        replace(mine, aggregate_type="none"),  # consumers skip it by its id
+    ):
+        statements.add(draft(safe, table, Dialect.POSTGRESQL))
