@@ -59,16 +59,20 @@ class Backlog:
         self._items.extendleft(reversed(items))
 
     def take(
-        self, places: Container[Place] | None = None, is_alone: Callable[[Item], bool] | None = None
+        self,
+        places: Container[Place] | None = None,
+        is_alone: Callable[[Item], bool] | None = None,
+        most: int | None = None,
     ) -> list[Item]:
         """Return the next batch, without those that belong to somebody else by now.
 
         Args:
             places: Which partitions are ours; ``None`` where all are.
             is_alone: Tells of an event that it is to have a transaction of its own; ``None`` where none is.
+            most: How many events; ``None`` for as many as the next batch may have.
         """
         items: list[Item] = []
-        most = self.size.next()
+        most = self.size.next() if most is None else most
         while self._items and len(items) < most:
             item = self._items[0]
             if places is None or item.place in places:

@@ -20,6 +20,7 @@ from cdc_outbox.errors import (
     OutboxError,
     TransactionAbortedError,
     TransactionEndedError,
+    TransactionTimeoutError,
 )
 from cdc_outbox.event import Event
 from cdc_outbox.metrics import Metrics, NoMetrics
@@ -89,7 +90,7 @@ class Calls:
         Raises:
             HandlerError: One raised.
             TransactionAbortedError, TransactionEndedError: One swallowed an SQL error, or ended the transaction.
-            DatabaseUnavailableError, TransactionConflictError: Trying again may help.
+            DatabaseUnavailableError, TransactionTimeoutError: The connection broke.
         """
         is_gathering = True
         try:
@@ -169,8 +170,14 @@ class Calls:
         if self._deadline_seconds is None:  # perhaps in no event loop
             await awaitable
             return
-        async with asyncio.timeout(self._deadline_seconds):
-            await awaitable
+        limit = asyncio.timeout(self._deadline_seconds)
+        try:
+            async with limit:
+                await awaitable
+        except TimeoutError as error:
+            if limit.expired():
+                raise TransactionTimeoutError(f"it took longer than {self._deadline_seconds:g} s") from error
+            raise
 
     def _look(self, items: Sequence[Item], connection: Any, failure: Exception | None) -> None:  # noqa: ANN401
         """Raise what a handler did to its transaction, and what it raised."""
@@ -181,9 +188,9 @@ class Calls:
         if state is TransactionState.ENDED:
             raise TransactionEndedError(f"the handler of {names} ended its transaction") from failure
         if failure is not None:
-            ours = ours_of(failure)
-            if ours is not None and ours.retryable:
-                raise ours from failure
+            lost = _lost_by(failure) if state is TransactionState.LOST else None
+            if lost is not None:
+                raise lost from failure
             _log.debug("handler failed", exc_info=failure, extra={"events": names})
             place = f"{type(failure).__name__}{origin_of(failure)}"
             raise HandlerError(f"the handler of {names} raised {place}") from failure
@@ -192,7 +199,15 @@ class Calls:
         raise TransactionAbortedError(f"the handler of {names} swallowed an SQL error")
 
 
-def ours_of(error: Exception) -> CdcOutboxError | None:
+def _lost_by(error: Exception) -> CdcOutboxError | None:
+    """Return the error of a connection that broke under a handler, ``None`` where it may have closed it itself."""
+    if isinstance(error, ConnectionError):  # the socket's own, which asyncpg lets pass
+        return DatabaseUnavailableError(f"the connection broke: {type(error).__name__}")
+    ours = ours_of(error)
+    return ours if ours is not None and ours.retryable else None
+
+
+def ours_of(error: BaseException) -> CdcOutboxError | None:
     """Return our error for any, ``None`` where there is none."""
     return error if isinstance(error, CdcOutboxError) else translate(error)
 

@@ -33,6 +33,7 @@ from cdc_outbox.errors import (
     CdcOutboxError,
     ConsumerError,
     DatabaseUnavailableError,
+    HandlerError,
     MessageError,
     PartitionLostError,
     TransactionAbortedError,
@@ -124,7 +125,7 @@ class Delivery:
             meanwhile: What there is to do while the server works.
 
         Raises:
-            HandlerError: A handler raised.
+            HandlerError: A handler raised, whatever it was, and our own connection answers.
             TransactionAbortedError: A handler swallowed an SQL error.
             TransactionEndedError: A handler committed, rolled back or closed the connection.
             ParkFullError: There is no room for an event that is to be parked.
@@ -149,13 +150,27 @@ class Delivery:
                 raise
             if await self._take_back(work.claims, connection):
                 raise TransactionEndedError(f"a handler committed {_names(items)} by itself") from error
-            ours = _aborted(error, items) or ours_of(error) or _refused(error, items)
+            ours = await self._lost(error, connection)
+            ours = ours or _aborted(error, items) or ours_of(error) or _refused(error, items)
             if ours is None or ours is error:
                 raise
             raise ours from error
         finally:
             self._calls.measure()
         return delivered
+
+    async def _lost(self, error: Exception, connection: Any) -> CdcOutboxError | None:  # noqa: ANN401
+        """Return the error of our own database where a handler met that it is gone, by a connection of its own."""
+        met = ours_of(error.__cause__) if isinstance(error, HandlerError) and error.__cause__ else None
+        if not isinstance(met, DatabaseUnavailableError):
+            return None
+        try:
+            await self._driver.begin(connection)
+            await self._driver.rollback(connection)
+        except Exception:  # noqa: BLE001 - whatever it is, no transaction can be had
+            await self._driver.rollback(connection)
+            return met
+        return None
 
     async def _take_back(self, claims: Claims, connection: Any) -> bool:  # noqa: ANN401
         """Undo claims that a handler committed: without a watermark they would pass for events that were applied."""

@@ -14,6 +14,7 @@ import confluent_kafka
 
 from cdc_outbox import kafka
 from cdc_outbox.consumer.backlog import Backlog, origin_of
+from cdc_outbox.consumer.breaker import Cause, CircuitBreaker, cause_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, item_of
@@ -31,6 +32,7 @@ from cdc_outbox.errors import (
     ConsumerError,
     DatabaseError,
     DatabaseUnavailableError,
+    HandlerError,
     OutboxError,
     ParkFullError,
     PartitionLostError,
@@ -87,6 +89,7 @@ class Loop:
         self._waits = waits
         self._random = random or Random()  # noqa: S311 - no secret
         self._fresh, self._redo = Backlog(limits.batch_events, self._read), Backlog(limits.batch_events)
+        self._breaker = CircuitBreaker()
         self._polled_at = 0.0
         self._pause_seconds = _FIRST_RETRY_SECONDS
 
@@ -101,7 +104,9 @@ class Loop:
             await self._take()
             self._offsets.commit(self._client)
             if await self._tried(self._own) and await self._tried(self._look):
-                await self._apply(self._redo)
+                # In an outage what is parked stays there, unless nothing else can show that it is over.
+                if not self._breaker.is_open or not self._fresh:
+                    await self._apply(self._redo)
                 await self._apply(self._fresh)
         self._watch.stopping()
 
@@ -191,7 +196,8 @@ class Loop:
         """Apply the next batch."""
         is_alone = self._is_suspect if self._ownership.has_suspects else None
         # What comes out of the park comes in order: where one is somebody else's now, the others are looked for anew.
-        taken = backlog.take(None if backlog is self._redo else self._ownership.held, is_alone)
+        places = None if backlog is self._redo else self._ownership.held
+        taken = backlog.take(places, is_alone, most=1 if self._breaker.is_open else None)
         held = self._ownership.epochs_of(item.place for item in taken)
         items: Sequence[Item] = [item for item in taken if item.place in held]  # some may have been lost meanwhile
         if backlog is self._redo and len(items) < len(taken):
@@ -245,7 +251,15 @@ class Loop:
         backlog.size.succeeded(len(items))
         self._pass_over_chains(items, delivered)
         self._poison.forget(items)
+        self._applied(items, delivered)
         self._pause_seconds = _FIRST_RETRY_SECONDS
+
+    def _applied(self, items: Sequence[Item], delivered: Delivered) -> None:
+        was_open = self._breaker.is_open
+        outcomes = zip(items, delivered.outcomes, strict=True)
+        self._breaker.succeeded(item.event.type for item, outcome in outcomes if outcome is Outcome.APPLIED)
+        if was_open and not self._breaker.is_open:
+            _log.warning("what handlers need is back")
 
     def _pass_over_chains(self, items: Sequence[Item], delivered: Delivered) -> None:
         """Leave in the park what waits there behind an event that stays there."""
@@ -276,10 +290,30 @@ class Loop:
                 await self._back_off(error, close=True)
             case TransactionEndedError() | ConfigError() | DatabaseError() | OutboxError():
                 raise error
+            case HandlerError() if (cause := cause_of(error.__cause__)) and not self._poison.is_hopeless(error):
+                await self._refused(backlog, items, error, cause)
             case ConsumerError():
+                if self._breaker.is_open:  # what is tried fails in another way, so what it waited for is back
+                    self._breaker.close()
                 await self._one_failed(backlog, items, error)
             case _:
                 raise error
+
+    async def _refused(self, backlog: Backlog, items: Sequence[Item], error: HandlerError, cause: Cause) -> None:
+        """Decide whether a system that refused a handler is the trouble of one event, or of all."""
+        was_open, is_alone = self._breaker.is_open, len(items) == 1
+        if cause.is_conflict and not was_open and (not is_alone or self._poison.excuses(items[0])):
+            backlog.put_back(items)
+            backlog.size.conflicted()
+            await self._back_off(error, close=False)
+        # What comes out of the park is no evidence: all of it failed before, and most of the others may do well.
+        elif is_alone and (was_open if items[0].parked else self._breaker.failed(items[0].event, cause)):
+            if not was_open:
+                _log.error("handlers of several aggregates are refused alike", extra={"reason": str(cause)})
+            backlog.put_back(items)
+            await self._back_off(error, close=False, outage=f"what handlers need ({self._breaker.cause})")
+        else:
+            await self._one_failed(backlog, items, error)
 
     async def _one_failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         """Find the culprit by going through the batch one by one; then try it again, or set it aside."""
@@ -299,13 +333,13 @@ class Loop:
         if pause is not None:
             await self._waits.sleep(pause)
 
-    async def _back_off(self, error: CdcOutboxError, *, close: bool) -> None:
+    async def _back_off(self, error: CdcOutboxError, *, close: bool, outage: str = "") -> None:
         if close:
             await self._session.close()
         seconds = self._pause_seconds * self._random.uniform(0.5, 1.0)
         self._pause_seconds = min(_LAST_RETRY_SECONDS, self._pause_seconds * 2)
         _log.warning("will be tried again", extra={"reason": str(error), "seconds": round(seconds, 2)})
-        self._watch.retried(error)
+        self._watch.retried(error, outage)
         await self._waits.sleep(seconds)
 
     async def _lost(self, places: Sequence[Place]) -> None:

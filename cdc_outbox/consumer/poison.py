@@ -15,6 +15,10 @@ from cdc_outbox.errors import CdcOutboxError, MessageError
 _log = logging.getLogger(__name__)
 
 
+_MAX_CONFLICTS = 5
+"""How often an event may meet other transactions, alone in its own, before that counts as its failure."""
+
+
 class _Tries(NamedTuple):
     """How often an event was tried, since when, and where it came from."""
 
@@ -37,6 +41,17 @@ class Poison:
         self._random = random or Random()  # noqa: S311 - no secret
         self._clock = clock
         self._tries: dict[str, _Tries] = {}
+        self._conflicts: dict[str, tuple[int, Place]] = {}
+
+    def is_hopeless(self, error: CdcOutboxError) -> bool:
+        """Tell whether a handler's error is one that another try cannot mend."""
+        return self._retry.is_hopeless(error.__cause__)
+
+    def excuses(self, item: Item) -> bool:
+        """Note that another transaction was in an event's way, and tell whether that may be chance."""
+        times = self._conflicts.get(item.event_id, (0, item.place))[0] + 1
+        self._conflicts[item.event_id] = times, item.place
+        return times < _MAX_CONFLICTS
 
     def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
         """Return the event as it is to be delivered again, and how long to wait before that.
@@ -45,7 +60,7 @@ class Poison:
         """
         if isinstance(error, MessageError):
             return unreadable(item.message, error, item.parked), None
-        is_hopeless = self._retry.is_hopeless(error.__cause__)
+        is_hopeless = self.is_hopeless(error)
         if item.parked is None and not is_hopeless:
             tries, since, _ = self._tries.get(item.event_id, _Tries(0, self._clock(), item.place))
             self._tries[item.event_id] = _Tries(tries + 1, since, item.place)
@@ -65,11 +80,13 @@ class Poison:
 
     def forget(self, items: Iterable[Item]) -> None:
         """Forget events that are done with."""
-        if self._tries:
+        if self._tries or self._conflicts:
             for item in items:
                 self._tries.pop(item.event_id, None)
+                self._conflicts.pop(item.event_id, None)
 
     def keep(self, owns: Callable[[Place], bool]) -> None:
         """Forget the events of all other partitions: one that comes again is tried as if for the first time."""
-        if self._tries:
+        if self._tries or self._conflicts:
             self._tries = {event_id: tried for event_id, tried in self._tries.items() if owns(tried.place)}
+            self._conflicts = {event_id: met for event_id, met in self._conflicts.items() if owns(met[1])}

@@ -16,7 +16,9 @@ from enum import StrEnum
 from itertools import islice
 
 from cdc_outbox.consumer.backlog import Backlog
-from cdc_outbox.consumer.delivery import Outcome
+from cdc_outbox.consumer.breaker import CircuitBreaker, cause_of
+from cdc_outbox.consumer.calls import ours_of
+from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import Limits
@@ -29,6 +31,7 @@ from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.errors import (
     ConfigError,
     ConsumerError,
+    HandlerError,
     MessageError,
     ParkFullError,
     TransactionConflictError,
@@ -210,6 +213,7 @@ class Replay:
         # No batch of more than a second, or handlers would run in bursts.
         self._backlog = Backlog(limits.batch_events if rate is None else max(1, min(limits.batch_events, int(rate))))
         self._room = limits.max_parked_events
+        self._breaker = CircuitBreaker()
         self._replayed = Replayed()
 
     async def run(
@@ -295,26 +299,42 @@ class Replay:
             try:
                 delivered = await self._session.apply(batch, {}, self._room)
             except (TransactionConflictError, WatermarkMovedError):
-                self._backlog.put_back(batch)
-                self._backlog.size.conflicted()
-                await self._waits.sleep(_CONFLICT_SECONDS)
+                await self._conflicted(batch)
             except (ParkFullError, TransactionEndedError):
                 raise
             except ConsumerError as error:
                 await self._failed(batch, error)
             else:
-                self._room -= sum(delivered.parked.values())
-                self._backlog.size.succeeded(len(batch))
-                self._poison.forget(batch)
-                for item, outcome in zip(batch, delivered.outcomes, strict=True):
-                    self._replayed.add(_OUTCOMES[outcome], item.event)
+                self._done(batch, delivered)
                 if self._rate is not None:
                     await self._waits.sleep(max(0.0, len(batch) / self._rate - (time.monotonic() - began_at)))
+
+    def _done(self, batch: Sequence[Item], delivered: Delivered) -> None:
+        self._room -= sum(delivered.parked.values())
+        self._backlog.size.succeeded(len(batch))
+        self._poison.forget(batch)
+        for item, outcome in zip(batch, delivered.outcomes, strict=True):
+            self._replayed.add(_OUTCOMES[outcome], item.event)
+            if outcome is Outcome.APPLIED:
+                self._breaker.succeeded([item.event.type])
+
+    async def _conflicted(self, batch: Sequence[Item]) -> None:
+        self._backlog.put_back(batch)
+        self._backlog.size.conflicted()
+        await self._waits.sleep(_CONFLICT_SECONDS)
 
     async def _failed(self, batch: Sequence[Item], error: ConsumerError) -> None:
         """Go through the batch one by one; what fails alone is tried again, and then parked."""
         if error.retryable or (len(batch) == 1 and batch[0].failure is not None):
             raise error
+        cause = cause_of(error.__cause__) if isinstance(error, HandlerError) else None
+        if cause is not None and cause.is_conflict and (len(batch) > 1 or self._poison.excuses(batch[0])):
+            await self._conflicted(batch)
+            return
+        if cause is not None and len(batch) == 1 and self._breaker.failed(batch[0].event, cause):
+            # Nobody waits here for the end of an outage: a replay that failed is run again.
+            assert error.__cause__ is not None  # noqa: S101 - it has a cause
+            raise ours_of(error.__cause__) or error
         if len(batch) > 1:
             self._backlog.put_back(batch)
             self._backlog.size.failed(len(batch))

@@ -22,7 +22,8 @@ class Retry:
         parked_pause_seconds: How long it is parked after that; twice as long after each further attempt.
         longest_pause_seconds: The longest of these: what is mended is noticed within that time.
         max_attempts: After how many attempts it is dead; what is tried again at once counts as one. With the pauses
-            above ten attempts take about an hour.
+            above 25 attempts take three hours, and never less than two: a system that one aggregate alone needs may be
+            away for as long.
         park_at_once: Errors that another try cannot mend: the event is dead after the first one.
     """
 
@@ -30,7 +31,7 @@ class Retry:
     first_pause_seconds: float = 0.05
     parked_pause_seconds: float = 5.0
     longest_pause_seconds: float = 600.0
-    max_attempts: int = 10
+    max_attempts: int = 25
     park_at_once: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:

@@ -186,9 +186,13 @@ class Watch:
         """Count a transaction that was undone for what its events are."""
         self._metrics.count("cdc_outbox_consumer_batches_total", consumer=self._name, result="undone")
 
-    def retried(self, error: CdcOutboxError) -> None:
-        """Count what is tried again for no fault of an event's."""
-        self._outage = "the database" if isinstance(error, DatabaseError) else self._outage
+    def retried(self, error: CdcOutboxError, outage: str = "") -> None:
+        """Count what is tried again for no fault of an event's.
+
+        Args:
+            outage: What is waited for, where that is not our own database.
+        """
+        self._outage = outage or ("the database" if isinstance(error, DatabaseError) else self._outage)
         self._metrics.count("cdc_outbox_consumer_retries_total", consumer=self._name, reason=type(error).__name__)
         if isinstance(error, PartitionLostError):
             self._metrics.count("cdc_outbox_consumer_fenced_total", consumer=self._name)

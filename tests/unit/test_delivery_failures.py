@@ -84,17 +84,40 @@ def test_a_connection_that_broke_in_the_handler_is_told_though_the_handler_swall
     assert database.steps == [*UNTIL_THE_HANDLER, "rollback"]
 
 
-def test_one_of_our_errors_that_leaves_a_handler_is_retried_where_that_can_help() -> None:
-    def lose(_event: Event, _connection: object) -> None:
+@pytest.mark.parametrize("error", [DatabaseUnavailableError("gone"), TransactionConflictError("x"), EventError("x")])
+def test_what_leaves_a_handler_is_the_handlers_where_our_own_database_answers(error: Exception) -> None:
+    def fail(_event: Event, _connection: object) -> None:
+        raise error
+
+    with pytest.raises(HandlerError, match=f"raised {type(error).__name__}") as caught:
+        deliver(make_event(1), handler=fail)
+    assert caught.value.__cause__ is error
+
+
+def test_a_handler_that_finds_our_own_database_gone_is_not_to_blame() -> None:
+    class Gone(SpyDatabase):
+        async def begin(self, connection: Any) -> None:
+            if "rollback" in self.steps:
+                raise DatabaseUnavailableError("refused")
+            await super().begin(connection)
+
+    def fail(_event: Event, _connection: object) -> None:
         raise DatabaseUnavailableError("gone")
 
-    def mistake(_event: Event, _connection: object) -> None:
-        raise EventError("not JSON")
-
     with pytest.raises(DatabaseUnavailableError, match="gone"):
-        deliver(make_event(1), handler=lose)
-    with pytest.raises(HandlerError, match="raised EventError"):
-        deliver(make_event(1), handler=mistake)
+        deliver(make_event(1), handler=fail, database=Gone())
+
+
+@pytest.mark.parametrize("error", [DatabaseUnavailableError("gone"), ConnectionResetError(104, "reset")])
+def test_a_connection_that_breaks_under_a_handler_is_our_own_databases(error: Exception) -> None:
+    database = SpyDatabase()
+
+    def fail(_event: Event, _connection: object) -> None:
+        database.became = TransactionState.LOST
+        raise error
+
+    with pytest.raises(DatabaseUnavailableError):
+        deliver(make_event(1), handler=fail, database=database)
 
 
 def test_a_bug_of_ours_is_not_taken_for_an_events_fault() -> None:

@@ -1,0 +1,198 @@
+"""Two hours without a second database, by a clock that nobody waits for."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import psycopg
+import pytest
+
+from cdc_outbox.consumer import Limits, Retry, SequenceMode, WireContract, loop, offsets
+from cdc_outbox.consumer.delivery import Delivered, Outcome
+from cdc_outbox.consumer.epochs import Place, Tenure
+from cdc_outbox.consumer.group import subscribe
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.loop import Loop
+from cdc_outbox.consumer.offsets import Offsets
+from cdc_outbox.consumer.ownership import Ownership
+from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, Reason, State
+from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.watch import Watch
+from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.errors import HandlerError
+from cdc_outbox.metrics import NoMetrics
+from fuzz.consumer_group import Client, Group
+from fuzz.consumer_world import ModelKeeper
+from tests.support.events import make_event
+
+EVENTS = 20_000
+OUTAGE_SECONDS = 2 * 3600.0
+PLACE = Place("outbox.event.order", 0)
+CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS})
+
+
+class ShortestPauses(Random):
+    """Jitter that always makes a pause as short as it can be."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return min(a, b)
+
+
+@dataclass
+class Second:
+    """A consumer's database that works, and a second one, which its handlers need and which is away.
+
+    Args:
+        back_at: When the second database is back, in seconds.
+    """
+
+    back_at: float = OUTAGE_SECONDS
+    clock: float = 0.0
+    attempts: int = 0
+    applied: list[str] = field(default_factory=list)
+    rows: dict[str, tuple[ParkedEvent, float | None]] = field(default_factory=dict)
+    """Parked events, each with the time at which it is due."""
+    most_attempts: int = 0
+
+    def monotonic(self) -> float:
+        """Return the time by the clock."""
+        return self.clock
+
+    async def open(self) -> None:
+        """Nothing needs to be opened."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def issue(self, places: Iterable[Place]) -> Mapping[Place, Tenure]:
+        return {place: Tenure(1, 0) for place in places}
+
+    async def finish(self, held: Mapping[Place, int]) -> None:
+        """Nothing is noted."""
+
+    async def apply(
+        self, items: Sequence[Item], _held: Mapping[Place, int], _room: int, _meanwhile: object
+    ) -> Delivered:
+        self.clock += 0.01
+        wanted = [item for item in items if item.failure is None]
+        if wanted and self.clock < self.back_at:
+            self.attempts += 1
+            cause = psycopg.OperationalError('connection to server at "db2", port 5432 failed: Connection refused')
+            raise HandlerError("the handler raised OperationalError") from cause
+        for item in items:
+            self.rows.pop(item.event_id, None)
+            if item.failure is None:
+                self.applied.append(item.event_id)
+            else:
+                self._park(item)
+        outcomes = [Outcome.PARKED if item.failure else Outcome.APPLIED for item in items]
+        return Delivered(outcomes=outcomes)
+
+    def _park(self, item: Item) -> None:
+        assert item.failure is not None
+        self.most_attempts = max(self.most_attempts, item.failure.attempts)
+        row = ParkedEvent(
+            place=1,
+            event_id=item.event_id,
+            state=item.failure.state,
+            reason=Reason.FAILED,
+            blocks=True,
+            forced=False,
+            attempts=item.failure.attempts,
+            message=item.message,
+            is_due=True,
+            aggregate=item.aggregate,
+        )
+        seconds = item.failure.retry_seconds
+        self.rows[item.event_id] = row, None if seconds is None else self.clock + seconds
+
+    async def find_due(self, _owned: Iterable[Place], limit: int) -> tuple[list[ParkedEvent], list[ParkedCount]]:
+        due = [row for row, due_at in self.rows.values() if due_at is not None and due_at <= self.clock]
+        counts = [ParkedCount(state=row.state, reason=row.reason, events=1) for row, _ in self.rows.values()]
+        return due[:limit], counts
+
+    @property
+    def dead(self) -> int:
+        """How many events were given up."""
+        return sum(row.state is State.DEAD for row, _ in self.rows.values())
+
+
+class _Waits:
+    def __init__(self, second: Second) -> None:
+        self._second = second
+
+    async def call(self, function: Any, *arguments: Any) -> Any:
+        return function(*arguments)
+
+    async def sleep(self, seconds: float) -> None:
+        self._second.clock += seconds
+
+
+def consume(second: Second, events: int, *, aggregates: int, until: float) -> None:
+    """Run a consumer's loop over so many events until this time by the clock."""
+    group, done, ownership = Group([PLACE]), Offsets(), Ownership(clock=second.monotonic)
+    client: Any = Client(group, lambda _step: None, done.answered)
+    keeper, limits = ModelKeeper(client), Limits()
+    watch = Watch(name="shipping", limits=limits, metrics=NoMetrics(), clock=second.monotonic)
+    subscribe(client, CONTRACT.topics, keeper, done, ownership, limits, watch)
+    for number in range(events):
+        message = CONTRACT.message_of(make_event(number // aggregates + 1, str(number % aggregates)))
+        fields = {"topic": PLACE.topic, "partition": PLACE.partition, "offset": number}
+        group.logs[PLACE].append(type(message)(**{**_fields_of(message), **fields}))
+    group.give(PLACE, client)
+
+    seen = [0.0]
+
+    def is_stopping() -> bool:
+        if seen == [second.clock]:  # nothing was done, so that it polled, and waited for that
+            second.clock += 0.5
+        seen[:] = [second.clock]
+        return second.clock >= until
+
+    running = Loop(
+        client,
+        keeper,
+        done,
+        ownership,
+        cast("Any", second),
+        contract=CONTRACT,
+        limits=limits,
+        poison=Poison(Retry(), random=ShortestPauses(), clock=second.monotonic),
+        watch=watch,
+        waits=_Waits(second),
+        random=ShortestPauses(),
+    )
+    finish(running.run(is_stopping))
+
+
+def _fields_of(message: Any) -> dict[str, Any]:
+    return {"key": message.key, "value": message.value, "headers": message.headers}
+
+
+@pytest.fixture
+def second(monkeypatch: pytest.MonkeyPatch) -> Second:
+    made = Second()
+    for module in (loop, offsets):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=made.monotonic))
+    return made
+
+
+def test_two_hours_without_a_second_database_leave_no_dead_event_of_twenty_thousand(second: Second) -> None:
+    consume(second, EVENTS, aggregates=EVENTS, until=OUTAGE_SECONDS + 60)
+    assert (second.dead, len(second.rows)) == (0, 0)
+    assert len(second.applied) == len(set(second.applied)) == EVENTS
+    assert second.most_attempts == 1, "the outage counted as failures of the events that met it first"
+    assert 1000 < second.attempts < 4000, "it was not probed every few seconds"
+
+
+def test_two_hours_leave_no_dead_event_where_too_few_aggregates_fail_to_tell_an_outage(second: Second) -> None:
+    consume(second, 2, aggregates=2, until=OUTAGE_SECONDS + 900)
+    assert (second.dead, len(second.rows), len(second.applied)) == (0, 0, 2)
+
+
+def test_an_event_that_fails_for_three_hours_is_dead_after_all(second: Second) -> None:
+    second.back_at = 3.1 * 3600
+    consume(second, 1, aggregates=1, until=second.back_at)
+    assert second.dead == 1
