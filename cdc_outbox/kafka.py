@@ -58,6 +58,8 @@ _ABOUT_CONNECTIONS = re.compile(
 )
 """Settings of a consumer that an admin client takes too."""
 _ADMIN_SECONDS = 10.0
+_PORTION = 50
+"""How many messages are taken from the client at once, before their bytes are looked at."""
 _REACH_SECONDS = 5.0
 """How long the first contact with the brokers may take before they count as out of reach."""
 
@@ -149,14 +151,30 @@ def find_topics(client: Consumer, within_seconds: float = _REACH_SECONDS) -> dic
     return {name: list(topic.partitions) for name, topic in found.items()}
 
 
-def polled(client: Consumer, seconds: float, events: int) -> "Iterator[Message[bytes, bytes]]":
-    """Yield up to so many messages: wait for the first, and take the rest as far as they are there."""
+def polled(
+    client: Consumer, seconds: float, events: int, most_bytes: float = math.inf
+) -> "Iterator[Message[bytes, bytes]]":
+    """Yield up to so many messages: wait for the first, and take the rest as far as they are there.
+
+    Args:
+        most_bytes: Of keys and values, after which no more is taken; a few messages may come on top.
+    """
     first = client.poll(seconds)
-    if first is not None:
-        yield first
-        if events > 1:
-            # A timeout here would be waited out in full, for want of as many messages.
-            yield from client.consume(events - 1, 0)
+    if first is None:
+        return
+    yield first
+    events, most_bytes = events - 1, most_bytes - _bytes_of(first)
+    while events > 0 and most_bytes > 0:
+        # A timeout here would be waited out in full, for want of as many messages.
+        portion = client.consume(min(events, _PORTION), 0)
+        yield from portion
+        if len(portion) < _PORTION:
+            return
+        events, most_bytes = events - _PORTION, most_bytes - sum(map(_bytes_of, portion))
+
+
+def _bytes_of(record: "Message[bytes, bytes]") -> int:
+    return len(record.value() or b"") + len(record.key() or b"")
 
 
 def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Events that were polled and are not applied yet."""
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Container, Sequence
 
@@ -19,10 +20,20 @@ class Backlog:
     Args:
         most: The largest batch, in events.
         read: Turns a record of the Kafka client into an event's item.
+        seconds: How long a batch should take.
+        most_bytes: The largest batch, in bytes of keys and values; one event may have more.
     """
 
-    def __init__(self, most: int, read: Callable[[Message], Item] | None = None) -> None:
-        self.size = BatchSize(most)
+    def __init__(
+        self,
+        most: int,
+        read: Callable[[Message], Item] | None = None,
+        *,
+        seconds: float = math.inf,
+        most_bytes: float = math.inf,
+    ) -> None:
+        self.size = BatchSize(most, seconds)
+        self._most_bytes = most_bytes
         self._items: deque[Item] = deque()
         self._read = read
         self._unread: deque[Message] = deque()
@@ -34,6 +45,11 @@ class Backlog:
     def unread(self) -> int:
         """How many records nobody read yet."""
         return len(self._unread)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes of keys and values are at hand, read or not."""
+        return sum(map(_bytes_of, self._items)) + sum(map(_bytes_of_record, self._unread))
 
     def waiting(self) -> Counter[Place]:
         """Return how much of each partition is at hand, read or not."""
@@ -73,10 +89,14 @@ class Backlog:
         """
         items: list[Item] = []
         most = self.size.next() if most is None else most
+        room = self._most_bytes
         while self._items and len(items) < most:
             item = self._items[0]
             if places is None or item.place in places:
                 if items and is_alone is not None and (is_alone(item) or is_alone(items[-1])):
+                    break
+                room -= _bytes_of(item)
+                if items and room < 0:
                     break
                 items.append(item)
             self._items.popleft()
@@ -94,6 +114,15 @@ class Backlog:
         dropped = [item for item in self._items if is_dropped(item)]
         self._items = deque(item for item in self._items if not is_dropped(item))
         return dropped
+
+
+def _bytes_of(item: Item) -> int:
+    return len(item.message.value or b"") + len(item.message.key or b"")
+
+
+def _bytes_of_record(record: Message) -> int:
+    """Return how many bytes key and value of a record of the Kafka client have."""
+    return len(record.value() or b"") + len(record.key() or b"")
 
 
 def origin_of(record: Message) -> Place:

@@ -1,15 +1,19 @@
 """How many events go into the next transaction. Pure."""
 
+import math
+
 
 class BatchSize:
     """The size of the next batch: it grows while all goes well, and finds the culprit when something does not.
 
     Args:
         most: The largest batch, in events.
+        seconds: How long a batch should take, judging by the pace of the last one.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, seconds: float = math.inf) -> None:
         self._most = most
+        self._seconds = seconds
         self._size = 1
         self._single = 0
 
@@ -17,12 +21,18 @@ class BatchSize:
         """Return how many events the next batch may have."""
         return 1 if self._single else self._size
 
-    def succeeded(self, events: int) -> None:
-        """Note a committed batch: twice as many next time, unless a failed batch is still gone through one by one."""
+    def succeeded(self, events: int, seconds: float = 0.0) -> None:
+        """Note a committed batch, and how long it took.
+
+        The next one has twice as many, if this one was full, and no more than fit into the time; unless a failed batch
+        is still gone through one by one.
+        """
         if self._single:
             self._single = max(0, self._single - events)
-        else:
-            self._size = min(self._most, max(self._size, events) * 2)
+        elif events >= self._size:
+            self._size = min(self._most, events * 2)
+        if seconds * self._size > self._seconds * events:
+            self._size = max(1, int(self._seconds * events / seconds))
 
     def conflicted(self) -> None:
         """Note that others were in the way: the smaller the transaction, the less it meets."""

@@ -57,6 +57,7 @@ class Calls:
         deadline_seconds: How long a coroutine function may take; ``None`` means no limit. A plain function cannot be
             interrupted.
         pipeline: Opens the driver's pipeline, in which statements do not wait for each other's answers.
+        begins: Called before each handler.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class Calls:
         before_commit: BeforeCommit | None = None,
         deadline_seconds: float | None = None,
         pipeline: Callable[[Any], AbstractAsyncContextManager[object]] | None = None,
+        begins: Callable[[], None] = lambda: None,
     ) -> None:
+        self._begins = begins
         self._consumer = consumer
         self._driver = driver
         self._handlers = handlers
@@ -149,6 +152,7 @@ class Calls:
             events = [item.event for item in run]
             if gathered is not None:
                 gathered.caused_by(events)
+            self._begins()
             begun_at = time.perf_counter()
             failure: Exception | None = None
             try:

@@ -152,6 +152,7 @@ class _Consumer(Generic[EventT]):
             asynchronous=self._is_asynchronous,
             metrics=self._metrics,
             spans=self._spans,
+            handler_begins=self._watch.handler_begins,
         )
 
     def _check_horizon(self) -> None:
@@ -210,7 +211,9 @@ class _Consumer(Generic[EventT]):
             stack.push_async_callback(waits.call, leave, client)
             await waits.call(kafka.find_topics, client, self.limits.reach_seconds)
             await waits.call(self._check_horizon)
-            keeper = Keeper(client, limit_seconds=2 * self.limits.handler_seconds)
+            keeper = Keeper(
+                client, limit_seconds=2 * self.limits.handler_seconds, handler_at=lambda: self._watch.handler_at
+            )
             stack.callback(keeper.end)
             loop = Loop(
                 client,

@@ -63,6 +63,7 @@ class ConsumerDatabase:
         asynchronous: bool,
         metrics: Metrics,
         spans: Spans,
+        handler_begins: Callable[[], None] = lambda: None,
     ) -> None:
         # One object from here to the last commit: it remembers what it began.
         self.driver: AsyncTransactionDriver = (
@@ -87,6 +88,7 @@ class ConsumerDatabase:
             before_commit=before_commit,
             deadline_seconds=limits.handler_seconds if asynchronous else None,
             pipeline=_pipeline_of(connection) if pipeline else None,
+            begins=handler_begins,
         )
         self.delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=order_of)
 

@@ -22,16 +22,23 @@ class Keeper:
     """A thread that polls for the loop while the loop is busy, with all partitions paused.
 
     Args:
-        limit_seconds: How long it polls at a stretch: who is busy for longer hangs, and is left to the group's own
+        limit_seconds: How long it polls for one handler: who is busy for longer hangs, and is left to the group's own
             ``max.poll.interval.ms``, after which others get its partitions.
+        handler_at: Tells when the last handler began, in monotonic seconds.
 
     librdkafka gives a partition away that nobody polled for ``max.poll.interval.ms``. Only one of the two polls at a
     time; callbacks come in the thread that does.
     """
 
-    def __init__(self, client: Consumer, *, limit_seconds: float = math.inf) -> None:
+    def __init__(
+        self,
+        client: Consumer,
+        *,
+        limit_seconds: float = math.inf,
+        handler_at: Callable[[], float] = lambda: -math.inf,
+    ) -> None:
         self._client = client
-        self._limit_seconds = limit_seconds
+        self._limit_seconds, self._handler_at = limit_seconds, handler_at
         self._failure: Exception | None = None
         self._caught: list[Message] = []
         # Whoever polls has it, and callbacks, which come in the midst of a poll, take it once more.
@@ -44,8 +51,12 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="keep polling", daemon=True)
         self._thread.start()
 
-    def poll(self, seconds: float, events: int) -> list[Message]:
-        """Return up to so many messages: wait for the first, and take the rest as far as they are there."""
+    def poll(self, seconds: float, events: int, most_bytes: float = math.inf) -> list[Message]:
+        """Return up to so many messages: wait for the first, and take the rest as far as they are there.
+
+        Args:
+            most_bytes: Of keys and values, after which no more is taken.
+        """
         with self._turn:
             failure, self._failure = self._failure, None
             if failure is not None:
@@ -53,11 +64,20 @@ class Keeper:
             caught, self._caught = self._caught, []
             if caught:
                 return caught
-            for message in kafka.polled(self._client, seconds, events):
+            for message in kafka.polled(self._client, seconds, events, most_bytes):
                 # Among what was caught, for a rebalance may come before the rest does, and drop it.
                 self._caught.append(message)
             caught, self._caught = self._caught, []
             return caught
+
+    def stay(self) -> None:
+        """Poll so that the group knows of us, and take nothing."""
+        with self._turn:
+            kept: set[tuple[str, int]] = set()
+            try:
+                self._poll_paused(kept, 0.0)
+            finally:
+                self._release(kept)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -103,22 +123,27 @@ class Keeper:
                     self._release(kept)
 
     def _keep(self, kept: set[tuple[str, int]]) -> None:
-        """Poll until the loop is done, or was busy for too long; the loop's own next poll waits for that."""
-        until = time.monotonic() + self._limit_seconds
+        """Poll until the loop is done, unless a handler takes too long; the loop's own next poll waits for that."""
+        began_at, hangs = time.monotonic(), False
         while self._is_busy:
-            if time.monotonic() > until:
-                _log.error("a handler takes too long, so its partitions are left to others")
+            hung, hangs = hangs, time.monotonic() - max(began_at, self._handler_at()) > self._limit_seconds
+            if hangs:
+                if not hung:
+                    _log.error("a handler takes too long, so its partitions are left to others")
                 with self._changed:
-                    self._changed.wait_for(lambda: not self._is_busy)
-                return
-            # Anew each time, for what was assigned meanwhile.
-            owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
-            self._set(self._client.pause, [TopicPartition(*place) for place in owned - kept - self.paused_places])
-            kept |= owned
-            kept &= owned
-            message = self._client.poll(_POLL_SECONDS)
-            if message is not None:
-                self._caught.append(message)
+                    self._changed.wait_for(lambda: not self._is_busy, _POLL_SECONDS)
+            else:
+                self._poll_paused(kept, _POLL_SECONDS)
+
+    def _poll_paused(self, kept: set[tuple[str, int]], seconds: float) -> None:
+        # Anew each time, for what was assigned meanwhile.
+        owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
+        self._set(self._client.pause, [TopicPartition(*place) for place in owned - kept - self.paused_places])
+        kept |= owned
+        kept &= owned
+        message = self._client.poll(seconds)
+        if message is not None:
+            self._caught.append(message)
 
     def _release(self, kept: set[tuple[str, int]]) -> None:
         """Let the partitions go on that were paused, and are still ours."""

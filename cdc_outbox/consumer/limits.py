@@ -12,6 +12,10 @@ class Limits:
     Args:
         batch_events: The largest number of events in one transaction. More than 500 gain little: by then the commit is
             shared by so many that the handlers are what costs.
+        batch_seconds: How long a transaction should take; handlers that take long have fewer events in each. A
+            rebalance waits for the one at hand, and so does the next offset.
+        batch_bytes: The largest number of bytes of keys and values in one transaction, and in what is read ahead for
+            the next one. Decoded they take several times as much memory.
         handler_seconds: How long the database lets a transaction sit between two statements before it ends it, and so
             how long a consumer that was paused in the middle can keep its successor waiting.
         max_parked_events: How many events may be parked at once. At the bound the partition that would park another
@@ -23,6 +27,8 @@ class Limits:
     """
 
     batch_events: int = 500
+    batch_seconds: float = 5.0
+    batch_bytes: int = 16_000_000
     handler_seconds: float = 60.0
     max_parked_events: int = 10_000
     gap_alarm_seconds: float = 30.0

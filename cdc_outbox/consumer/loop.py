@@ -88,7 +88,10 @@ class Loop:
         self._contract, self._limits, self._poison, self._watch = contract, limits, poison, watch
         self._waits = waits
         self._random = random or Random()  # noqa: S311 - no secret
-        self._fresh, self._redo = Backlog(limits.batch_events, self._read), Backlog(limits.batch_events)
+        # A partition that is to be given up waits for the batch at hand as long as for a handler that hangs.
+        new = partial(Backlog, seconds=min(limits.batch_seconds, limits.handler_seconds / 2))
+        most, most_bytes = limits.batch_events, limits.batch_bytes
+        self._fresh, self._redo = new(most, self._read, most_bytes=most_bytes), new(most, most_bytes=most_bytes)
         self._breaker = CircuitBreaker()
         self._polled_at = 0.0
         self._pause_seconds = _FIRST_RETRY_SECONDS
@@ -118,14 +121,15 @@ class Loop:
             await self._poll(0.0 if has_work else _POLL_SECONDS, most)
         while len(self._fresh) < most and self._fresh.read_some():
             pass
-        if self._fresh and len(self._fresh) <= most and not self._fresh.unread:
+        is_enough = len(self._fresh) > most or self._fresh.bytes > self._limits.batch_bytes
+        if self._fresh and not is_enough and not self._fresh.unread:
             await self._poll(0.0, most)
         elif time.monotonic() - self._polled_at >= _ALIVE_SECONDS:
-            await self._poll(0.0, 1)
+            await self._stay()
         self._watch.has_work(waits=bool(self._fresh or self._redo))
 
     async def _poll(self, seconds: float, events: int) -> None:
-        records = await self._waits.call(self._keeper.poll, seconds, events)
+        records = await self._waits.call(self._keeper.poll, seconds, events, self._limits.batch_bytes)
         self._watch.polled_at = self._polled_at = time.monotonic()
         self._drop_renewed()
         for record in records:
@@ -134,6 +138,12 @@ class Loop:
             # What a rebalance took away while it was on its way here comes to its new owner.
             elif self._ownership.owns(origin_of(record)):
                 self._fresh.put_unread(record)
+
+    async def _stay(self) -> None:
+        """Poll for the group's sake alone: in a long outage one event a second would fill the memory."""
+        await self._waits.call(self._keeper.stay)
+        self._watch.polled_at = self._polled_at = time.monotonic()
+        self._drop_renewed()
 
     def _read(self, record: confluent_kafka.Message) -> Item:
         return item_of(kafka.message_of(record), self._contract)
@@ -213,7 +223,7 @@ class Loop:
                 items = await self._begun(items)
                 delivered = await self._session.apply(items, held, self._watch.room, self._fresh.read_some)
                 # Who waits for the end of this wants these offsets to be committed, before the partitions go.
-                self._done(backlog, items, delivered)
+                self._done(backlog, items, delivered, time.monotonic() - begun_at)
         except CdcOutboxError as error:
             await self._failed(backlog, items, self._timed_out(error, time.monotonic() - begun_at))
         else:
@@ -239,7 +249,7 @@ class Loop:
         error = f"{item.event} was begun {started - 1} times and never ended: its handler may kill the process"
         return [item.begun().failing(Failure(reason=Reason.CRASHED, error=error))]
 
-    def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered) -> None:
+    def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered, seconds: float) -> None:
         # A crash before this line repeats the events, and their claims tell; after it, they are done with.
         last = {item.place: item.message for item in items if item.parked is None}
         for place, message in last.items():
@@ -248,7 +258,7 @@ class Loop:
         if self._ownership.has_suspects:
             for item in items:
                 self._ownership.survived(item.place)
-        backlog.size.succeeded(len(items))
+        backlog.size.succeeded(len(items), seconds)
         self._pass_over_chains(items, delivered)
         self._poison.forget(items)
         self._applied(items, delivered)
@@ -276,6 +286,7 @@ class Loop:
             case PartitionLostError():
                 self._watch.retried(error)
                 backlog.put_back(items)
+                backlog.size.conflicted()
                 await self._lost([Place(*place) for place in error.places])
             # Its handler's own fault, unless none was to run.
             case TransactionTimeoutError() if any(item.failure is None for item in items):

@@ -211,7 +211,8 @@ class Replay:
         self._limits, self._poison, self._waits = limits, poison, waits
         self._rate = rate
         # No batch of more than a second, or handlers would run in bursts.
-        self._backlog = Backlog(limits.batch_events if rate is None else max(1, min(limits.batch_events, int(rate))))
+        most = limits.batch_events if rate is None else max(1, min(limits.batch_events, int(rate)))
+        self._backlog = Backlog(most, seconds=limits.batch_seconds, most_bytes=limits.batch_bytes)
         self._room = limits.max_parked_events
         self._breaker = CircuitBreaker()
         self._replayed = Replayed()
@@ -305,13 +306,13 @@ class Replay:
             except ConsumerError as error:
                 await self._failed(batch, error)
             else:
-                self._done(batch, delivered)
+                self._done(batch, delivered, time.monotonic() - began_at)
                 if self._rate is not None:
                     await self._waits.sleep(max(0.0, len(batch) / self._rate - (time.monotonic() - began_at)))
 
-    def _done(self, batch: Sequence[Item], delivered: Delivered) -> None:
+    def _done(self, batch: Sequence[Item], delivered: Delivered, seconds: float) -> None:
         self._room -= sum(delivered.parked.values())
-        self._backlog.size.succeeded(len(batch))
+        self._backlog.size.succeeded(len(batch), seconds)
         self._poison.forget(batch)
         for item, outcome in zip(batch, delivered.outcomes, strict=True):
             self._replayed.add(_OUTCOMES[outcome], item.event)

@@ -52,6 +52,8 @@ class Watch:
         self.is_due = False
         """Whether there is something in the park that can be applied now."""
         self.polled_at: float | None = None
+        self.handler_at = clock()
+        """When the last handler began."""
         self._started_at = clock()
         self._committed_at: float | None = None
         self._waiting_since: float | None = None
@@ -181,6 +183,10 @@ class Watch:
         self._parked.update({(reason.state, reason): events for reason, events in delivered.parked.items()})
         self.is_due = self.is_due or delivered.woken > 0
         self._committed_at, self._outage = self._clock(), ""
+
+    def handler_begins(self) -> None:
+        """Note that a handler begins."""
+        self.handler_at = self._clock()
 
     def failed(self) -> None:
         """Count a transaction that was undone for what its events are."""

@@ -1,5 +1,6 @@
 """How many events go into a transaction, and which."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +35,26 @@ def test_batches_grow_while_all_goes_well_up_to_the_limit() -> None:
     assert sizes == [1, 2, 4, 8, 10, 10]
 
 
+def test_only_a_full_batch_shows_that_more_may_be_in_the_next() -> None:
+    size = BatchSize(100)
+    size.succeeded(4)
+    for _ in range(10):
+        size.succeeded(1)
+    assert size.next() == 8
+
+
+def test_no_more_are_in_a_batch_than_fit_into_the_time_at_the_pace_of_the_last_one() -> None:
+    size = BatchSize(500, seconds=1.0)
+    size.succeeded(8, seconds=0.8)
+    assert size.next() == 10
+    size.succeeded(10, seconds=10.0)
+    assert size.next() == 1
+    size.succeeded(1, seconds=60.0)
+    assert size.next() == 1, "there is one at least"
+    size.succeeded(1, seconds=0.001)
+    assert size.next() == 2, "it grows again"
+
+
 def test_a_conflict_halves_them_down_to_one() -> None:
     size = BatchSize(10)
     size.succeeded(5)
@@ -65,6 +86,19 @@ def test_a_batch_is_taken_from_the_head_in_order_and_what_is_put_back_comes_firs
     queue.size.succeeded(2)
     assert numbers(queue.take()) == [2, 3, 4, 5]
     assert len(queue) == 0
+
+
+def sized(number: int, size: int) -> Item:
+    one = item(number)
+    return replace(one, message=replace(one.message, value=b"x" * size))
+
+
+def test_a_batch_has_no_more_bytes_than_the_limit_unless_one_event_has_them() -> None:
+    queue = Backlog(100, most_bytes=100)
+    queue.size.succeeded(50)
+    queue.put([sized(1, 60), sized(2, 40), sized(3, 1), sized(4, 500), sized(5, 1)])
+    assert queue.bytes == 602
+    assert [numbers(queue.take()) for _ in range(4)] == [[1, 2], [3], [4], [5]]
 
 
 def test_what_belongs_to_somebody_else_by_now_is_left_out() -> None:

@@ -1,6 +1,7 @@
 """What stays paused, and what does not."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,8 +33,8 @@ class SpyClient:
 
 
 @contextmanager
-def kept(client: Any) -> Iterator[Keeper]:
-    keeper = Keeper(client)
+def kept(client: Any, **options: Any) -> Iterator[Keeper]:
+    keeper = Keeper(client, **options)
     try:
         yield keeper
     finally:
@@ -90,6 +91,12 @@ class Record:
     def offset(self) -> int:
         return self.number
 
+    def key(self) -> bytes:
+        return b"1"
+
+    def value(self) -> bytes:
+        return b"{}"
+
     def error(self) -> None:
         return None
 
@@ -133,3 +140,67 @@ def test_what_the_other_thread_polls_last_is_dropped_too() -> None:
         may_return.set()
         dropping.join(10)
     assert dropped == [[7]]
+
+
+class CountingClient(SpyClient):
+    """A client that counts its polls, and what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.polls = 0
+        self.paused_at_poll: list[Places] = []
+
+    def poll(self, _seconds: float) -> None:
+        self.polls += 1
+        self.paused_at_poll.append(set(self.paused))
+
+
+def test_a_handler_that_hangs_is_polled_for_no_more_and_the_next_handler_is(caplog: pytest.LogCaptureFixture) -> None:
+    client, handler_at = CountingClient(), [0.0]
+    client_: Any = client
+    with kept(client_, limit_seconds=0.2, handler_at=lambda: handler_at[0]) as keeper, keeper.busy():
+        eventually(lambda: caplog.records, "the keeper to give the handler up")
+        polls = client.polls
+        assert polls > 0
+        # The next handler of the same transaction begins.
+        handler_at[0] = time.monotonic() + 3600
+        eventually(lambda: client.polls > polls, "the keeper to poll again")
+    assert [record.message for record in caplog.records] == [
+        "a handler takes too long, so its partitions are left to others"
+    ]
+
+
+def test_handlers_that_follow_each_other_are_polled_for_as_long_as_they_do(caplog: pytest.LogCaptureFixture) -> None:
+    client: Any = CountingClient()
+    with kept(client, limit_seconds=0.2, handler_at=lambda: time.monotonic() - 0.1) as keeper, keeper.busy():
+        eventually(lambda: client.polls > 0, "the first poll")
+        began_at = time.monotonic()
+        eventually(lambda: time.monotonic() - began_at > 0.5, "more than twice the limit to pass")
+        polls = client.polls
+        eventually(lambda: client.polls > polls, "the keeper to go on")
+    assert caplog.records == []
+
+
+def test_to_stay_in_the_group_nothing_is_taken() -> None:
+    client: Any = CountingClient()
+    with kept(client) as keeper:
+        keeper.stay()
+    assert client.paused_at_poll == [{("t", 0), ("t", 1)}]
+    assert client.paused == set()
+
+
+def test_no_more_is_polled_at_once_than_so_many_bytes() -> None:
+    class Full(SpyClient):
+        """A client that has all that is asked for."""
+
+        def poll(self, _seconds: float) -> Record:
+            return Record(("t", 0), 0)
+
+        def consume(self, events: int, _seconds: float) -> list[Record]:
+            return [Record(("t", 0), number) for number in range(1, events + 1)]
+
+    client: Any = Full()
+    with kept(client) as keeper:
+        assert len(keeper.poll(0, 1000)) == 1000
+        assert len(keeper.poll(0, 1000, most_bytes=100)) == 51, "a portion of 50, of which each has three bytes"
+        assert len(keeper.poll(0, 1000, most_bytes=3)) == 1

@@ -1,4 +1,4 @@
-"""Two hours without a second database, by a clock that nobody waits for."""
+"""A consumer's loop over databases that refuse it, by a clock that nobody waits for."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, Reason, State
 from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
-from cdc_outbox.errors import HandlerError
+from cdc_outbox.errors import HandlerError, PartitionLostError
 from cdc_outbox.metrics import NoMetrics
 from fuzz.consumer_group import Client, Group
 from fuzz.consumer_world import ModelKeeper
@@ -55,6 +55,8 @@ class Second:
     rows: dict[str, tuple[ParkedEvent, float | None]] = field(default_factory=dict)
     """Parked events, each with the time at which it is due."""
     most_attempts: int = 0
+    sizes: list[int] = field(default_factory=list)
+    """How many events were in each transaction."""
 
     def monotonic(self) -> float:
         """Return the time by the clock."""
@@ -76,6 +78,7 @@ class Second:
         self, items: Sequence[Item], _held: Mapping[Place, int], _room: int, _meanwhile: object
     ) -> Delivered:
         self.clock += 0.01
+        self.sizes.append(len(items))
         wanted = [item for item in items if item.failure is None]
         if wanted and self.clock < self.back_at:
             self.attempts += 1
@@ -196,3 +199,22 @@ def test_an_event_that_fails_for_three_hours_is_dead_after_all(second: Second) -
     second.back_at = 3.1 * 3600
     consume(second, 1, aggregates=1, until=second.back_at)
     assert second.dead == 1
+
+
+class Fenced(Second):
+    """A database that gives the partition to another consumer while a batch of eight is at work."""
+
+    async def apply(self, items: Sequence[Item], *arguments: Any) -> Delivered:
+        if len(items) == 8 and 8 not in self.sizes:
+            self.sizes.append(8)
+            raise PartitionLostError("belongs to another consumer now", places=(PLACE,))
+        return await super().apply(items, *arguments)
+
+
+def test_a_batch_whose_partition_was_lost_comes_again_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    second = Fenced(back_at=0)
+    for module in (loop, offsets):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=second.monotonic))
+    consume(second, 30, aggregates=1, until=60)
+    assert second.sizes[:6] == [1, 2, 4, 8, 4, 8]
+    assert len(second.applied) == 30
