@@ -277,33 +277,33 @@ def _checked(event: Event) -> Event:
 
 
 def _execute(driver: Driver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
-    """Execute the steps and return the last rows that came back; if one fails, none of them was."""
+    """Execute the steps and return the last rows that came back; if one fails or is interrupted, none of them was."""
     rows: list[Row] = []
-    for step in insertion.steps:
-        if rows and step.reads_back:
-            continue
-        try:
-            rows = driver.fetch(connection, step.sql, insertion.parameters) or rows
-        except Exception:
-            for undoing in insertion.undo_from(step):
-                with suppress(Exception):  # the database has undone all of the transaction
-                    driver.fetch(connection, undoing.sql, insertion.parameters)
-            raise
+    step = insertion.steps[0]
+    try:
+        for step in insertion.steps:
+            if not (rows and step.reads_back):
+                rows = driver.fetch(connection, step.sql, insertion.parameters) or rows
+    except BaseException:  # Ctrl-C and gevent's timeouts too, after which a caller may commit
+        for undoing in insertion.undo_from(step):
+            with suppress(Exception):  # the database has undone all of the transaction
+                driver.fetch(connection, undoing.sql, insertion.parameters)
+        raise
     return rows
 
 
 async def _await(driver: AsyncDriver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
     rows: list[Row] = []
-    for step in insertion.steps:
-        if rows and step.reads_back:
-            continue
-        try:
-            rows = await driver.fetch(connection, step.sql, insertion.parameters) or rows
-        except Exception:
-            for undoing in insertion.undo_from(step):
-                with suppress(Exception):
-                    await driver.fetch(connection, undoing.sql, insertion.parameters)
-            raise
+    step = insertion.steps[0]
+    try:
+        for step in insertion.steps:
+            if not (rows and step.reads_back):
+                rows = await driver.fetch(connection, step.sql, insertion.parameters) or rows
+    except BaseException:  # a cancelled task's too
+        for undoing in insertion.undo_from(step):
+            with suppress(Exception):
+                await driver.fetch(connection, undoing.sql, insertion.parameters)
+        raise
     return rows
 
 

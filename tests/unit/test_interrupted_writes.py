@@ -1,0 +1,64 @@
+"""What is interrupted between taking a number and writing the event leaves no gap, where the caller commits all the same."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cdc_outbox import AsyncOutbox, Outbox, OutboxTable
+from cdc_outbox.drivers import Parameters, Row
+from cdc_outbox.drivers.immediate import Immediate, finish
+from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.event import Event
+from cdc_outbox.migrations import upgrade
+from cdc_outbox.table import Dialect
+from cdc_outbox.writer import outbox
+from cdc_outbox.writer.schema import outbox_component
+
+PLACED = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={})
+
+
+class Timeout(BaseException):
+    """What gevent raises where a time is over."""
+
+
+@pytest.fixture
+def connection() -> Any:
+    connection = sqlite3.connect(":memory:")
+    component = outbox_component(OutboxTable(), first_source="orders.1", dialect=Dialect.SQLITE)
+    upgrade(lambda sql: Sqlite3().fetch(connection, sql), component)
+    connection.commit()
+    return connection
+
+
+def add(connection: sqlite3.Connection) -> Event:
+    return Outbox().add(connection, PLACED)
+
+
+def add_asynchronously(connection: sqlite3.Connection) -> Event:
+    return finish(AsyncOutbox().add(connection, PLACED))
+
+
+@pytest.mark.parametrize("writes", [add, add_asynchronously])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, asyncio.CancelledError, Timeout])
+def test_an_interrupted_event_leaves_no_gap(
+    monkeypatch: pytest.MonkeyPatch,
+    connection: sqlite3.Connection,
+    writes: Callable[[sqlite3.Connection], Event],
+    error: type[BaseException],
+) -> None:
+    fetch = Sqlite3.fetch
+
+    def interrupted(driver: Sqlite3, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:
+        if "returning" in sql:
+            raise error
+        return fetch(driver, connection, sql, parameters)
+
+    monkeypatch.setattr(outbox, "find_async_driver", lambda connection: Immediate(Sqlite3()))
+    with monkeypatch.context() as patch, pytest.raises(error):
+        patch.setattr(Sqlite3, "fetch", interrupted)
+        writes(connection)
+    connection.commit()
+    assert writes(connection).sequence == 1
