@@ -65,8 +65,8 @@ class Asyncpg(AsyncSendsAtOnce):
     async def begin(self, place: Place) -> None:
         """Start asyncpg's own transaction, so that the blocks of a handler are savepoints in it."""
         _refuse_open(place)
-        block = place.transaction()
         with _translated(place):
+            block = place.transaction()  # which looks whether the connection is closed
             await block.start()
         self._block, self._aborted = block, False
 

@@ -5,8 +5,8 @@ objects are detached, nothing of one event is seen by the next, and its connecti
 """
 
 import sqlite3
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
@@ -91,10 +91,8 @@ class SqlAlchemy(_SqlAlchemy):
         if isinstance(session, Session) and not (session.autobegin or session.in_transaction()):
             return False
         with translated():
-            try:
+            with _reaching():
                 connection = _connection(place)  # a session may open it only now
-            except OSError as error:  # asyncpg lets the socket's own pass
-                raise DatabaseUnavailableError(str(error)) from error
             raw: Any = connection.connection.dbapi_connection
             return not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
 
@@ -125,7 +123,7 @@ class SqlAlchemy(_SqlAlchemy):
         """Open the transaction of the session and, at once, that of the database."""
         session = _called(place)
         _refuse_open(session)
-        with translated():
+        with translated(), _reaching():
             try:
                 session.begin()
                 self._aborted = False
@@ -298,6 +296,15 @@ def translate(error: BaseException) -> DatabaseError | None:
         if cause is not None and (ours := drivers.translate(cause)):
             return ours
     return DatabaseUnavailableError("the connection was lost") if error.connection_invalidated else None
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    """Turn what the operating system says about a connection into ours: asyncpg lets it pass, and SQLAlchemy too."""
+    try:
+        yield
+    except OSError as error:
+        raise DatabaseUnavailableError(f"the database cannot be reached: {error}") from error
 
 
 _SEEING = {"psycopg", "psycopg2", "psycopg_async", "pysqlite", "aiosqlite"}
