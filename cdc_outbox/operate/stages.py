@@ -90,6 +90,10 @@ class InboxStage:
                 "marks_of", consumer=self.consumer, **columns_of(storable[start : start + _PAGE])
             )
 
+    def topics(self) -> set[str]:
+        """Return the topics of which it was ever given partitions; none where another loop reads for it."""
+        return {topic for (topic,) in self._database.ask("topics", consumer=self.consumer)}
+
     def parked(self) -> Iterator[tuple[Aggregate, str, str, Parked]]:
         """Return what is set aside: the aggregate, which is empty where nobody can read it, topic, id, and how."""
         after = 0

@@ -69,6 +69,8 @@ class _Topics:
     committed: dict[Place, int] = field(default_factory=dict)
     starting_later: set[str] = field(default_factory=set)
     compacted: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    """Those that the consumer reads."""
 
 
 class Verification:
@@ -132,6 +134,7 @@ class Verification:
         places = self._reader.places(self._contract.topics)
         if self._inbox is not None:
             self._topics.committed = self._reader.committed(places)
+            self._topics.taken = self._inbox.topics() or set(self._contract.topics)
             self._read_inbox(self._inbox)
         self._read_heads(is_first=True)
         if self._books.unnumbered:
@@ -251,7 +254,7 @@ class Verification:
         topic, topics = self._contract.topic_of(aggregate_type), self._topics
         return Circumstances(
             mode=self._contract.aggregates[aggregate_type],
-            consumer=None if self._inbox is None else self._inbox.consumer,
+            consumer=self._inbox.consumer if self._inbox is not None and topic in topics.taken else None,
             has_heads=self._outbox.has_heads,
             starts_later=topic in topics.starting_later,
             is_compacted=topic in topics.compacted,
@@ -296,7 +299,7 @@ class Verification:
             remedy = "If the connector runs and has caught up, they are lost; they can be published again."
             yield Difference(kind=Kind.MISSING, place=name, events=len(lacking), message=message, remedy=remedy)
         waiting = unapplied - self._aside_ids
-        if waiting and self._inbox is not None:
+        if waiting and self._inbox is not None and self._contract.topic_of(name) in self._topics.taken:
             message = (
                 f"{len(waiting):,} events that {self._inbox.consumer} has not applied, the first is {min(waiting)}."
             )
@@ -307,6 +310,12 @@ class Verification:
         return self._contract.topic_of(aggregate_type) in self._topics.starting_later | self._topics.compacted
 
     def _notes(self) -> Iterable[str]:
+        if self._inbox is not None:
+            untaken = {place.topic for place in self._topics.ends} - self._topics.taken
+            for name in sorted(self._contract.aggregates):
+                if (topic := self._contract.topic_of(name)) in untaken:
+                    told = f"of {name}, outbox and topic alone are compared"
+                    yield f"{self._inbox.consumer} has never read {topic}: {told}"
         yield from notes_of(
             self._books,
             known_topics={place.topic for place in self._topics.ends},

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from cdc_outbox import Event, Outbox
 from cdc_outbox.cli.brokers import broker_settings
 from cdc_outbox.cli.database import connected
-from cdc_outbox.consumer import InboxTable, inbox_component
+from cdc_outbox.consumer import InboxTable, SequenceMode, inbox_component
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.message import Message
 from cdc_outbox.migrations import upgrade
@@ -335,3 +335,20 @@ def test_an_outbox_on_mariadb_is_compared_with_an_inbox_on_postgresql(
     assert kinds(found) == {Kind.MISSING: 1}
     assert (found.sums[0].given, found.sums[0].applied) == (7, 6)
     assert inbox_component(InboxTable()).kind == "inbox"
+
+
+def test_types_whose_topic_the_consumer_never_read_are_compared_without_it(service: Service) -> None:
+    """README's shipping takes some of the aggregate types of its spec."""
+    metric = Event(aggregate_type="metric", aggregate_id="1", type="Measured", payload={})
+    service.send(add(service.pipeline, metric))
+    service.pipeline.write_and_send(2)
+    contract = replace(service.pipeline.spec.contract, aggregates={"order": SequenceMode.GAPLESS})
+    service.consume(2, service.consumer(contract=contract))
+    found = verified(service)
+    assert kinds(found) == {}
+    assert any("has never read" in note and "of metric, outbox and topic alone" in note for note in found.notes)
+    [measured, order] = found.sums
+    assert (measured.applied, order.applied) == (None, 2)
+    # What it does take is compared with what it applied.
+    service.pipeline.write_and_send(1)
+    assert kinds(verified(service)) == {Kind.BEHIND: 1}

@@ -51,3 +51,6 @@ straight_join {watermarks} as mark
     and mark.source = wanted.source
     and mark.aggregatetype = wanted.aggregatetype
     and mark.aggregateid = wanted.aggregateid
+
+-- name: topics
+select distinct convert(topic using utf8mb4) from {epochs} where consumer = convert(:consumer using utf8mb4)

@@ -37,3 +37,6 @@ join unnest(
     and wanted.aggregatetype = mark.aggregatetype
     and wanted.aggregateid = mark.aggregateid
 where mark.consumer = :consumer
+
+-- name: topics
+select distinct topic from {epochs} where consumer = :consumer

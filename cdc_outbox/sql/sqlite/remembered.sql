@@ -35,3 +35,6 @@ cross join {watermarks} as mark
     and mark.source = wanted.value ->> '$.sources'
     and mark.aggregatetype = wanted.value ->> '$.aggregate_types'
     and mark.aggregateid = wanted.value ->> '$.aggregate_ids'
+
+-- name: topics
+select distinct topic from {epochs} where consumer = :consumer
