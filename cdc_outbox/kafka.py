@@ -1,10 +1,11 @@
 """Where librdkafka's settings are chosen, and its errors become ours."""
 
+import json
 import logging
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -53,6 +54,42 @@ PASSING_ERRORS = frozenset(
 """What a consumer reports and gets over by itself."""
 
 
+_WAITED_OUT = PASSING_ERRORS | {
+    KafkaError.UNKNOWN,  # what a broker says of an error of its own
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # while instances with another assignment strategy are replaced
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError.INCONSISTENT_TOPIC_ID,
+    KafkaError.FETCH_SESSION_ID_NOT_FOUND,
+    KafkaError.INVALID_FETCH_SESSION_EPOCH,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    KafkaError._WAIT_COORD,  # noqa: SLF001
+}
+"""What a running consumer waits out: librdkafka tries again, and the brokers or an operator mend it."""
+_REFUSALS = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._AUTHENTICATION,  # noqa: SLF001
+    }
+)
+"""A wrong configuration at the start; later an ACL or a password that is changed, which is waited out."""
+
 _ABOUT_CONNECTIONS = re.compile(
     r"(api|broker|client|connections|https|metadata|oauth|reconnect|resolve|sasl|security|socket|ssl|enable\.(sasl|ssl))[._].*"
 )
@@ -60,6 +97,8 @@ _ABOUT_CONNECTIONS = re.compile(
 _ADMIN_SECONDS = 10.0
 _PORTION = 50
 """How many messages are taken from the client at once, before their bytes are looked at."""
+_STATISTICS_MILLISECONDS = 5000
+"""How often librdkafka tells what it is connected to: a broker that is gone is seen within that time."""
 _REACH_SECONDS = 5.0
 """How long the first contact with the brokers may take before they count as out of reach."""
 
@@ -297,6 +336,33 @@ def raise_lasting(error: KafkaError) -> None:
     """Raise our error for one that a consumer does not get over by itself."""
     if error.fatal() or error.code() not in PASSING_ERRORS:
         raise translate(error)
+
+
+def raise_stopping(error: KafkaError, *, has_joined: bool) -> None:
+    """Raise our error for one that stops a running consumer; it waits all others out.
+
+    Args:
+        has_joined: Whether the group has given it partitions since it started.
+    """
+    if error.fatal() or error.code() not in (_WAITED_OUT | _REFUSALS if has_joined else _WAITED_OUT):
+        raise translate(error)
+
+
+def settings_telling(settings: Mapping[str, Any], told: Callable[[bool], None]) -> dict[str, Any]:
+    """Return a consumer's settings with which it is told every few seconds whether it is connected to any broker.
+
+    The user's own ``stats_cb`` is called too, as often as the user's ``statistics.interval.ms`` says.
+    """
+    theirs = settings.get("stats_cb")
+
+    def tell(text: str) -> None:
+        brokers = json.loads(text).get("brokers", {}).values()
+        told(any(broker.get("state") == "UP" for broker in brokers))
+        if theirs is not None:
+            theirs(text)
+
+    interval = settings.get("statistics.interval.ms") or _STATISTICS_MILLISECONDS
+    return {**settings, "stats_cb": tell, "statistics.interval.ms": interval}
 
 
 def message_of(record: "Message[bytes, bytes]") -> message.Message:

@@ -1,16 +1,20 @@
-"""The group: joining it, and what a rebalance changes."""
+"""The group: joining it, what a rebalance changes, and which errors of Kafka's stop a consumer."""
 
+import logging
 from collections.abc import Collection
 
 import confluent_kafka
 from confluent_kafka import TopicPartition
 
+from cdc_outbox import kafka
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.watch import Watch
+
+_log = logging.getLogger(__name__)
 
 
 def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
@@ -47,3 +51,16 @@ def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
         ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
 
     client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
+
+
+def pass_over(record: confluent_kafka.Message, watch: Watch) -> None:
+    """Log an error that is waited out; what waits for it is librdkafka.
+
+    Raises:
+        BrokerError: Waiting does not help.
+    """
+    error = record.error()
+    assert error is not None  # noqa: S101 - the caller looked
+    kafka.raise_stopping(error, has_joined=watch.has_joined)
+    topic = {"topic": record.topic()} if record.topic() else {}
+    _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})

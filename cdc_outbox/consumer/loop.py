@@ -17,6 +17,7 @@ from cdc_outbox.consumer.backlog import Backlog, origin_of
 from cdc_outbox.consumer.breaker import Cause, CircuitBreaker, cause_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.group import pass_over
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
@@ -134,7 +135,7 @@ class Loop:
         self._drop_renewed()
         for record in records:
             if record.error():
-                _pass_over(record)
+                pass_over(record, self._watch)
             # What a rebalance took away while it was on its way here comes to its new owner.
             elif self._ownership.owns(origin_of(record)):
                 self._fresh.put_unread(record)
@@ -385,12 +386,3 @@ class Loop:
         for place in self._keeper.resume_all():
             _log.warning("partition goes on", extra={"topic": place[0], "partition": place[1]})
         self._watch.paused(set())
-
-
-def _pass_over(record: confluent_kafka.Message) -> None:
-    """Note an error that librdkafka gets over by itself, and raise any other."""
-    error = record.error()
-    assert error is not None  # noqa: S101 - the caller looked
-    kafka.raise_lasting(error)
-    topic = {"topic": record.topic()} if record.topic() else {}
-    _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})

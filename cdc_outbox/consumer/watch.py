@@ -63,6 +63,9 @@ class Watch:
         self._lags: dict[Place, int] = {}
         self._paused: set[Place] = set()
         self._outage = ""
+        self._is_connected = True
+        self.has_joined = False
+        """Whether the group has given it partitions since the run began."""
         self._is_stopping = False
 
     @property
@@ -81,7 +84,7 @@ class Watch:
     def started(self) -> None:
         """Note that a run begins."""
         self._started_at, self._is_stopping, self.polled_at = self._clock(), False, None
-        self._unassigned_since = self._started_at
+        self._unassigned_since, self.has_joined, self._is_connected = self._started_at, False, True
         self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
 
     def stopping(self) -> None:
@@ -138,7 +141,14 @@ class Watch:
 
     def rebalanced(self, change: str) -> None:
         """Count that partitions were ``assigned``, ``revoked`` or ``lost``."""
+        self.has_joined = self.has_joined or change == "assigned"
         self._metrics.count("cdc_outbox_consumer_rebalances_total", consumer=self._name, change=change)
+
+    def connected(self, is_connected: bool) -> None:  # noqa: FBT001 - librdkafka's statistics say no more
+        """Note whether any broker is connected."""
+        if is_connected is not self._is_connected:
+            _log.warning("a broker is connected again" if is_connected else "no broker is connected")
+        self._is_connected = is_connected
 
     def offsets_committed(self, *, is_done: bool) -> None:
         """Count the answer to a commit of offsets."""
@@ -222,7 +232,7 @@ class Watch:
             dead_events=sum(events for (state, _), events in parked.items() if state is State.DEAD),
             max_parked_events=self._limits.max_parked_events,
             gap_seconds=self._gap_seconds,
-            outage=self._outage,
+            outage=" and ".join(filter(None, [self._outage, "" if self._is_connected else "the brokers"])),
             stopping=self._is_stopping,
         )
 

@@ -1,4 +1,4 @@
-"""What is interrupted between taking a number and writing the event leaves no gap, where the caller commits all the same."""
+"""What is interrupted between taking a number and writing the event leaves no gap, though the caller commits."""
 
 import asyncio
 import sqlite3
@@ -56,9 +56,10 @@ def test_an_interrupted_event_leaves_no_gap(
             raise error
         return fetch(driver, connection, sql, parameters)
 
-    monkeypatch.setattr(outbox, "find_async_driver", lambda connection: Immediate(Sqlite3()))
-    with monkeypatch.context() as patch, pytest.raises(error):
+    monkeypatch.setattr(outbox, "find_async_driver", lambda _connection: Immediate(Sqlite3()))
+    with monkeypatch.context() as patch:
         patch.setattr(Sqlite3, "fetch", interrupted)
-        writes(connection)
+        with pytest.raises(error):
+            writes(connection)
     connection.commit()
     assert writes(connection).sequence == 1

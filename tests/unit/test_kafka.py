@@ -1,11 +1,13 @@
+import json
 import logging
+from contextlib import nullcontext
 
 import pytest
 from confluent_kafka import Consumer, KafkaError
 
 from cdc_outbox import ConfigError
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
-from cdc_outbox.kafka import Topics, consumer_settings, make_consumer, translate
+from cdc_outbox.kafka import Topics, consumer_settings, make_consumer, raise_stopping, settings_telling, translate
 
 
 def test_offsets_follow_the_effects_whatever_the_user_sets() -> None:
@@ -70,3 +72,42 @@ def test_errors_are_told_apart_by_their_code() -> None:
     refused = translate(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     assert type(refused) is BrokerError
     assert not refused.retryable
+
+
+@pytest.mark.parametrize(
+    ("code", "stops"),
+    [
+        (KafkaError._ALL_BROKERS_DOWN, set()),
+        (KafkaError.UNKNOWN, set()),
+        (KafkaError.NOT_COORDINATOR, set()),
+        (KafkaError.INCONSISTENT_GROUP_PROTOCOL, set()),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, {False}),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, {False}),
+        (KafkaError._AUTHENTICATION, {False}),
+        (KafkaError.FENCED_INSTANCE_ID, {False, True}),
+        (KafkaError.INVALID_SESSION_TIMEOUT, {False, True}),
+        (KafkaError.UNSUPPORTED_VERSION, {False, True}),
+    ],
+)
+def test_which_errors_stop_a_consumer_before_it_has_partitions_and_after(code: int, stops: set[bool]) -> None:
+    for has_joined in (False, True):
+        with pytest.raises(BrokerError) if has_joined in stops else nullcontext():
+            raise_stopping(KafkaError(code), has_joined=has_joined)
+
+
+def test_a_fatal_error_stops_a_consumer_whatever_its_code() -> None:
+    with pytest.raises(BrokerError):
+        raise_stopping(KafkaError(KafkaError._ALL_BROKERS_DOWN, fatal=True), has_joined=True)
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"), [(["DOWN", "UP"], [True]), (["DOWN", "TRY_CONNECT"], [False]), ([], [False])]
+)
+def test_a_consumer_is_told_whether_any_broker_is_connected(states: list[str], expected: list[bool]) -> None:
+    told: list[bool] = []
+    theirs: list[str] = []
+    settings = settings_telling({"stats_cb": theirs.append, "statistics.interval.ms": 700}, told.append)
+    text = json.dumps({"brokers": {str(number): {"state": state} for number, state in enumerate(states)}})
+    settings["stats_cb"](text)
+    assert (told, theirs, settings["statistics.interval.ms"]) == (expected, [text], 700)
+    assert settings_telling({}, told.append)["statistics.interval.ms"] == 5000

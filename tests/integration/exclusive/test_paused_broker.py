@@ -1,8 +1,13 @@
 """What is committed while the broker does not answer."""
 
+import time
+
 from cdc_outbox import Event, Outbox
+from cdc_outbox.monitor.health import health_of
+from tests.support.events import make_event
 from tests.support.pipeline import Pipeline
 from tests.support.rig import Connection, eventually, one
+from tests.support.service import QUICK, Service, effects_of
 
 PLACED = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={})
 
@@ -39,3 +44,24 @@ def test_a1_c1_what_is_committed_while_the_broker_is_down_is_published_afterward
         assert (one(connection, "select count(*) from orders"), len(committed)) == (16, 17)
         eventually(lambda: arrived(deployed) >= committed, "every committed event", seconds=60)
         assert arrived(deployed) == committed
+
+
+def test_a_consumer_is_degraded_while_no_broker_answers_and_well_again_afterwards(fed_service: Service) -> None:
+    broker = fed_service.pipeline.stack.broker
+    fed_service.send(make_event(1))
+    # What librdkafka waits for on a connection that does not answer is a minute by default.
+    settings = QUICK | {"statistics.interval.ms": 200, "socket.timeout.ms": 1000}
+    consumer = fed_service.consumer(kafka_settings=settings)
+    with fed_service.running(consumer):
+        fed_service.wait_for_effects(("1", 1))
+        assert health_of(consumer.progress(), now=time.monotonic()).reasons == ()
+        broker.pause()
+        try:
+            eventually(lambda: consumer.progress().outage, "the consumer to miss its broker")
+            health = health_of(consumer.progress(), now=time.monotonic())
+            assert (health.status, health.reasons) == ("degraded", ("the brokers cannot be reached",))
+        finally:
+            broker.resume()
+        eventually(lambda: not consumer.progress().outage, "the consumer to find its broker again", seconds=60)
+        fed_service.send(make_event(2))
+        fed_service.wait_for_effects(*effects_of(2))
