@@ -158,9 +158,10 @@ def test_it_comes_up_in_a_deep_folder_and_leaves_nothing(server_folder: Path) ->
     with Stack(StackConfig(name="mariadb", kafka=False, mariadb=True, root=root)) as stack:
         assert [part.name for part in stack.parts] == ["postgres", "mariadb"]
         assert stack.folder.find_states() == {"mariadb": "running", "postgres": "running"}
-        stack.mariadb.kill()
-        stack.mariadb.start()
-        process, port, outside = psutil.Process(stack.mariadb.pid), stack.mariadb.port, stack.folder.path
+        mariadb, outside = stack.mariadb, stack.folder.path
+        mariadb.kill()
+        mariadb.start()
+        process, port = psutil.Process(mariadb.pid), mariadb.port
         assert process.uids().effective == process.uids().real != 0
         opened = [Path(file.path) for file in process.open_files()]
         assert opened
@@ -171,7 +172,7 @@ def test_it_comes_up_in_a_deep_folder_and_leaves_nothing(server_folder: Path) ->
     assert not process.is_running()
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
-    assert not stack.mariadb.is_running
+    assert not mariadb.is_running
 
 
 def test_once_started_it_answers(outbox_stack: Stack, server_folder: Path) -> None:
