@@ -97,6 +97,10 @@ class Django(SendsAtOnce):
         if self._block is None or self._block not in connection.atomic_blocks or connection.closed_in_transaction:
             return TransactionState.ENDED
         state = raw_state(connection.connection)
+        # mysqlclient does not tell that its connection is gone, and is asked only after an error.
+        asks = state is TransactionState.OPEN and connection.vendor == "mysql" and connection.errors_occurred
+        if asks and not connection.is_usable():
+            return TransactionState.LOST
         if state is TransactionState.OPEN and connection.needs_rollback:
             return TransactionState.ABORTED
         return state
