@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cdc_outbox.consumer import Consumer, Event
 from tests.support.events import make_event
-from tests.support.rig import Connection
+from tests.support.rig import Connection, eventually
 from tests.support.service import QUICK, Service, apply_effect, effects_of
 from tests.support.timings import QUICK_LIMITS
 
@@ -41,6 +41,8 @@ def test_two_instances_with_slow_handlers_do_their_work_once(two_partition_servi
         service.running(slow_consumer(service, calls, lock)),
         service.running(slow_consumer(service, calls, lock)),
     ):
-        service.wait_for_effects(*effects_of(300, "p0"), *effects_of(100, "p1"))
+        wanted = [*effects_of(300, "p0"), *effects_of(100, "p1")]
+        eventually(lambda: len(service.effects()) >= len(wanted), "all effects", seconds=120)
+        service.wait_for_effects(*wanted)
     repeated = calls.total() - sum(EVENTS.values())
     assert repeated < 40, f"{repeated} handler calls were thrown away"
