@@ -202,17 +202,18 @@ def polled(
     if first is None:
         return
     yield first
-    events, most_bytes = events - 1, most_bytes - _bytes_of(first)
+    events, most_bytes = events - 1, most_bytes - bytes_of(first)
     while events > 0 and most_bytes > 0:
         # A timeout here would be waited out in full, for want of as many messages.
         portion = client.consume(min(events, _PORTION), 0)
         yield from portion
         if len(portion) < _PORTION:
             return
-        events, most_bytes = events - _PORTION, most_bytes - sum(map(_bytes_of, portion))
+        events, most_bytes = events - _PORTION, most_bytes - sum(map(bytes_of, portion))
 
 
-def _bytes_of(record: "Message[bytes, bytes]") -> int:
+def bytes_of(record: "Message[bytes, bytes]") -> int:
+    """Return how many bytes key and value of a record have."""
     return len(record.value() or b"") + len(record.key() or b"")
 
 

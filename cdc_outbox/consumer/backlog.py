@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Sequence
 
 from confluent_kafka import Message
 
+from cdc_outbox import kafka
 from cdc_outbox.consumer.batch import BatchSize
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
@@ -49,7 +50,7 @@ class Backlog:
     @property
     def bytes(self) -> int:
         """How many bytes of keys and values are at hand, read or not."""
-        return sum(map(_bytes_of, self._items)) + sum(map(_bytes_of_record, self._unread))
+        return sum(map(_bytes_of, self._items)) + sum(map(kafka.bytes_of, self._unread))
 
     def waiting(self) -> Counter[Place]:
         """Return how much of each partition is at hand, read or not."""
@@ -118,11 +119,6 @@ class Backlog:
 
 def _bytes_of(item: Item) -> int:
     return len(item.message.value or b"") + len(item.message.key or b"")
-
-
-def _bytes_of_record(record: Message) -> int:
-    """Return how many bytes key and value of a record of the Kafka client have."""
-    return len(record.value() or b"") + len(record.key() or b"")
 
 
 def origin_of(record: Message) -> Place:
