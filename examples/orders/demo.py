@@ -127,6 +127,11 @@ class Demo:
         done = {place.partition: max(place.offset, 0) for place in future.result().topic_partitions}
         return sum(end - done.get(partition, 0) for partition, end in ends.items())
 
+    def busy_consumers(self) -> int:
+        """Return how many members of the group have partitions."""
+        [future] = self._admin.describe_consumer_groups(["shipping"]).values()
+        return sum(bool(member.assignment.topic_partitions) for member in future.result().members)
+
     def close(self) -> None:
         """End what the demo started beside the stack."""
         for consumer in self.consumers:
@@ -209,6 +214,8 @@ def write(dsn: str, writer: int) -> None:
 def kill_consumer(demo: Demo) -> bool:
     """Kill a consumer while messages lie before it, and start another."""
     wait_for(demo.committed, at_least=int(ORDERS * CONSUMER_DIES_AFTER), seconds=60)
+    # On a slow machine they may still be starting.
+    wait_for(demo.busy_consumers, at_least=len(demo.consumers), seconds=60)
     victim = demo.consumers[0]
     victim.send_signal(signal.SIGSTOP)
     # The other consumer goes on with its own share meanwhile: what stays is on its way to the halted one.
