@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from cdc_outbox.binlog import BinlogPosition
 from cdc_outbox.errors import UnprovenDeliveryError
+from cdc_outbox.operate.marks import Mark
+from cdc_outbox.operate.offset import OffsetWitness
 from cdc_outbox.spec import Spec
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
@@ -40,16 +43,22 @@ def clean(orders: Orders) -> None:
     orders.query("delete from outbox")
 
 
-def test_what_was_delivered_goes_and_what_came_after_the_mark_or_is_not_committed_stays(orders: Orders) -> None:
+def test_what_was_delivered_goes_and_what_came_after_the_mark_or_is_not_committed_stays(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     orders.write(5)
+    look = OffsetWitness.look
+
+    def look_and_write(self: OffsetWitness, reader: str) -> Mark[BinlogPosition]:
+        mark = look(self, reader)
+        orders.write(2)
+        return mark
+
     with orders.connect() as writer:
         orders.add(writer, "slow")
-
-        def write_behind_the_mark(step: str) -> None:
-            if step == "wait":
-                orders.write(2)
-
-        pruned = orders.run(on_report=write_behind_the_mark)
+        with monkeypatch.context() as patched:
+            patched.setattr(OffsetWitness, "look", look_and_write)
+            pruned = orders.run()
         assert (pruned.deleted, pruned.young, pruned.unproven, orders.rows) == (5, 0, 2, 2)
         writer.commit()
         orders.written += 1
