@@ -24,7 +24,9 @@ from tests.support.timings import QUICK_TIMINGS
 PROGRAM = f"{sys.prefix}/bin/cdc-outbox"
 """The installed command."""
 
-_EMPTY = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+_PATIENT = {"CDC_OUTBOX_TIMEOUT": "300"}
+"""A deployment's new slot waits for every transaction of the server, also those of tests that run beside it."""
+_EMPTY = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"} | _PATIENT
 """An environment that says nothing about a pipeline."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -50,7 +52,7 @@ def run_command(
 
 def run_here(*arguments: str | Path) -> CompletedProcess[str]:
     """Run a command in this process and in the test's own environment."""
-    return _run(arguments, os.environ, b"", QUICK_TIMINGS)
+    return _run(arguments, {**_PATIENT, **os.environ}, b"", QUICK_TIMINGS)
 
 
 def run_program(
