@@ -35,6 +35,8 @@
     │   ├── TransactionEndedError
     │   ├── WatermarkMovedError                retryable
     │   ├── PartitionLostError                 retryable .places
+    │   ├── TopicReplacedError
+    │   ├── OffsetOutOfRangeError
     │   ├── ParkFullError
     │   └── OrderingError
     │       ├── SequenceGapError               .expected .actual
@@ -320,6 +322,25 @@ class PartitionLostError(ConsumerError):
     def __init__(self, message: str, *, places: tuple[tuple[str, int], ...] = (), hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.places = places
+
+
+class TopicReplacedError(ConsumerError):
+    """A topic is not the one that the database has effects of: it was created anew, or is another cluster's."""
+
+    hint = (
+        "Check the brokers' address. If the change is meant, `cdc-outbox reset SPEC --consumer NAME --offsets` has the "
+        "consumer read the topic from its beginning; it skips what it has applied."
+    )
+
+
+class OffsetOutOfRangeError(ConsumerError):
+    """A topic does not hold the offset that the consumer's database goes on with."""
+
+    hint = (
+        "Messages are lost. Publish them again, or accept that: `cdc-outbox reset SPEC --consumer NAME --offsets` has "
+        "the consumer read what the topic holds and skip what it has applied. `cdc-outbox verify` names what is "
+        "missing."
+    )
 
 
 class ParkFullError(ConsumerError):

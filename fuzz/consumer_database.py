@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from cdc_outbox.consumer.delivery import Stores
-from cdc_outbox.consumer.epochs import Place, Tenure
+from cdc_outbox.consumer.epochs import NO_IDS, OffsetMove, Place, Tenure, TopicId
 from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
 from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, Rank
@@ -197,13 +197,21 @@ class Connected(MemoryDatabase):
         self._look_alive("count")
         return await super().count(connection)
 
-    async def issue(self, connection: Any, places: Iterable[Place]) -> Mapping[Place, Tenure]:
+    async def issue(
+        self, connection: Any, places: Iterable[Place], topic_ids: Mapping[str, TopicId] = NO_IDS
+    ) -> Mapping[Place, Tenure]:
         wanted = list(places)
-        return await self._write("issue", "epoch", wanted, partial(super().issue, connection, wanted))
+        return await self._write("issue", "epoch", wanted, partial(super().issue, connection, wanted, topic_ids))
 
     async def find_stale(self, connection: Any, held: Mapping[Place, int]) -> list[Place]:
         self._look_alive("find_stale")
         return await super().find_stale(connection, held)
+
+    async def store_offsets(
+        self, connection: Any, held: Mapping[Place, int], moves: Mapping[Place, OffsetMove]
+    ) -> list[Place]:
+        write = partial(super().store_offsets, connection, held, moves)
+        return await self._write("store_offsets", "epoch", moves, write)
 
     async def finish(self, connection: Any, held: Mapping[Place, int]) -> None:
         await self._write("finish", "epoch", held, partial(super().finish, connection, held))

@@ -7,7 +7,8 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, TopicPartition
 
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.epochs import Place, TopicId
+from cdc_outbox.consumer.start_offsets import Partition
 from cdc_outbox.message import Message
 
 _Callback = Callable[["Client", list[TopicPartition]], None]
@@ -156,6 +157,14 @@ class Client:
 
     def get_watermark_offsets(self, position: TopicPartition, **_options: bool) -> tuple[int, int]:
         return 0, len(self.group.logs[Place(position.topic, position.partition)])
+
+    def find(self, places: Iterable[Place]) -> dict[Place, Partition]:
+        """Return what the brokers know of partitions."""
+        committed = self.group.committed
+        return {
+            place: Partition(TopicId("cluster", place.topic), 0, len(self.group.logs[place]), committed.get(place))
+            for place in places
+        }
 
     def assignment(self) -> list[TopicPartition]:
         return _partitions(self.positions)

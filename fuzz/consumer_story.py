@@ -36,7 +36,8 @@ from fuzz.consumer_world import (
 
 DATABASE_STEPS = (
     "begin", "claim", "release", "find_purge", "find_marks", "lock_marks", "advance", "find_parked", "add", "remove",
-    "fail", "rest", "wake", "find_due", "issue", "find_stale", "start", "handler", "commit", "committed",
+    "fail", "rest", "wake", "find_due", "issue", "find_stale", "store_offsets", "start", "handler", "commit",
+    "committed",
 )  # fmt: skip
 STEPS = (*DATABASE_STEPS, "poll", "consume", "offsets")
 """Where something may come between; in the order of a transaction's steps, more or less."""

@@ -13,7 +13,7 @@ from unittest import mock
 
 from cdc_outbox.consumer import loop, offsets
 from cdc_outbox.consumer.calls import Calls
-from cdc_outbox.consumer.delivery import Delivered, Delivery, Stores
+from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.group import subscribe
 from cdc_outbox.consumer.handlers import Handlers
@@ -156,6 +156,7 @@ class Running:
             done,
             self.ownership,
             Session(self._connect, self._know),
+            partitions=self.client,
             contract=CONTRACT,
             limits=limits,
             poison=Poison(retry, random=Random(0), clock=clock),
@@ -245,11 +246,13 @@ class _Delivery(Delivery):
         held: Mapping[Place, int],
         room: int = sys.maxsize,
         meanwhile: Meanwhile = nothing_else,
+        *,
+        stored: Mapping[Place, int] = NOTHING_STORED,
     ) -> Delivered:
         connection.held = held
         if len(items) % 2:  # else the server was quicker
             meanwhile()
-        return await super().apply(items, connection, held, room, meanwhile)
+        return await super().apply(items, connection, held, room, meanwhile, stored=stored)
 
 
 class _Waits:

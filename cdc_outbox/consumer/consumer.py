@@ -27,6 +27,7 @@ from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.replay import Replay, Replayed, Selection
 from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.session import Session
+from cdc_outbox.consumer.start_offsets import KafkaPartitions
 from cdc_outbox.consumer.table import InboxTable, checked_name
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.consumer.waits import Blocking, Yielding
@@ -222,6 +223,7 @@ class _Consumer(Generic[EventT]):
                 offsets,
                 ownership,
                 session,
+                partitions=KafkaPartitions(client, self._settings, _LIBRDKAFKA_LOG),
                 contract=self.contract,
                 limits=self.limits,
                 poison=Poison(self._retry),
@@ -289,6 +291,7 @@ class Consumer(_Consumer[threading.Event]):
             TransactionEndedError: A handler committed or rolled back. The offset of its event is not committed; it
                 comes again at the next start.
             DatabaseAccessError, TableNotFoundError: The inbox cannot be used.
+            TopicReplacedError, OffsetOutOfRangeError: The topics do not go on from where the database's effects end.
         """
         try:
             finish(self._run(Blocking(self._stopping), self._stopping.is_set))

@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from cdc_outbox.consumer.aside import Aside
 from cdc_outbox.consumer.calls import Calls, ours_of, several
-from cdc_outbox.consumer.epochs import EpochStore, Place
+from cdc_outbox.consumer.epochs import EpochStore, OffsetMove, Place
 from cdc_outbox.consumer.inbox import Claims, InboxStore
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.ordering import (
@@ -42,6 +43,8 @@ from cdc_outbox.errors import (
 )
 
 _log = logging.getLogger(__name__)
+
+NOTHING_STORED: Mapping[Place, int] = MappingProxyType({})
 
 _FAILED_TRANSACTION = "25P02"
 """https://www.postgresql.org/docs/current/errcodes-appendix.html: a statement came after one that failed."""
@@ -92,8 +95,8 @@ class Delivery:
     Claim the ids by inserting them; look at who owns the partitions; judge the sequences; run the handlers, and look at
     the transaction after each; give back the claims of what is set aside, and park it under the lock of its watermark;
     move the watermarks, each from where it was read, in a statement that proves that the transaction is still the one
-    of the claims; wake what was parked behind them; look again at who owns the partitions; commit, and believe the
-    server's answer only.
+    of the claims; wake what was parked behind them; store the partitions' next offsets, which looks again at who owns
+    them; commit, and believe the server's answer only.
     """
 
     def __init__(
@@ -116,6 +119,8 @@ class Delivery:
         held: Mapping[Place, int],
         room: int = sys.maxsize,
         meanwhile: Meanwhile = nothing_else,
+        *,
+        stored: Mapping[Place, int] = NOTHING_STORED,
     ) -> Delivered:
         """Apply events in one transaction of this connection and return after the commit.
 
@@ -123,6 +128,8 @@ class Delivery:
             held: The epoch under which each of their partitions is owned.
             room: How many more events may be parked.
             meanwhile: What there is to do while the server works.
+            stored: The next offset that the database was last known to have, by partition; one that is missing is not
+                compared.
 
         Raises:
             HandlerError: A handler raised, whatever it was, and our own connection answers.
@@ -137,7 +144,7 @@ class Delivery:
         broke during the commit: then the same events may be applied again, and the claims tell.
         """
         overlapped = partial(overlapping, self._driver, connection, meanwhile)
-        work = _Work(self._stores, self._calls, self._order_of, items, connection, held, room, overlapped)
+        work = _Work(self._stores, self._calls, self._order_of, items, connection, held, room, overlapped, stored)
         try:
             await self._driver.begin(connection)
             delivered = await work.run()
@@ -200,8 +207,9 @@ class _Work:
         held: Mapping[Place, int],
         room: int,
         overlapped: Callable[[], AbstractContextManager[None]],
+        stored: Mapping[Place, int],
     ) -> None:
-        self._room, self._overlapped = room, overlapped
+        self._room, self._overlapped, self._stored = room, overlapped, stored
         self._inbox, self._park, self._epochs = stores.inbox, stores.park, stores.epochs
         self._calls, self._order_of = calls, order_of
         self._connection = connection
@@ -229,7 +237,7 @@ class _Work:
             # As a rule nothing is parked.
             successors = successors_of(moves, parked, self._order_of) if parked else {}
             woken = await self._park.wake(self._connection, successors)
-            await self._fence()
+            await self._store_offsets()
         return Delivered(outcomes=self._outcomes(judged), parked=aside.reasons, woken=woken)
 
     async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
@@ -257,10 +265,14 @@ class _Work:
 
     async def _fence(self) -> None:
         """Refuse to go on for partitions that another consumer was given; nobody is waited for."""
-        stale = await self._epochs.find_stale(self._connection, self._held)
-        if stale:
-            names = ", ".join(f"{topic}[{partition}]" for topic, partition in stale)
-            raise PartitionLostError(f"{names} belongs to another consumer now", places=tuple(stale))
+        _refuse_stale(await self._epochs.find_stale(self._connection, self._held))
+
+    async def _store_offsets(self) -> None:
+        """Store up to where the partitions' effects go, unless that is not known any more for one of them."""
+        fresh = [item for item in self._items if item.parked is None and item.place in self._held]
+        offsets = {item.place: (item.message.offset or 0) + 1 for item in fresh}
+        moves = {place: OffsetMove(self._stored.get(place), offset) for place, offset in offsets.items()}
+        _refuse_stale(await self._epochs.store_offsets(self._connection, self._held, moves))
 
     async def _judge(self, locked: Mapping[Aggregate, Mark]) -> tuple[Mapping[Aggregate, Mark], list[Judgement]]:
         """Judge without locks, and again under lock where something is parked or is to be."""
@@ -332,6 +344,13 @@ _DONE = {Verdict.DUPLICATE: Outcome.DUPLICATE, Verdict.SUPERSEDED: Outcome.SUPER
 
 def _is_applied(item: Item, judgement: Judgement) -> bool:
     return judgement.verdict is _NEXT and item.failure is None and (item.parked is None or not item.is_stuck)
+
+
+def _refuse_stale(stale: Sequence[Place]) -> None:
+    if stale:
+        names = ", ".join(f"{topic}[{partition}]" for topic, partition in stale)
+        message = f"{names} belongs to another consumer now, or the database has lost commits"
+        raise PartitionLostError(message, places=tuple(stale))
 
 
 def _refuse_ids_of_others(judgements: Sequence[Judgement], parked: Mapping[str, Rank]) -> None:

@@ -26,6 +26,7 @@ from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.session import Session
+from cdc_outbox.consumer.start_offsets import Partitions, seek_back, take
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.errors import (
     CdcOutboxError,
@@ -77,6 +78,7 @@ class Loop:
         ownership: Ownership,
         session: Session,
         *,
+        partitions: Partitions,
         contract: WireContract,
         limits: Limits,
         poison: Poison,
@@ -86,6 +88,7 @@ class Loop:
     ) -> None:
         self._client, self._keeper = client, keeper
         self._offsets, self._ownership, self._session = offsets, ownership, session
+        self._partitions = partitions
         self._contract, self._limits, self._poison, self._watch = contract, limits, poison, watch
         self._waits = waits
         self._random = random or Random()  # noqa: S311 - no secret
@@ -180,7 +183,12 @@ class Loop:
         self._drop_renewed()
         if self._ownership.unissued:
             places = list(self._ownership.unissued)
-            self._ownership.issued(await self._session.issue(places))
+            tenures, starts = await take(places, self._session, partial(self._waits.call, self._partitions.find))
+            for place, offset in starts.items():
+                self._drop(place)
+                self._keeper.drop(place)
+                await self._waits.call(seek_back, self._client, place, offset)
+            self._ownership.issued(tenures)
             self._keeper.resume(places)
         answered = map(Place._make, self._offsets.take_answered())
         done = self._ownership.finishing(answered, partial(is_fetched, self._client))
@@ -222,7 +230,9 @@ class Loop:
             begun_at = time.monotonic()  # what it takes to connect is no handler's fault
             with self._keeper.busy():
                 items = await self._begun(items)
-                delivered = await self._session.apply(items, held, self._watch.room, self._fresh.read_some)
+                stored = dict(self._ownership.stored)  # which a callback may change meanwhile
+                read_some = self._fresh.read_some
+                delivered = await self._session.apply(items, held, self._watch.room, read_some, stored=stored)
                 # Who waits for the end of this wants these offsets to be committed, before the partitions go.
                 self._done(backlog, items, delivered, time.monotonic() - begun_at)
         except CdcOutboxError as error:
@@ -255,6 +265,7 @@ class Loop:
         last = {item.place: item.message for item in items if item.parked is None}
         for place, message in last.items():
             if place in self._ownership.held:
+                self._ownership.stored[place] = (message.offset or 0) + 1
                 self._offsets.done(message)
         if self._ownership.has_suspects:
             for item in items:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from cdc_outbox.consumer.epochs import Place, Tenure
+from cdc_outbox.consumer.epochs import NO_OFFSET, Place, Tenure
 
 _SUSPECT_TENURES = 2
 """One unfinished assignment may be a restart at the wrong moment; two in a row have a reason."""
@@ -28,6 +28,8 @@ class Ownership:
         """Assigned, and not yet known to the database."""
         self.held: dict[Place, int] = {}
         """Epoch by partition."""
+        self.stored: dict[Place, int] = {}
+        """The next offset that the database was last known to have, by partition."""
         self._renewed: set[Place] = set()
         self._unfinished: dict[Place, float] = {}
         """When each was issued of which it is not known yet that work gets done."""
@@ -57,6 +59,7 @@ class Ownership:
             if place in self.unissued:
                 self.unissued.discard(place)
                 self.held[place] = tenure.epoch
+                self.stored[place] = NO_OFFSET if tenure.next_offset is None else tenure.next_offset
                 self._unfinished[place] = self._clock()
                 if tenure.unfinished > _SUSPECT_TENURES:
                     self._suspects[place] = _SUSPECT_EVENTS
@@ -66,6 +69,7 @@ class Ownership:
         for place in places:
             self.unissued.discard(place)
             self.held.pop(place, None)
+            self.stored.pop(place, None)
             self._unfinished.pop(place, None)
             self._suspects.pop(place, None)
 

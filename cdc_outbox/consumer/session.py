@@ -8,8 +8,8 @@ from inspect import isawaitable
 from typing import Any, Protocol
 
 from cdc_outbox.consumer.calls import origin_of
-from cdc_outbox.consumer.delivery import Delivered, Delivery, Stores
-from cdc_outbox.consumer.epochs import Place, Tenure
+from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores
+from cdc_outbox.consumer.epochs import NO_IDS, Place, Tenure, TopicId
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, unbroken
@@ -99,11 +99,17 @@ class Session:
             await _close(connection)
 
     async def apply(
-        self, items: Sequence[Item], held: Mapping[Place, int], room: int, meanwhile: Meanwhile = nothing_else
+        self,
+        items: Sequence[Item],
+        held: Mapping[Place, int],
+        room: int,
+        meanwhile: Meanwhile = nothing_else,
+        *,
+        stored: Mapping[Place, int] = NOTHING_STORED,
     ) -> Delivered:
         """Apply events in one transaction; see :meth:`Delivery.apply`."""
         database = await self.open()
-        return await database.delivery.apply(items, self._connection, held, room, meanwhile)
+        return await database.delivery.apply(items, self._connection, held, room, meanwhile, stored=stored)
 
     async def recall(self, events: Sequence[Event]) -> Memory:
         """Return what is remembered of events, and claim none."""
@@ -117,10 +123,10 @@ class Session:
                 purged_before=await stores.inbox.find_purge(connection),
             )
 
-    async def issue(self, places: Iterable[Place]) -> Mapping[Place, Tenure]:
+    async def issue(self, places: Iterable[Place], topic_ids: Mapping[str, TopicId] = NO_IDS) -> Mapping[Place, Tenure]:
         """Take partitions; who had them before is stale from now on."""
         async with self._transaction() as (stores, connection):
-            return await stores.epochs.issue(connection, places)
+            return await stores.epochs.issue(connection, places, topic_ids)
 
     async def finish(self, held: Mapping[Place, int]) -> None:
         """Note that work on these partitions gets done."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from cdc_outbox.consumer.delivery import Stores
-from cdc_outbox.consumer.epochs import Place, Tenure, place_of
+from cdc_outbox.consumer.epochs import NO_IDS, NO_OFFSET, OffsetMove, Place, Tenure, TopicId, place_of
 from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
 from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, Rank, Reason, State
@@ -265,23 +265,46 @@ class MemoryDatabase:
             for row in self.now.rows.values()
         ]
 
-    async def issue(self, connection: Any, places: Iterable[Place]) -> Mapping[Place, Tenure]:  # noqa: ANN401, ARG002
+    async def issue(
+        self,
+        connection: Any,  # noqa: ANN401, ARG002
+        places: Iterable[Place],
+        topic_ids: Mapping[str, TopicId] = NO_IDS,
+    ) -> Mapping[Place, Tenure]:
         """Give partitions to this consumer."""
         issued = {}
         for place in places:
-            epoch, unfinished = self.now.epochs.get(place, Tenure(0, 0))
-            issued[place] = self.now.epochs[place] = Tenure(epoch + 1, unfinished + 1)
+            epoch, unfinished, next_offset, topic_id = self.now.epochs.get(place, Tenure(0, 0))
+            if next_offset is None:
+                topic_id = topic_ids.get(place.topic, TopicId())
+            issued[place] = self.now.epochs[place] = Tenure(epoch + 1, unfinished + 1, next_offset, topic_id)
         return issued
 
     async def find_stale(self, connection: Any, held: Mapping[Place, int]) -> list[Place]:  # noqa: ANN401, ARG002
         """Return those partitions whose epoch is another one by now."""
         return [place for place, epoch in held.items() if self.now.epochs.get(place, Tenure(0, 0)).epoch != epoch]
 
+    async def store_offsets(
+        self,
+        connection: Any,  # noqa: ANN401
+        held: Mapping[Place, int],
+        moves: Mapping[Place, OffsetMove],
+    ) -> list[Place]:
+        """Store the next offsets of partitions, and return those held that are stale."""
+        stale = set(await self.find_stale(connection, held))
+        for place in moves.keys() - stale:
+            stored = self.now.epochs[place].next_offset
+            if moves[place].before in {None, NO_OFFSET if stored is None else stored}:
+                self.now.epochs[place] = self.now.epochs[place]._replace(next_offset=moves[place].after)
+            else:
+                stale.add(place)
+        return sorted(stale)
+
     async def finish(self, connection: Any, held: Mapping[Place, int]) -> None:  # noqa: ANN401, ARG002
         """Note that work on these partitions gets done."""
         for place, epoch in held.items():
             if self.now.epochs[place].epoch == epoch:
-                self.now.epochs[place] = Tenure(epoch, 0)
+                self.now.epochs[place] = self.now.epochs[place]._replace(unfinished=0)
 
     async def start(self, connection: Any, event_id: str) -> int:  # noqa: ANN401, ARG002
         """Note that an event is begun."""

@@ -11,7 +11,7 @@ import pytest
 from cdc_outbox.consumer import InboxTable
 from cdc_outbox.consumer.database import sql_stores
 from cdc_outbox.consumer.delivery import Stores
-from cdc_outbox.consumer.epochs import EpochStore, Place, Tenure
+from cdc_outbox.consumer.epochs import NO_OFFSET, EpochStore, OffsetMove, Place, Tenure, TopicId
 from cdc_outbox.consumer.inbox import Claims, InboxStore
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move
 from cdc_outbox.consumer.park import Failure, ParkedEvent, ParkStore, Reason, State
@@ -91,8 +91,15 @@ class Opened:
     def counts(self) -> set[tuple[State, Reason]]:
         return {(count.state, count.reason) for count in finish(self.park.count(self.connection))}
 
-    def issue(self, *places: Place) -> dict[Place, Tenure]:
-        return dict(finish(self.epochs.issue(self.connection, places)))
+    def issue(self, *places: Place, topic_id: TopicId = TopicId()) -> dict[Place, Tenure]:  # noqa: B008 - a value
+        topic_ids = {place.topic: topic_id for place in places}
+        return dict(finish(self.epochs.issue(self.connection, places, topic_ids)))
+
+    def store_offsets(
+        self, held: dict[Place, int], offsets: dict[Place, int], before: int | None = None
+    ) -> list[Place]:
+        moves = {place: OffsetMove(before, offset) for place, offset in offsets.items()}
+        return finish(self.epochs.store_offsets(self.connection, held, moves))
 
     def commit(self) -> None:
         """Commit, and begin the next transaction."""
@@ -217,6 +224,35 @@ class EpochContract:
         finish(opened.epochs.finish(opened.connection, {HOME: tenure.epoch + 1}))
         finish(opened.epochs.finish(opened.connection, {}))
         assert opened.issue(HOME)[HOME].unfinished == 1
+
+    def test_a_next_offset_is_stored_by_who_owns_the_partition_and_told_to_the_next_owner(self, opened: Opened) -> None:
+        first = opened.issue(HOME, AWAY)
+        assert [tenure.next_offset for tenure in first.values()] == [None, None]
+        held = {place: tenure.epoch for place, tenure in first.items()}
+        assert opened.store_offsets(held, {HOME: 7, AWAY: 9}) == []
+        assert opened.store_offsets(held, {HOME: 8}) == []
+        assert {place: tenure.next_offset for place, tenure in opened.issue(HOME, AWAY).items()} == {HOME: 8, AWAY: 9}
+        assert sorted(opened.store_offsets(held, {HOME: 10})) == [HOME, AWAY]
+        assert opened.store_offsets({}, {}) == []
+        assert opened.issue(HOME)[HOME].next_offset == 8
+
+    def test_a_next_offset_moves_only_from_where_it_is_known_to_be(self, opened: Opened) -> None:
+        held = {HOME: opened.issue(HOME)[HOME].epoch}
+        assert opened.store_offsets(held, {HOME: 7}, before=3) == [HOME]
+        assert opened.store_offsets(held, {HOME: 7}, before=NO_OFFSET) == []
+        assert opened.store_offsets(held, {HOME: 8}, before=NO_OFFSET) == [HOME]
+        assert opened.store_offsets(held, {HOME: 9}, before=8) == [HOME]
+        assert opened.store_offsets(held, {HOME: 8}, before=7) == []
+        assert opened.issue(HOME)[HOME].next_offset == 8
+
+    def test_the_topic_that_a_next_offset_counts_in_stays_with_it(self, opened: Opened) -> None:
+        old, new = TopicId("cluster", "old"), TopicId("cluster", "new")
+        assert opened.issue(HOME)[HOME].topic_id == TopicId()
+        assert opened.issue(HOME, topic_id=old)[HOME].topic_id == old
+        tenure = opened.issue(HOME, topic_id=new)[HOME]
+        assert tenure.topic_id == new
+        opened.store_offsets({HOME: tenure.epoch}, {HOME: 1})
+        assert opened.issue(HOME, topic_id=old)[HOME].topic_id == new
 
     def test_the_starts_of_an_event_are_counted_until_it_ends(self, opened: Opened) -> None:
         assert [finish(opened.epochs.start(opened.connection, "1")) for _ in range(3)] == [1, 2, 3]

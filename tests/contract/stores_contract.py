@@ -177,6 +177,21 @@ class ServerStoresContract(SqlStoresContract):
             first.commit()
             assert finish(second.epochs.find_stale(second.connection, {HOME: 1})) == [HOME]
 
+    def test_who_stores_an_offset_keeps_its_partition_until_the_commit(self, opens: Any) -> None:
+        with opens() as first, opens() as second:
+            held = {HOME: first.issue(HOME)[HOME].epoch}
+            first.commit()
+            assert first.store_offsets(held, {HOME: 7}) == []
+            issued: list[Tenure] = []
+            issues = threading.Thread(target=lambda: issued.append(second.issue(HOME)[HOME]))
+            issues.start()
+            eventually(lambda: self.is_waiting(second), "the second to wait")
+            first.commit()
+            issues.join(10)
+            assert [tenure.next_offset for tenure in issued] == [7]
+            second.commit()
+            assert first.store_offsets(held, {HOME: 8}) == [HOME]
+
 
 def noise(size: int) -> str:
     """Return text that a database cannot compress."""

@@ -22,6 +22,7 @@ STEPS = {
     "begin": "begin",
     "claim": "claim",
     "find_stale": "fence",
+    "store_offsets": "store offsets",
     "find_marks": "look",
     "lock_marks": "lock",
     "add": "park",
@@ -35,7 +36,7 @@ STEPS = {
 }
 """What is written down, of the methods of a database and its stores; calls that do nothing are left out."""
 UNTIL_THE_HANDLER = ["begin", "claim", "fence", "look"]
-FROM_THE_HANDLER = ["advance", "fence", "commit"]
+FROM_THE_HANDLER = ["advance", "store offsets", "commit"]
 UNDONE = ["rollback", "begin", "take back", "commit"]
 """How a failure ends: with a look for claims that the handler committed itself."""
 

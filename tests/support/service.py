@@ -1,7 +1,7 @@
 """A consuming service: the tables in its database, and the consumer whose effects are rows of ``effects``."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +10,7 @@ from uuid import uuid4
 import psycopg
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import TopicPartition
+from psycopg.sql import SQL, Identifier
 
 from cdc_outbox.consumer import Consumer, Event, Retry
 from cdc_outbox.message import Message
@@ -214,11 +215,45 @@ class Service(ServiceTables):
         return {partition.partition: partition.offset for partition in committed if partition.offset > 0}
 
     def skip_to_the_end(self) -> None:
-        """Move the group's offset past every message, as an accident does."""
+        """Move the group's and the database's offsets past every message, as an accident does."""
         ends = self.pipeline.stack.broker.ends(self.pipeline.topic)
+        self.commit_offsets(ends)
+        with self.connect() as connection:
+            for partition, end in ends.items():
+                connection.execute(
+                    'update inbox_epochs set next_offset = %s where consumer = %s and topic = %s and "partition" = %s',
+                    (end, self.name, self.pipeline.topic, partition),
+                )
+
+    def commit_offsets(self, offsets: Mapping[int, int]) -> None:
+        """Set the group's offsets in partitions of the topic of orders."""
         with self._group_member() as member:
-            offsets = [TopicPartition(self.pipeline.topic, partition, end) for partition, end in ends.items()]
-            member.commit(offsets=offsets, asynchronous=False)
+            wanted = [TopicPartition(self.pipeline.topic, partition, offset) for partition, offset in offsets.items()]
+            member.commit(offsets=wanted, asynchronous=False)
+
+    def back_up(self) -> None:
+        """Copy the database to where :meth:`restore` finds it; who is connected to it connects again afterwards."""
+        name = Identifier(self.pipeline.name)
+        with psycopg.connect(self.pipeline.stack.postgres.dsn(), autocommit=True) as connection:
+            allow = SQL("alter database {} allow_connections {}")
+            connection.execute(allow.format(name, SQL("false")))
+            try:
+                connection.execute(
+                    "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s",
+                    (self.pipeline.name,),
+                )
+                copy = SQL("create database {} template {}")
+                connection.execute(copy.format(Identifier(f"{self.pipeline.name}_copy"), name))
+            finally:
+                connection.execute(allow.format(name, SQL("true")))
+
+    def restore(self) -> None:
+        """Put the copy where the database was, whoever is connected to it."""
+        name, server = Identifier(self.pipeline.name), self.pipeline.stack.postgres.dsn()
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(SQL("drop database {} with (force)").format(name))
+            rename = SQL("alter database {} rename to {}")
+            connection.execute(rename.format(Identifier(f"{self.pipeline.name}_copy"), name))
 
     @contextmanager
     def _group_member(self) -> Iterator[KafkaConsumer]:

@@ -82,7 +82,7 @@ def test_what_waits_for_an_event_is_woken_after_its_watermark_moved() -> None:
     database.steps.clear()
     delivered = deliver(make_event(1, event_id="a"), handler=noting(database), database=database)
     assert delivered.woken == 1
-    assert database.steps == [*UNTIL_THE_HANDLER, "lock", "handler", "advance", "wake", "fence", "commit"]
+    assert database.steps == [*UNTIL_THE_HANDLER, "lock", "handler", "advance", "wake", "store offsets", "commit"]
 
 
 def test_what_comes_out_of_the_park_is_locked_before_anything_else_and_taken_out_with_its_effects() -> None:
@@ -172,7 +172,8 @@ def test_a_partition_that_was_given_to_another_is_noticed_at_the_beginning_and_a
     with pytest.raises(PartitionLostError) as caught:
         deliver(make_event(1), handler=take_away, database=database)
     assert caught.value.places == (HOME,)
-    assert database.steps.count("fence") == looks
+    assert (database.steps.count("fence"), database.steps.count("store offsets")) == (1, looks - 1)
+    assert database.committed.epochs[HOME].next_offset is None
     assert database.steps[-4:] == UNDONE
     assert database.committed.claims == set()
 

@@ -1,15 +1,25 @@
 -- name: issue
-insert into {epochs} (consumer, topic, `partition`, epoch, unfinished)
-select convert(:consumer using utf8mb4), wanted.topic, wanted.`partition`, 1, 1
+-- The topic's id belongs to the next offset: where there is one, it stays the one that this counts in.
+insert into {epochs} (consumer, topic, `partition`, epoch, unfinished, cluster_id, topic_id)
+select
+    convert(:consumer using utf8mb4), wanted.topic, wanted.`partition`, 1, 1, wanted.new_cluster_id, wanted.new_topic_id
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     place for ordinality,
     topic varchar(255) character set utf8mb4 path '$.topics',
-    `partition` int path '$.partitions'
+    `partition` int path '$.partitions',
+    new_cluster_id varchar(255) character set utf8mb4 path '$.cluster_ids',
+    new_topic_id varchar(255) character set utf8mb4 path '$.topic_ids'
 )) as wanted
 order by wanted.place
 on duplicate key update
-    epoch = {epochs}.epoch + 1, unfinished = {epochs}.unfinished + 1, assigned_at = utc_timestamp(6);
-select convert(held.topic using utf8mb4), held.`partition`, held.epoch, held.unfinished
+    epoch = {epochs}.epoch + 1,
+    unfinished = {epochs}.unfinished + 1,
+    assigned_at = utc_timestamp(6),
+    cluster_id = if({epochs}.next_offset is null, wanted.new_cluster_id, {epochs}.cluster_id),
+    topic_id = if({epochs}.next_offset is null, wanted.new_topic_id, {epochs}.topic_id);
+select
+    convert(held.topic using utf8mb4), held.`partition`, held.epoch, held.unfinished, held.next_offset,
+    convert(held.cluster_id using utf8mb4), convert(held.topic_id using utf8mb4)
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     topic varchar(255) character set utf8mb4 path '$.topics',
     `partition` int path '$.partitions'
@@ -32,6 +42,38 @@ left join {epochs} as held
     and held.topic = wanted.topic
     and held.`partition` = wanted.`partition`
 where not held.epoch <=> wanted.epoch
+
+-- name: store_offsets
+-- Who was given a partition meanwhile has changed its epoch; who is given it from here on waits for the commit. What is
+-- locked is what is changed.
+select wanted.topic, wanted.`partition`
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    topic varchar(255) character set utf8mb4 path '$.topics',
+    `partition` int path '$.partitions',
+    epoch bigint path '$.epochs',
+    offset_before bigint path '$.befores'
+)) as wanted
+left join {epochs} as held
+    on held.consumer = convert(:consumer using utf8mb4)
+    and held.topic = wanted.topic
+    and held.`partition` = wanted.`partition`
+where not held.epoch <=> wanted.epoch
+    or coalesce(held.next_offset, -1) <> coalesce(wanted.offset_before, held.next_offset, -1)
+for update;
+update json_table(convert(:rows using utf8mb4), '$[*]' columns (
+    topic varchar(255) character set utf8mb4 path '$.topics',
+    `partition` int path '$.partitions',
+    epoch bigint path '$.epochs',
+    offset_before bigint path '$.befores',
+    offset_after bigint path '$.afters'
+)) as wanted
+straight_join {epochs} as held
+    on held.consumer = convert(:consumer using utf8mb4)
+    and held.topic = wanted.topic
+    and held.`partition` = wanted.`partition`
+    and held.epoch = wanted.epoch
+    and coalesce(held.next_offset, -1) = coalesce(wanted.offset_before, held.next_offset, -1)
+set held.next_offset = wanted.offset_after
 
 -- name: finish
 update json_table(convert(:rows using utf8mb4), '$[*]' columns (

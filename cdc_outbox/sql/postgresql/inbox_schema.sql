@@ -87,8 +87,12 @@ create table if not exists {epochs} (
     epoch bigint not null,
     unfinished integer not null,
     assigned_at timestamptz not null default clock_timestamp(),
+    -- Behind the last message whose effects this database has, and the topic that it counts in.
+    next_offset bigint,
+    cluster_id text not null default '',
+    topic_id text not null default '',
     primary key (consumer, topic, "partition")
-)
+) with (fillfactor = 50)
 
 -- name: create_starts
 create table if not exists {starts} (

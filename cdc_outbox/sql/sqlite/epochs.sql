@@ -1,11 +1,18 @@
 -- name: issue
-insert into {epochs} as held (consumer, topic, "partition", epoch, unfinished)
-select :consumer, value ->> '$.topics', value ->> '$.partitions', 1, 1
+-- The topic's id belongs to the next offset: where there is one, it stays the one that this counts in.
+insert into {epochs} as held (consumer, topic, "partition", epoch, unfinished, cluster_id, topic_id)
+select
+    :consumer, value ->> '$.topics', value ->> '$.partitions', 1, 1, value ->> '$.cluster_ids', value ->> '$.topic_ids'
 from json_each(:rows)
 where true
 on conflict (consumer, topic, "partition") do update
-set epoch = held.epoch + 1, unfinished = held.unfinished + 1, assigned_at = excluded.assigned_at
-returning topic, "partition", epoch, unfinished
+set
+    epoch = held.epoch + 1,
+    unfinished = held.unfinished + 1,
+    assigned_at = excluded.assigned_at,
+    cluster_id = iif(held.next_offset is null, excluded.cluster_id, held.cluster_id),
+    topic_id = iif(held.next_offset is null, excluded.topic_id, held.topic_id)
+returning topic, "partition", epoch, unfinished, next_offset, cluster_id, topic_id
 
 -- name: find_stale
 select wanted.value ->> '$.topics', wanted.value ->> '$.partitions'
@@ -15,6 +22,25 @@ left join {epochs} as held
     and held.topic = wanted.value ->> '$.topics'
     and held."partition" = wanted.value ->> '$.partitions'
 where held.epoch is not wanted.value ->> '$.epochs'
+
+-- name: store_offsets
+-- What is read is what is changed: nobody else can write.
+select wanted.value ->> '$.topics', wanted.value ->> '$.partitions'
+from json_each(:rows) as wanted
+left join {epochs} as held
+    on held.consumer = :consumer
+    and held.topic = wanted.value ->> '$.topics'
+    and held."partition" = wanted.value ->> '$.partitions'
+where held.epoch is not wanted.value ->> '$.epochs'
+    or coalesce(held.next_offset, -1) <> coalesce(wanted.value ->> '$.befores', held.next_offset, -1);
+update {epochs} as held
+set next_offset = wanted.value ->> '$.afters'
+from json_each(:rows) as wanted
+where held.consumer = :consumer
+    and held.topic = wanted.value ->> '$.topics'
+    and held."partition" = wanted.value ->> '$.partitions'
+    and held.epoch = wanted.value ->> '$.epochs'
+    and coalesce(held.next_offset, -1) = coalesce(wanted.value ->> '$.befores', held.next_offset, -1)
 
 -- name: finish
 update {epochs} as held

@@ -1,0 +1,63 @@
+"""Where a consumer begins to read, as a function of what the database and the brokers know."""
+
+import pytest
+
+from cdc_outbox.consumer.epochs import Place, Tenure, TopicId
+from cdc_outbox.consumer.start_offsets import Partition, start_of
+from cdc_outbox.errors import OffsetOutOfRangeError, TopicReplacedError
+
+HOME = Place("orders", 0)
+TOPIC = TopicId("cluster", "topic")
+
+
+def start(stored: int | None, committed: int | None, first: int = 10, end: int = 50) -> int | None:
+    return start_of(HOME, Tenure(1, 1, stored, TOPIC), Partition(TOPIC, first, end, committed))
+
+
+@pytest.mark.parametrize(
+    ("stored", "committed", "expected"),
+    [
+        (20, 30, 20),
+        (20, 20, None),
+        (30, 20, None),  # somebody set the group back
+        (20, None, None),
+        (None, None, None),
+        (None, 10, None),
+        (None, 30, 10),  # this database has no effects at all
+        (10, 30, 10),
+        (9, 30, 10),  # at 9 there may have been a transaction's marker
+        (50, 60, 50),
+    ],
+)
+def test_a_partition_is_read_from_where_the_effects_end(
+    stored: int | None, committed: int | None, expected: int | None
+) -> None:
+    assert start(stored, committed) == expected
+
+
+@pytest.mark.parametrize("committed", [None, 10, 50])
+@pytest.mark.parametrize(("stored", "what"), [(51, "ends at 50"), (8, "begins at 10: what was between")])
+def test_an_offset_that_the_topic_does_not_hold_is_refused(stored: int, what: str, committed: int | None) -> None:
+    with pytest.raises(
+        OffsetOutOfRangeError, match=rf"orders\[0\] up to offset {stored}, and the topic {what}"
+    ) as caught:
+        start(stored, committed)
+    assert "reset SPEC --consumer NAME --offsets" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("found", "what"),
+    [(TopicId("other", "topic"), "the cluster's id"), (TopicId("cluster", "other"), "the topic's id")],
+)
+def test_another_topic_of_the_name_is_refused_unless_nothing_of_the_first_was_applied(
+    found: TopicId, what: str
+) -> None:
+    partition = Partition(found, 0, 50, None)
+    with pytest.raises(TopicReplacedError, match=what):
+        start_of(HOME, Tenure(1, 1, 20, TOPIC), partition)
+    assert start_of(HOME, Tenure(1, 1, None, TOPIC), partition) is None
+
+
+@pytest.mark.parametrize(("known", "found"), [(TOPIC, TopicId()), (TopicId(), TOPIC), (TOPIC, TopicId("cluster", ""))])
+def test_what_the_brokers_do_not_tell_is_not_compared(known: TopicId, found: TopicId) -> None:
+    assert start_of(HOME, Tenure(1, 1, 20, known), Partition(found, 0, 50, 30)) == 20
