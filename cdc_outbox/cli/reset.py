@@ -19,6 +19,7 @@ from cdc_outbox.operate.reset import Reset
 @consumer_option
 @click.option("--aggregate", "of_aggregate", type=read_aggregate, metavar="TYPE/ID", help="Forget this aggregate only.")
 @click.option("--all", "everything", is_flag=True, help="Forget all that the consumer remembers.")
+@click.option("--offsets", is_flag=True, help="Forget only up to where each topic was applied.")
 @click.option("--run-effects-again", is_flag=True, help="Do it. Without, only say what would be forgotten.")
 @click.option("--dry-run", is_flag=True, help="Say what would be forgotten, and change nothing.")
 def reset(
@@ -30,6 +31,7 @@ def reset(
     consumer: str,
     of_aggregate: tuple[str, str] | None,
     everything: bool,
+    offsets: bool,
     run_effects_again: bool,
     dry_run: bool,
 ) -> ExitCode:
@@ -42,6 +44,12 @@ def reset(
     Events that a topic holds no more cannot come again. What was applied of them stays remembered, and the others
     follow it.
 
+    After --all the consumer reads its topics from their beginning when it starts.
+
+    --offsets forgets neither claims nor watermarks. The consumer reads its topics from their beginning, and skips what
+    it has applied. Use it where the consumer refuses to start because a topic was created anew, lies on another
+    cluster, or lost messages. No effect happens twice, so --run-effects-again is not needed.
+
     DSN is the database of the consumer's inbox, for a role that may delete from its tables; the consumer's own may not.
     The consumer's group must have no members.
 
@@ -50,15 +58,22 @@ def reset(
       cdc-outbox reset connectors/orders.yaml --consumer shipping --aggregate order/42
       cdc-outbox reset connectors/orders.yaml --consumer shipping --aggregate order/42 --run-effects-again
       cdc-outbox replay orders.shipping:consumer --aggregate order/42
+      cdc-outbox reset connectors/orders.yaml --consumer shipping --offsets
     """
-    if everything == (of_aggregate is not None):
-        raise click.UsageError("say what to forget: --aggregate TYPE/ID, or --all")
+    if [everything, offsets, of_aggregate is not None].count(True) != 1:
+        raise click.UsageError("say what to forget: one of --aggregate TYPE/ID, --all and --offsets")
+    if offsets and run_effects_again:
+        raise click.UsageError("--offsets runs no effect again: leave --run-effects-again out")
     if dry_run and run_effects_again:
         raise click.UsageError("--dry-run forgets nothing, and --run-effects-again does: one of them")
     pipeline = read_spec(spec)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer)
     with place.opened(consumer) as inbox, TopicReader.opened(settings) as topics:
         resetting = Reset(pipeline.contract, inbox=inbox, topics=topics, aggregate=of_aggregate)
+        if offsets:
+            partitions = resetting.forget_offsets(dry_run=dry_run)
+            click.echo(f"{'would be forgotten' if dry_run else 'forgotten'}: the offsets of {partitions:,} partitions")
+            return ExitCode.DONE
         forgotten = resetting.run(dry_run=not run_effects_again)
     click.echo(
         f"{'forgotten' if run_effects_again else 'would be forgotten'}: {forgotten.claims:,} claims, "
@@ -77,5 +92,10 @@ def reset(
             err=True,
         )
         return ExitCode.USAGE
-    click.echo("`cdc-outbox replay` gives the consumer the events again", err=True)
+    again = (
+        "the consumer reads its topics again when it starts"
+        if everything
+        else "`cdc-outbox replay` gives it them again"
+    )
+    click.echo(again, err=True)
     return ExitCode.DONE

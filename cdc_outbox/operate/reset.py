@@ -109,6 +109,21 @@ class Reset:
                 self._refuse_while_it_runs()
         return Forgotten(claims=claims, aggregates=len(marks), parked=parked, holes=holes, kept=len(stays))
 
+    def forget_offsets(self, *, dry_run: bool) -> int:
+        """Forget up to where each partition was applied, so that it is read from its beginning; return how many it is.
+
+        Raises:
+            ConsumerError: The group has members. Nothing was changed.
+            BrokerError, DatabaseError: Somebody cannot be asked.
+        """
+        self._refuse_while_it_runs()
+        with self._database.transaction():
+            [(partitions,)] = self._database.ask("count_offsets", consumer=self._consumer)
+            if not dry_run:
+                self._database.ask("forget_offsets", consumer=self._consumer)
+                self._refuse_while_it_runs()
+        return int(partitions)
+
     def _ask(self, statement: str, table: str) -> list[Row]:
         """Ask about the aggregates that are meant, in a table that knows them."""
         return self._database.ask(statement, {"table": self._database.names[table]}, **self._wanted)
@@ -124,6 +139,8 @@ class Reset:
             self._ask_of_ids("forget_ids", table, of_ids)
         for table in ("parked", "holes", "watermarks"):
             self._ask("forget", table)
+        if self._selection.aggregate is None:
+            self._database.ask("forget_offsets", consumer=self._consumer)
         aggregates = list(stays)
         for start in range(0, len(aggregates), _PAGE):
             page = aggregates[start : start + _PAGE]

@@ -76,3 +76,10 @@ from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     aggregateid varchar({aggregate_id_bytes}) character set utf8mb4 path '$.aggregate_ids',
     last bigint path '$.lasts'
 )) as kept
+
+-- name: count_offsets
+select count(*) from {epochs} where consumer = convert(:consumer using utf8mb4) and next_offset is not null
+
+-- name: forget_offsets
+-- Another epoch, so that no transaction that is still open stores one.
+update {epochs} set next_offset = null, epoch = epoch + 1 where consumer = convert(:consumer using utf8mb4)

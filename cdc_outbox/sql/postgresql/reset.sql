@@ -50,3 +50,10 @@ from unnest(
     cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
     cast(:lasts as bigint[])
 ) as kept (source, aggregatetype, aggregateid, last)
+
+-- name: count_offsets
+select count(*) from {epochs} where consumer = :consumer and next_offset is not null
+
+-- name: forget_offsets
+-- Another epoch, so that no transaction that is still open stores one.
+update {epochs} set next_offset = null, epoch = epoch + 1 where consumer = :consumer

@@ -45,3 +45,10 @@ insert into {watermarks} (consumer, source, aggregatetype, aggregateid, last)
 select
     :consumer, value ->> '$.sources', value ->> '$.aggregate_types', value ->> '$.aggregate_ids', value ->> '$.lasts'
 from json_each(:rows)
+
+-- name: count_offsets
+select count(*) from {epochs} where consumer = :consumer and next_offset is not null
+
+-- name: forget_offsets
+-- Another epoch, so that no transaction that is still open stores one.
+update {epochs} set next_offset = null, epoch = epoch + 1 where consumer = :consumer
