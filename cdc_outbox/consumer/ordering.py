@@ -15,8 +15,10 @@ lose it. Nor is a known id with a sequence that was never applied. Beside the ta
 
 - While events of an aggregate are parked, those that only their order in the topic tells to be later are *behind*
   them; where sequences have no gaps, the sequence alone decides.
-- An id that may have been forgotten, because it is older than the last purge, proves nothing by being unseen: only the
-  sequence can. Without one such an event is *expired*. Of an id that tells no time the event's time of creation counts.
+- An id that may have been forgotten, because it is older than the consumer's last purge, proves nothing by being
+  unseen: only the sequence can. Without gaps every number up to the watermark was applied, or given up on purpose, so
+  a stale event is a duplicate then; an event of any other kind is *expired*. Of an id that tells no time the event's
+  time of creation counts.
 - Where only an aggregate's latest state counts (``latest``), what is stale is *superseded*, and nothing is a gap.
 - Where the watermark alone remembers (``by_watermark``), what is stale is a duplicate.
 """
@@ -109,7 +111,7 @@ class Memory:
         unseen: The ids that were claimed by this transaction, so that nobody had them before.
         marks: Each aggregate's; missing means that it is new.
         parked: Which of the ids are parked.
-        purged_before: Ids older than this may have been forgotten; ``None`` where none ever was.
+        purged_before: Ids older than this may have been forgotten by this consumer; ``None`` where none ever was.
     """
 
     unseen: Set[str]
@@ -307,7 +309,9 @@ def _verdict(event: Event, aggregate: Aggregate, last: int, order: Order, state:
         return Verdict.DUPLICATE
     if order.latest:
         return Verdict.SUPERSEDED
-    return Verdict.EXPIRED if state.may_be_forgotten(event) else Verdict.CONFLICT
+    if not state.may_be_forgotten(event):
+        return Verdict.CONFLICT
+    return Verdict.DUPLICATE if order.mode is _GAPLESS else Verdict.EXPIRED
 
 
 def _anywhere(event: Event, aggregate: Aggregate, state: _State) -> Verdict:

@@ -87,7 +87,7 @@ class InboxTable:
 
     @property
     def purges(self) -> TableName:
-        """Up to which time ids were forgotten."""
+        """Up to which time each consumer's ids were forgotten."""
         return self.table.sibling("purges")
 
     @property

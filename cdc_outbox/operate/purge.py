@@ -18,6 +18,7 @@ from cdc_outbox.errors import OutboxError, TransactionConflictError
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.horizon import Horizon, Part, missing_parts, parts_of
 from cdc_outbox.sql import load
+from cdc_outbox.table import TableName
 from cdc_outbox.writer.catalog import Catalog
 
 ResultT = TypeVar("ResultT")
@@ -81,6 +82,13 @@ class Purge(ABC):
         self._database = OpenDatabase(connection, driver, {**inbox.names(), **literals}, "horizon")
         self._ask = self._database.ask
 
+    def served(self) -> dict[str, set[str]]:
+        """Return the topics that the inbox's consumers have read, each with the ids of its clusters as far as known."""
+        topics: dict[str, set[str]] = {}
+        for topic, cluster_id in self._ask("served"):
+            topics.setdefault(topic, set()).update([cluster_id] if cluster_id else [])
+        return topics
+
     @abstractmethod
     def find_old(self, horizon: Horizon) -> Old:
         """Return what :meth:`forget` would forget."""
@@ -139,7 +147,7 @@ class PartPurge(Purge):
         timed, untimed = self._count_rest(horizon)
         if timed or untimed:
             # Before the first of them is gone: a claim that finds it gone finds the note.
-            self._ask("note_purge", purged_before=horizon.made_before)
+            self._note(self._inbox.rest, horizon, before=horizon.claimed_before)
         if timed or untimed:
             timed, untimed = self._forget_rest(horizon)
             self._report("deleted", f"{timed + untimed:,} ids in {self._inbox.rest}")
@@ -165,9 +173,14 @@ class PartPurge(Purge):
         """Drop a partition, and return how many claims it had; few are as new as that nobody counted them."""
         claims = self._count(part)
         self._ask("lock_claims")
-        self._ask("note_purge", purged_before=horizon.made_before)
+        self._note(part.table, horizon)
         self._ask("drop_partition", {"partition": part.table.quoted})
         return claims
+
+    def _note(self, claims: TableName, horizon: Horizon, *, before: datetime | None = None) -> None:
+        """Note the purge for those consumers that forget claims of a table, made before a time or at any."""
+        names = {"claims": claims.quoted}
+        self._ask("note_purges", names, purged_before=horizon.made_before, bound=horizon.bound, before=before)
 
     def _make(self, part: Part, now: datetime) -> str:
         """Make a partition, and return what is in the way."""

@@ -1,6 +1,6 @@
 """Forget ids where they lie in one table: on MariaDB, MySQL and SQLite, page by page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
@@ -34,14 +34,11 @@ class RowPurge(Purge):
         Raises:
             TransactionConflictError: A claim was in use for longer than it was to wait.
         """
-        ask, before = self._ask, _text(horizon.claimed_before)
-        # Before the first of them is gone: a claim that finds it gone finds the note.
-        if self.find_old(horizon).ids:
-            ask("note_purge", purged_before=_text(horizon.made_before))
+        ask, before, noted = self._ask, _text(horizon.claimed_before), _text(horizon.made_before)
         timed = untimed = 0
         for consumer in self._consumers():
-            timed += self._forget(consumer, "", horizon.bound, before)
-            untimed += self._forget(consumer, _BEFORE_UNTIMED, _BEHIND_UNTIMED, before)
+            timed += self._forget(consumer, ("", horizon.bound), before, noted=noted)
+            untimed += self._forget(consumer, (_BEFORE_UNTIMED, _BEHIND_UNTIMED), before, noted=noted)
         if timed or untimed:
             self._report("deleted", f"{timed + untimed:,} ids in {self._inbox.table}")
         [(starts,)] = self._patiently(partial(ask, "forget_starts", before=before))
@@ -54,18 +51,26 @@ class RowPurge(Purge):
         while (after := self._ask("next_consumer", after=after)[0][0]) is not None:
             yield after
 
-    def _forget(self, consumer: str, after: str, bound: str, before: str) -> int:
-        """Delete a consumer's claims between two keys, as far as they were made before a time."""
-        gone = 0
+    def _forget(self, consumer: str, keys: tuple[str, str], before: str, *, noted: str) -> int:
+        """Delete a consumer's claims between two keys, as far as they were made before a time.
+
+        Args:
+            noted: Up to which time its ids are forgotten, by their own time or that of the event.
+        """
+        gone, (after, bound) = 0, keys
         while True:
-            span = {"consumer": consumer, "after": after}
-            [(last,)] = self._ask("find_page", **span, bound=bound, limit=_PAGE_CLAIMS)
+            page = {"consumer": consumer, "after": after}
+            [(last,)] = self._ask("find_page", **page, bound=bound, limit=_PAGE_CLAIMS)
             if last is None:
                 return gone
-            forget = partial(self._ask, "forget_page", **span, last=last, before=before)
-            [(claims,)] = self._patiently(forget)
-            gone += claims
+            gone += self._patiently(partial(self._forget_page, {**page, "last": last, "before": before}, noted))
             after = last
+
+    def _forget_page(self, page: Mapping[str, str], noted: str) -> int:
+        [(claims,)] = self._ask("forget_page", **page)
+        if claims:  # a claim that finds an id gone finds the note
+            self._ask("note_purge", consumer=page["consumer"], purged_before=noted)
+        return int(claims)
 
 
 def _text(moment: datetime) -> str:

@@ -118,6 +118,6 @@ class InboxStage:
         return found
 
     def purged_before(self) -> datetime | None:
-        """Return up to which time ids were forgotten."""
-        [(seconds,)] = self._database.ask("purged_before")
+        """Return up to which time the consumer's ids were forgotten."""
+        [(seconds,)] = self._database.ask("purged_before", consumer=self.consumer)
         return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)

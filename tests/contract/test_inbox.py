@@ -75,7 +75,11 @@ class TestPostgresql(ServerStoresContract):
         assert opened.connection.execute(strategy).fetchall() == [("r",)]
 
     def test_the_last_purge_is_known(self, opened: Opened) -> None:
-        opened.connection.execute("insert into inbox_purges (purged_before) values (%s), ('2020-01-01')", (NOW,))
+        opened.connection.execute(
+            "insert into inbox_purges (consumer, purged_before)"
+            " values ('shipping', %s), ('shipping', '2020-01-01'), ('other', '2026-12-01')",
+            (NOW,),
+        )
         assert finish(opened.inbox.find_purge(opened.connection)) == NOW
 
     def test_a_snapshot_that_is_not_renewed_is_refused(self, dsn: str) -> None:
@@ -139,7 +143,10 @@ class TestMariaDb(ServerStoresContract):
         return opened.connection.thread_id() in self._watcher.waiting()
 
     def test_the_last_purge_is_known(self, opened: Opened) -> None:
-        purges = "insert into inbox_purges (purged_before) values ('2026-11-21 12:00:00'), ('2020-01-01')"
+        purges = (
+            "insert into inbox_purges (consumer, purged_before) values"
+            " ('shipping', '2026-11-21 12:00:00'), ('shipping', '2020-01-01'), ('other', '2026-12-01')"
+        )
         finish(opened.driver.fetch(opened.connection, purges))
         assert finish(opened.inbox.find_purge(opened.connection)) == NOW
 
@@ -195,7 +202,10 @@ class TestSqlite(SqlStoresContract):
         return lambda: opened_on(sqlite3.connect(dsn))
 
     def test_the_last_purge_is_known(self, opened: Opened) -> None:
-        opened.connection.execute("insert into inbox_purges (purged_before) values ('2026-11-21T12:00:00.000')")
+        opened.connection.execute(
+            "insert into inbox_purges (consumer, purged_before) values"
+            " ('shipping', '2026-11-21T12:00:00.000'), ('other', '2026-12-01T00:00:00.000')"
+        )
         assert finish(opened.inbox.find_purge(opened.connection)) == NOW
 
 

@@ -125,7 +125,9 @@ def test_a_stale_state_is_superseded_and_a_watermark_alone_tells_a_duplicate(dsn
 def test_an_event_whose_claim_may_be_forgotten_is_not_applied(dsn: str, inbox: Inbox) -> None:
     event = make_event(None, aggregate_type="metric")
     with psycopg.connect(dsn) as connection:
-        connection.execute("insert into inbox_purges (purged_before) values (now() + interval '1 minute')")
+        connection.execute(
+            "insert into inbox_purges (consumer, purged_before) values (%s, now() + interval '1 minute')", (inbox.name,)
+        )
     try:
         with pytest.raises(ConsumerError, match="older than the last purge"):
             receive(dsn, inbox, event)

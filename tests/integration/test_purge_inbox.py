@@ -146,11 +146,43 @@ def test_what_was_purged_and_comes_again_is_not_run_unless_its_number_proves_tha
     orders = [make_event(sequence, event_id=id_made_at(LONG_AGO)) for sequence in (1, 2, 3)]
     assert service.deliver(old, young, orders[0]) == [APPLIED] * 3
     purge.forget(at(NOW))
-    assert service.deliver(old, young, orders[0]) == [PARKED, DUPLICATE, PARKED]
-    assert service.parked() == [(None, "dead", "expired"), (1, "dead", "expired")]
+    assert service.deliver(old, young, orders[0]) == [PARKED, DUPLICATE, DUPLICATE]
+    assert service.parked() == [(None, "dead", "expired")]
+    # Under another id, younger than the purge, it contradicts what was applied.
+    assert service.deliver(make_event(1, event_id=id_made_at(NOW))) == [PARKED]
+    assert service.parked()[1:] == [(1, "dead", "conflict")]
     # After a long outage what is numbered goes on, however old it is, and so does what is young.
     assert service.deliver(*orders[1:], visit(id_made_at(NOW))) == [APPLIED] * 3
     assert service.effects() == [("1", None), ("1", None), ("1", 1), ("1", 2), ("1", 3), ("1", None)]
+
+
+def test_a_consumer_that_forgot_nothing_takes_what_is_older_than_the_purge_of_another(
+    service: BrokerlessService, purge: Purge
+) -> None:
+    purge.make_parts(LONG_AGO)
+    in_partition, in_rest = visit(id_made_at(LONG_AGO)), visit(id_made_at(LONG_AGO - WEEK))
+    young = BrokerlessService(service.dsn, name="young")
+    for event in (in_partition, in_rest):
+        service.deliver(event)
+    age(service, days=60)
+    young.deliver(visit(untimed_id()))
+    purge.forget(at(NOW))
+    assert service.deliver(in_partition, in_rest) == [PARKED] * 2
+    assert young.deliver(in_partition, in_rest) == [APPLIED] * 2
+
+
+def test_republished_events_that_were_purged_are_duplicates_and_new_ones_go_on(
+    service: BrokerlessService, purge: Purge
+) -> None:
+    purge.make_parts(LONG_AGO)
+    orders = [make_event(sequence, event_id=id_made_at(LONG_AGO)) for sequence in range(1, 7)]
+    prices = [make_event(sequence, aggregate_type="price", event_id=id_made_at(LONG_AGO)) for sequence in (3, 5)]
+    assert service.deliver(*orders[:5], *prices) == [APPLIED] * 7
+    purge.forget(at(NOW))
+    assert service.deliver(*orders) == [*[DUPLICATE] * 5, APPLIED]
+    # Numbers with gaps do not tell whether one below the last was applied.
+    assert service.deliver(*prices) == [PARKED] * 2
+    assert {reason for _, _, reason in service.parked()} == {"expired"}
 
 
 def test_the_rest_is_forgotten_by_its_claims_and_by_the_ids_own_times(
@@ -218,7 +250,8 @@ def test_a_partition_is_not_dropped_under_a_handler_and_nothing_is_noted_then(
         with dropping.transaction():
             # As the purge does it: the note and the drop are there at once for whoever waited.
             dropping.execute("lock table inbox in access exclusive mode")
-            dropping.execute("insert into inbox_purges (purged_before) values (%s)", (at(NOW).made_before,))
+            note = "insert into inbox_purges (consumer, purged_before) values (%s, %s)"
+            dropping.execute(note, (service.name, at(NOW).made_before))
             dropping.execute(f"drop table inbox_{week_of(LONG_AGO):%Y_%m_%d}".encode())
             consumer = threading.Thread(target=lambda: outcomes.extend(service.deliver(old)))
             consumer.start()

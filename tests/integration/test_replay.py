@@ -176,7 +176,7 @@ def test_a_stale_event_that_nobody_knows_is_left_out_and_not_parked_again(servic
     with service.connect() as connection:
         connection.execute("delete from inbox")
         assert replay(service) == {Fate.LEFT_OUT: 2}
-        connection.execute("insert into inbox_purges values (clock_timestamp())")
+        connection.execute("insert into inbox_purges values (%s, clock_timestamp())", (service.name,))
         assert replay(service) == {Fate.DUPLICATE: 2}
     assert service.parked() == []
     assert service.effects() == effects_of(2)

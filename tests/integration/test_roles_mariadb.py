@@ -230,7 +230,7 @@ def test_the_consumer_does_its_work_and_forgets_no_watermark(place: Place) -> No
             opened.connection,
             "update inbox set event_id = 'x'",
             "delete from inbox_watermarks",
-            "insert into inbox_purges (purged_before) values (now())",
+            "insert into inbox_purges (consumer, purged_before) values ('x', now())",
             "create table mine (a int)",
         )
 

@@ -3,9 +3,15 @@
 set session innodb_lock_wait_timeout = 1
 
 -- name: note_purge
-insert into {purges} (purged_before)
-values (:purged_before)
+insert into {purges} (consumer, purged_before)
+values (convert(:consumer using utf8mb4), :purged_before)
 on duplicate key update purged_before = {purges}.purged_before
+
+-- name: served
+select convert(topic using utf8mb4), convert(cluster_id using utf8mb4) from {epochs}
+union
+select convert(topic using utf8mb4), '' from {parked}
+order by 1, 2
 
 -- name: next_consumer
 select convert(min(consumer) using utf8mb4) from {inbox} where consumer > convert(:after using utf8mb4)

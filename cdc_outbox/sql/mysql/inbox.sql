@@ -64,7 +64,11 @@ where claimed.claim_token = unhex(:transaction)
 -- name: look
 -- Either server has a name of its own for the level.
 select
-    (select timestampdiff(microsecond, '1970-01-01', max(purged_before)) / 1000000 from {purges}),
+    (
+        select timestampdiff(microsecond, '1970-01-01', max(purged_before)) / 1000000
+        from {purges}
+        where consumer = convert(:consumer using utf8mb4)
+    ),
     (/*M! @@tx_isolation */ /*!80000 @@transaction_isolation */) = 'READ-COMMITTED'
 
 -- name: find_marks

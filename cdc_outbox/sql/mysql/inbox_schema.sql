@@ -93,6 +93,8 @@ create table if not exists {starts} (
 
 -- name: create_purges
 create table if not exists {purges} (
-    purged_before datetime(6) not null primary key,
-    purged_at datetime(6) not null default (utc_timestamp(6))
+    consumer varbinary(255) not null,
+    purged_before datetime(6) not null,
+    purged_at datetime(6) not null default (utc_timestamp(6)),
+    primary key (consumer, purged_before)
 ) engine = InnoDB row_format = dynamic

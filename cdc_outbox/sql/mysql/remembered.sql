@@ -35,7 +35,9 @@ order by source, aggregatetype, aggregateid, first
 limit :limit
 
 -- name: purged_before
-select timestampdiff(microsecond, '1970-01-01', max(purged_before)) / 1000000 from {purges}
+select timestampdiff(microsecond, '1970-01-01', max(purged_before)) / 1000000
+from {purges}
+where consumer = convert(:consumer using utf8mb4)
 
 -- name: marks_of
 select

@@ -15,10 +15,30 @@ order by part.relname
 -- claims one from now on waits, and then finds the note.
 lock table {inbox} in access exclusive mode
 
--- name: note_purge
-insert into {purges} (purged_before)
-select cast(:purged_before as timestamptz)
-on conflict (purged_before) do nothing
+-- name: note_purges
+-- For the consumers that have old claims in a partition; the others forget nothing. Each step looks up the next consumer
+-- in the index.
+with recursive found (consumer) as (
+    select min(consumer) from {claims}
+    union all
+    select (select min(next.consumer) from {claims} as next where next.consumer > found.consumer)
+    from found
+    where found.consumer is not null
+)
+insert into {purges} (consumer, purged_before)
+select found.consumer, cast(:purged_before as timestamptz)
+from found
+where exists (
+    select 1
+    from {claims} as old
+    where old.consumer = found.consumer
+        and old.event_id < :bound
+        and (cast(:before as timestamptz) is null or old.claimed_at < cast(:before as timestamptz))
+)
+on conflict (consumer, purged_before) do nothing
+
+-- name: served
+select topic, cluster_id from {epochs} union select topic, '' from {parked} order by topic, cluster_id
 
 -- name: count_partition
 select count(*) from {partition}

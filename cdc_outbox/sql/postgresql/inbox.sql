@@ -32,7 +32,7 @@ returning event_id
 -- name: look
 -- After the claims: from then on nobody can forget ids before this transaction's end.
 select
-    (select cast(extract(epoch from max(purged_before)) as double precision) from {purges}),
+    (select cast(extract(epoch from max(purged_before)) as double precision) from {purges} where consumer = :consumer),
     current_setting('transaction_isolation') = 'read committed'
 
 -- name: find_marks

@@ -105,8 +105,10 @@ create table if not exists {starts} (
 
 -- name: create_purges
 create table if not exists {purges} (
-    purged_before timestamptz not null primary key,
-    purged_at timestamptz not null default clock_timestamp()
+    consumer text collate "C" not null,
+    purged_before timestamptz not null,
+    purged_at timestamptz not null default clock_timestamp(),
+    primary key (consumer, purged_before)
 )
 
 -- name: note_tries

@@ -25,7 +25,9 @@ order by source, aggregatetype, aggregateid, first
 limit :limit
 
 -- name: purged_before
-select cast(extract(epoch from max(purged_before)) as double precision) from {purges}
+select cast(extract(epoch from max(purged_before)) as double precision)
+from {purges}
+where consumer = :consumer
 
 -- name: marks_of
 select mark.source, mark.aggregatetype, mark.aggregateid, mark.last

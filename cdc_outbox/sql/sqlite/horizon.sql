@@ -3,9 +3,12 @@
 select 1
 
 -- name: note_purge
-insert into {purges} (purged_before)
-values (:purged_before)
-on conflict (purged_before) do nothing
+insert into {purges} (consumer, purged_before)
+values (:consumer, :purged_before)
+on conflict (consumer, purged_before) do nothing
+
+-- name: served
+select topic, cluster_id from {epochs} union select topic, '' from {parked} order by topic, cluster_id
 
 -- name: next_consumer
 select min(consumer) from {inbox} where consumer > :after

@@ -36,7 +36,8 @@ returning event_id
 
 -- name: look
 -- There is one isolation level, and whoever has written is the only one who can.
-select (select (julianday(max(purged_before)) - 2440587.5) * 86400.0 from {purges}), 1
+select
+    (select (julianday(max(purged_before)) - 2440587.5) * 86400.0 from {purges} where consumer = :consumer), 1
 
 -- name: find_marks
 select wanted.key + 1, mark.last, mark.parked

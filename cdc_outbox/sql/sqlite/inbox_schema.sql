@@ -96,6 +96,8 @@ create table if not exists {starts} (
 
 -- name: create_purges
 create table if not exists {purges} (
-    purged_before text not null primary key,
-    purged_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now'))
-) strict
+    consumer text not null,
+    purged_before text not null,
+    purged_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
+    primary key (consumer, purged_before)
+) strict, without rowid

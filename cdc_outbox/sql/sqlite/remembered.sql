@@ -25,7 +25,9 @@ order by source, aggregatetype, aggregateid, first
 limit :limit
 
 -- name: purged_before
-select (julianday(max(purged_before)) - 2440587.5) * 86400.0 from {purges}
+select (julianday(max(purged_before)) - 2440587.5) * 86400.0
+from {purges}
+where consumer = :consumer
 
 -- name: marks_of
 select mark.source, mark.aggregatetype, mark.aggregateid, mark.last

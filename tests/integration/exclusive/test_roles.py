@@ -104,7 +104,7 @@ def test_the_consumer_consumes_and_parks_and_forgets_neither_watermarks_nor_hole
             b"delete from inbox_holes",
             b"update inbox_holes set last = 9",
             b"delete from inbox_epochs",
-            b"insert into inbox_purges (purged_before) values (now())",
+            b"insert into inbox_purges (consumer, purged_before) values ('x', now())",
             b"select from outbox",
         ):
             with pytest.raises(InsufficientPrivilege):
