@@ -262,6 +262,18 @@ class Topics:
             for name, partitions in there.items()
         }
 
+    def cluster_id(self) -> str:
+        """Return the cluster's id, empty where the brokers have none.
+
+        Raises:
+            BrokerError: The brokers do not answer.
+        """
+        try:
+            found: str | None = self._admin.list_topics(timeout=_ADMIN_SECONDS).cluster_id
+        except KafkaException as error:
+            raise translate(error.args[0]) from error
+        return found or ""
+
     def ends(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sum of the next offsets of a topic's partitions, for those that exist.
 

@@ -1,7 +1,7 @@
 """``cdc-outbox purge-inbox``."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Set
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +23,8 @@ _LOG = logging.getLogger("cdc_outbox.cli.librdkafka")
 _LOG.addHandler(logging.NullHandler())  # what matters of it is in the error
 _LOG.propagate = False
 _MOST_DAYS = 10_000
+_NAMED = 5
+"""Topics that an error lists."""
 
 
 @click.command(name="purge-inbox", short_help="Forget the ids that an inbox need not know any more.")
@@ -59,8 +61,8 @@ def purge_inbox(
 
     An event that comes again after its id was forgotten is judged by its number. Without one it is parked as expired
     where its UUIDv7, or else its time of creation, is older than the purge; where nothing tells its age it is applied
-    once more. So the horizon is compared with how long the topics of SPEC and --topic keep their events, and refused if
-    it is shorter.
+    once more. So the horizon is compared with how long topics keep their events, and refused if it is shorter: all
+    topics that consumers of the inbox have read, and those of SPEC and --topic.
 
     \b
     Examples:
@@ -68,15 +70,16 @@ def purge_inbox(
       cdc-outbox purge-inbox --topic outbox.event.order --horizon-days 30 --dry-run
     """
     pipeline = read_spec(spec) if spec is not None else None
-    wanted = sorted({*topics, *(pipeline.contract.topics if pipeline is not None else ())})
+    wanted = {*topics, *(pipeline.contract.topics if pipeline is not None else ())}
     if not accept_shorter_horizon:
         _refuse_shorter_than_declared(horizon_days, pipeline)
-        _check(horizon_days, wanted, bootstrap_servers, kafka_settings)
     now = datetime.now(UTC)
     horizon = Horizon.at(now, days=horizon_days)
     with place.connected() as (connection, driver):
         kind = PartPurge if driver.dialect is Dialect.POSTGRESQL else RowPurge
         purge = kind(connection, driver, place.table, _report)
+        if not accept_shorter_horizon:
+            _check(horizon_days, wanted, purge.served(), bootstrap_servers, kafka_settings)
         if dry_run:
             old = purge.find_old(horizon)
             _tell(old)
@@ -106,13 +109,22 @@ def _refuse_shorter_than_declared(horizon_days: float, pipeline: Spec | None) ->
 
 
 def _check(
-    horizon_days: float, topics: Sequence[str], bootstrap_servers: str | None, kafka_settings: Path | None
+    horizon_days: float,
+    named: Set[str],
+    served: Mapping[str, Set[str]],
+    bootstrap_servers: str | None,
+    kafka_settings: Path | None,
 ) -> None:
     """Compare the horizon with what the topics keep.
+
+    Args:
+        named: Topics that must exist.
+        served: Topics that consumers of the inbox have read, each with its clusters' ids.
 
     Raises:
         ConfigError: It is shorter, or it cannot be told.
     """
+    topics = sorted({*named, *served})
     if not bootstrap_servers or not topics:
         missing = "brokers" if topics else "topics"
         raise ConfigError(
@@ -122,8 +134,10 @@ def _check(
             "--accept-shorter-horizon.",
         )
     settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox purge-inbox")
-    kept = kafka.find_retentions(topics, settings=settings, logger=_LOG)
-    missing_topics = sorted(set(topics) - kept.keys())
+    reader = kafka.Topics(settings, _LOG)
+    _refuse_other_clusters(served, reader.cluster_id())
+    kept = {name: kafka.retention_seconds(topic.config) for name, topic in reader.find(topics).items()}
+    missing_topics = sorted(named - kept.keys())
     if missing_topics:
         raise ConfigError(
             f"there is no topic {', '.join(missing_topics)}",
@@ -137,6 +151,18 @@ def _check(
         hint="Choose a longer one, or let the topics keep their events for less long; --accept-shorter-horizon forgets "
         "ids all the same.",
     )
+
+
+def _refuse_other_clusters(served: Mapping[str, Set[str]], cluster_id: str) -> None:
+    """Refuse where a topic lies on a cluster that is not asked; one that is deleted holds nothing, and is none."""
+    others = sorted(topic for topic, clusters in served.items() if cluster_id and clusters - {cluster_id})
+    if others:
+        raise ConfigError(
+            f"consumers of the inbox have read topics of another cluster: {', '.join(others[:_NAMED])}",
+            field="--bootstrap-servers",
+            hint="How long that cluster keeps events is not known here. Compare it yourself, and purge with "
+            "--accept-shorter-horizon.",
+        )
 
 
 def _tell(old: Old) -> None:

@@ -180,7 +180,7 @@ class PartPurge(Purge):
     def _note(self, claims: TableName, horizon: Horizon, *, before: datetime | None = None) -> None:
         """Note the purge for those consumers that forget claims of a table, made before a time or at any."""
         names = {"claims": claims.quoted}
-        self._ask("note_purges", names, purged_before=horizon.made_before, bound=horizon.bound, before=before)
+        self._ask("note_purges", names, purged_before=horizon.made_before, before=before)
 
     def _make(self, part: Part, now: datetime) -> str:
         """Make a partition, and return what is in the way."""

@@ -218,6 +218,31 @@ def test_ids_are_not_forgotten_before_their_events_are(
         assert words in shell.run("purge-inbox", *arguments, "--dry-run", code=code, **env)[1]
 
 
+def test_ids_are_not_forgotten_before_the_events_of_every_topic_that_the_inbox_serves(
+    outbox_stack: Stack, service: BrokerlessService, topics: dict[str, str], shell: Shell
+) -> None:
+    env = {"CDC_OUTBOX_DSN": service.dsn, "CDC_OUTBOX_BOOTSTRAP_SERVERS": outbox_stack.broker.bootstrap_servers}
+    purge = ["purge-inbox", "--topic", topics["short"], "--horizon-days=2", "--dry-run"]
+
+    def refused(*arguments: str) -> str:
+        return shell.run(*arguments, code=2, **env)[1]
+
+    shell.run(*purge, code=0, **env)
+    columns = 'consumer, topic, "partition", epoch, unfinished, cluster_id'
+    read = f"insert into inbox_epochs ({columns}) values (%s, %s, 0, 1, 0, %s)"  # noqa: S608 - names of ours
+    with psycopg.connect(service.dsn, autocommit=True) as connection:
+        connection.execute(read.encode(), ("billing", "deleted-since", ""))
+        shell.run(*purge, code=0, **env)
+        connection.execute(read.encode(), ("billing", topics["endless"], ""))
+        assert f"{topics['endless']} for ever" in refused(*purge)
+        assert f"{topics['endless']} for ever" in refused(*purge[:1], *purge[3:])
+        shell.run(*purge, "--accept-shorter-horizon", code=0, **env)
+        connection.execute("delete from inbox_epochs")
+        connection.execute(read.encode(), ("billing", topics["short"], "another"))
+        assert f"topics of another cluster: {topics['short']}" in refused(*purge)
+        connection.execute("delete from inbox_epochs")
+
+
 def test_the_brokers_are_asked_with_the_settings_of_the_file(
     outbox_stack: Stack, dsn: str, topics: dict[str, str], shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,6 @@ where exists (
     select 1
     from {claims} as old
     where old.consumer = found.consumer
-        and old.event_id < :bound
         and (cast(:before as timestamptz) is null or old.claimed_at < cast(:before as timestamptz))
 )
 on conflict (consumer, purged_before) do nothing
