@@ -1,5 +1,6 @@
 """One event on its way through a consumer."""
 
+import hashlib
 from dataclasses import dataclass, field, replace
 
 from cdc_outbox.consumer.epochs import Place, place_of
@@ -9,6 +10,9 @@ from cdc_outbox.errors import MessageError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
 from cdc_outbox.wire import WireContract
+
+_DIGEST_DIGITS = 32
+"""Of the content of a message that cannot be read: 128 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +83,15 @@ def item_of(message: Message, contract: WireContract, parked: ParkedEvent | None
 
 
 def unreadable(message: Message, error: MessageError, parked: ParkedEvent | None = None) -> Item:
-    """Return the item of a message that nobody can read; its place stands for its id."""
-    event = Event(
-        aggregate_type="", aggregate_id="", type="", payload=None, id=parked.event_id if parked else message.position
-    )
+    """Return the item of a message that cannot be read; position and content stand for its id."""
+    event_id = parked.event_id if parked else _identity_of(message)
+    event = Event(aggregate_type="", aggregate_id="", type="", payload=None, id=event_id)
     attempts = parked.attempts + 1 if parked else 1
     failure = Failure(reason=Reason.UNREADABLE, error=str(error), attempts=attempts)
     return Item(event=event, message=message, failure=failure, parked=parked)
+
+
+def _identity_of(message: Message) -> str:
+    """Return the position with a digest of the content: a topic that is created anew gives the same positions again."""
+    content = repr((message.timestamp_ms, message.key, message.value, message.headers, message.has_headers))
+    return f"{message.position}#{hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_DIGITS]}"

@@ -139,6 +139,16 @@ def test_an_unreadable_message_is_read_again_by_the_contract_of_today(service: B
     assert (service.watermark(), service.parked_behind(), service.parked()) == (1, 0, [])
 
 
+def test_an_unreadable_message_at_the_position_of_another_one_is_parked_too(service: BrokerlessService) -> None:
+    """A topic that is created anew, and another cluster, give the same offsets again."""
+    first = replace(service.message_of(make_event(1)), value=b"\xff first")
+    others = [replace(first, value=b"\xff second"), replace(first, key=b"2"), replace(first, timestamp_ms=7)]
+    service.deliver(first, *others, first)
+    assert service.rows('select value, "key", "offset" from inbox_parked order by place') == [
+        (message.value, message.key, first.offset) for message in (first, *others)
+    ]
+
+
 def test_what_cannot_be_read_any_more_goes_on_to_be_waited_for(service: BrokerlessService) -> None:
     service.broken = {"1"}
     events = [make_event(None, aggregate_type="visit"), make_event(None, aggregate_type="visit")]

@@ -202,7 +202,7 @@ def test_a_message_that_nobody_can_read_is_parked_as_it_came_and_others_go_on(fe
     assert consumer.outcomes == {Outcome.APPLIED: 2, Outcome.PARKED: 2}
     rows = fed_service.rows('select event_id, error, "key", value from inbox_parked order by place')
     topic = fed_service.pipeline.topic
-    assert [row[0] for row in rows] == [f"{topic}[0]@1", f"{topic}[0]@2"]
+    assert [row[0].partition("#")[0] for row in rows] == [f"{topic}[0]@1", f"{topic}[0]@2"]
     assert f"the message at {topic}[0]@1" in rows[0][1]
     assert rows[0][2:] == (b"\xff\0", b"\xff")
     # Delivered again, for example after a crash before the offset: parked once.
