@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import methodcaller
 from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -378,15 +379,25 @@ def settings_telling(settings: Mapping[str, Any], told: Callable[[bool], None]) 
     return {**settings, "stats_cb": tell, "statistics.interval.ms": interval}
 
 
+_read_headers = methodcaller("headers")
+"""Not called as ``record.headers()``: the client returns a result although it set an error, and CPython, once it has
+specialised such a call, does not check for that. The error would come up in whatever is called next."""
+
+
 def message_of(record: "Message[bytes, bytes]") -> message.Message:
     """Return a record of a topic as a value."""
     kind, timestamp = record.timestamp()
+    try:
+        headers = _read_headers(record) or []
+    except (SystemError, UnicodeDecodeError):
+        headers = None  # Kafka takes any bytes as a header's name, and the client decodes them
     return message.Message(
         topic=record.topic() or "",
         partition=record.partition(),
         offset=record.offset(),
         key=record.key(),
         value=record.value(),
-        headers=tuple(cast("list[tuple[str, bytes | None]]", record.headers() or [])),
+        headers=tuple(cast("list[tuple[str, bytes | None]]", headers or [])),
         timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
+        has_headers=headers is not None,
     )

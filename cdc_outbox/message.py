@@ -12,6 +12,8 @@ class Message:
         offset: ``None`` for a record that was not read from a topic.
         headers: In order; Kafka allows a key to repeat and a value to be null.
         timestamp_ms: Milliseconds since 1970, UTC.
+        has_headers: Whether the headers are known; the Kafka client cannot return them where a name is not UTF-8, and
+            ``headers`` is empty then.
     """
 
     topic: str
@@ -21,6 +23,7 @@ class Message:
     timestamp_ms: int | None = None
     partition: int | None = None
     offset: int | None = None
+    has_headers: bool = True
 
     @property
     def position(self) -> str:

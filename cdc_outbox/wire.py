@@ -190,12 +190,15 @@ class WireContract:
         """Return the event that a message carries.
 
         Raises:
-            MessageError: The message does not keep the contract: the id or the type is missing, a header of the
-                contract is not UTF-8 or appears with two values, the sequence is no positive number or is missing
-                where the contract promises one, the aggregate type is unknown, the payload is not JSON.
+            MessageError: The message does not keep the contract: the name of a header is not UTF-8, the id or
+                the type is missing, a header of the contract is not UTF-8 or appears with two values, the sequence
+                is no positive number or is missing where the contract promises one, the aggregate type is unknown,
+                the payload is not JSON.
 
         Of headers that the contract does not name, those that are text are taken along, each with its first value.
         """
+        if not message.has_headers:
+            raise _broken(message, "the name of a header is not UTF-8, so its headers cannot be read")
         if self.foreign is not None:
             message = foreign.unwrapped(message)
         headers = self._texts(message)

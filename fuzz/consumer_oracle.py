@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.ids import time_of
+from cdc_outbox.consumer.item import item_of
 from cdc_outbox.consumer.ordering import Aggregate, Mark, aggregate_of
 from cdc_outbox.consumer.park import Reason, State
 from cdc_outbox.errors import MessageError
@@ -164,8 +165,8 @@ class Oracle:
         try:
             event = CONTRACT.event_of(message)  # type: ignore[arg-type]
         except MessageError:
-            position = message.position  # type: ignore[attr-defined]
-            assert position in parked | self.skipped, f"{position} is lost"
+            known_as = item_of(message, CONTRACT).event_id  # type: ignore[arg-type]
+            assert known_as in parked | self.skipped, f"{known_as} is lost"
             return
         last = committed.marks.get(aggregate_of(event), Mark()).last
         is_stale = event.aggregate_type == WATERMARK and (event.sequence or 0) <= last

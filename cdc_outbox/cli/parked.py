@@ -40,6 +40,8 @@ def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool
     if message.timestamp_ms is not None:
         yield "timestamp", _time(datetime.fromtimestamp(message.timestamp_ms / 1000, UTC))
     yield "key", _octets(message.key)
+    if not message.has_headers:
+        yield "headers", "not readable: a name is not UTF-8; the record in the topic has them"
     for name, value in message.headers:
         yield f"header {name}", _octets(value)
     if payload:
@@ -82,7 +84,7 @@ def json_of_message(message: Message, *, payload: bool) -> dict[str, Any]:
     found = {
         "timestamp_ms": message.timestamp_ms,
         "key": octets_as_json(message.key),
-        "headers": [[name, octets_as_json(value)] for name, value in message.headers],
+        "headers": [[name, octets_as_json(value)] for name, value in message.headers] if message.has_headers else None,
     }
     return found | {"payload": octets_as_json(message.value)} if payload else found
 

@@ -272,7 +272,9 @@ def _columns_of(failure: Failure) -> dict[str, Any]:
 
 
 def written_headers(message: Message) -> str:
-    """Return a message's headers as JSON: those that are text as text, other bytes as an object."""
+    """Return a message's headers as JSON: text as text, other bytes as an object; ``null`` if they are not known."""
+    if not message.has_headers:
+        return "null"
     return json.dumps([[name, _written(value)] for name, value in message.headers], ensure_ascii=False)
 
 
@@ -285,6 +287,7 @@ def parked_message(  # noqa: PLR0917 - a row's
     headers: str,
 ) -> Message:
     """Return the message that an event came in, from its row in the park."""
+    known = json.loads(headers)
     return Message(
         topic=place.topic,
         partition=place.partition,
@@ -292,13 +295,9 @@ def parked_message(  # noqa: PLR0917 - a row's
         timestamp_ms=timestamp_ms,
         key=_bytes(key),
         value=_bytes(value),
-        headers=_read_headers(headers),
+        headers=tuple((name, _read(value)) for name, value in known or ()),
+        has_headers=known is not None,
     )
-
-
-def _read_headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
-    """Return the headers that :func:`written_headers` wrote."""
-    return tuple((name, _read(value)) for name, value in json.loads(text))
 
 
 def _written(value: bytes | None) -> str | dict[str, str] | None:

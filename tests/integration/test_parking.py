@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer import Consumer, Event, Outcome, Retry
+from cdc_outbox.consumer import Consumer, Event, Fate, Outcome, Retry
 from cdc_outbox.event import new_event_id
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
@@ -210,6 +210,20 @@ def test_a_message_that_nobody_can_read_is_parked_as_it_came_and_others_go_on(fe
         fed_service.send(make_event(3))
         fed_service.wait_for_effects(*effects_of(3))
     assert len(fed_service.parked()) == 2
+
+
+def test_a_message_whose_header_has_a_name_that_is_not_utf8_is_parked_and_others_go_on(fed_service: Service) -> None:
+    [good] = fed_service.send(make_event(1))
+    fed_service.pipeline.send_raw(good, (b"\xff\xfe", b"1"))
+    fed_service.send(make_event(2))
+    with fed_service.running():
+        fed_service.wait_for_effects(*effects_of(2))
+        fed_service.wait_for_parked((None, "dead", "unreadable"))
+    [(key, value, headers, error)] = fed_service.rows('select "key", value, headers, error from inbox_parked')
+    assert (key, value, headers) == (good.key, good.value, "null")
+    assert "the name of a header is not UTF-8" in error
+    # Read again from the park, it is still no message without headers.
+    assert fed_service.consumer().replay().fates == {Fate.DUPLICATE: 2, Fate.UNREADABLE: 1}
 
 
 def test_at_the_bound_the_partition_is_paused_loudly_and_others_go_on_until_there_is_room(

@@ -21,6 +21,7 @@ from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component, outbox_statements
+from tests.support import raw_producer
 from tests.support.rig import CONNECTOR_PASSWORD, Connection, eventually, make_connector_role, one, run_upgrade
 from tests.support.timings import QUICK_OPTIONS
 
@@ -182,6 +183,18 @@ topics:
             )
         assert producer.flush(10) == 0
         return messages
+
+    def send_raw(self, message: Message, *headers: tuple[bytes, bytes]) -> None:
+        """Put a message into its topic with further headers, whose names may be any bytes."""
+        encoded = [(name.encode(), value or b"") for name, value in message.headers]
+        raw_producer.produce(
+            self.stack.broker.bootstrap_servers,
+            message.topic,
+            message.partition or 0,
+            key=message.key or b"",
+            value=message.value or b"",
+            headers=[*encoded, *headers],
+        )
 
     def create_topics(self, partitions: int = 3) -> None:
         """Create the topics, where no connector does it."""
