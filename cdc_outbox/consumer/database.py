@@ -12,8 +12,8 @@ from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.inbox import SqlInbox
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.ordering import Order
-from cdc_outbox.consumer.park import SqlPark
 from cdc_outbox.consumer.savepoint_inbox import MySqlInbox, SavepointInbox
+from cdc_outbox.consumer.sql_park import SqlPark
 from cdc_outbox.consumer.statements import Statements
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import (

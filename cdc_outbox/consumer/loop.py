@@ -200,8 +200,12 @@ class Loop:
         self._poison.keep(self._ownership.owns)
         if self._redo or not self._watch.wants_a_look():
             return
-        due, counts = await self._session.find_due(self._ownership.held, self._limits.batch_events)
-        self._watch.looked(counts)
+        began_at = time.monotonic()
+        due, counts = await self._session.find_due(
+            self._ownership.held, self._limits.batch_events, counts=self._watch.wants_counts()
+        )
+        if counts is not None:
+            self._watch.looked(counts, time.monotonic() - began_at)
         held = dict(self._ownership.held)
         # What was polled has no effects yet: who is stuck with the last ones shall not seem to have nothing to do.
         waiting = self._fresh.waiting()

@@ -5,12 +5,10 @@ import json
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cdc_outbox.consumer.epochs import Place, place_of
-from cdc_outbox.consumer.inbox import columns_of
 from cdc_outbox.consumer.ordering import Aggregate, Verdict
-from cdc_outbox.consumer.statements import Statements
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
 
@@ -125,6 +123,14 @@ class ParkedCount:
     gap_seconds: float = 0.0
 
 
+class Due(NamedTuple):
+    """A parked event that is due."""
+
+    place: int
+    aggregate: Aggregate
+    blocks: bool
+
+
 class ParkStore(Protocol):
     """Where events are set aside, in the same database as the inbox.
 
@@ -158,90 +164,25 @@ class ParkStore(Protocol):
     async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401
         """Return what is due in these partitions, each with what waits behind it, in order from the first.
 
-        Where there is more than the limit, each aggregate has some of it. What others own is among it.
+        Where there is more than the limit, each aggregate has as much of it as any other, as far as they are looked at:
+        the cost does not grow with what is parked. What others own is among it.
         """
 
     async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
         """Return how many events are parked."""
 
 
-class SqlPark:
-    """The park in the consumer's own database."""
+def choose(due: Sequence[Due], limit: int) -> tuple[list[Due], int]:
+    """Return which events are read, one for each aggregate in which others wait, and how many of each aggregate then.
 
-    def __init__(self, statements: Statements) -> None:
-        self._sql = statements
-
-    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> Mapping[str, Rank]:  # noqa: ANN401
-        """Look."""
-        if not event_ids:
-            return {}
-        rows = await self._sql.fetch(connection, "find_parked", event_ids=list(event_ids))
-        return {event_id: (Aggregate(*names), sequence) for event_id, *names, sequence in rows}
-
-    async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
-        """Insert one row."""
-        await self._sql.fetch(
-            connection,
-            "add",
-            source=event.source or "",
-            aggregate_type=event.aggregate_type,
-            aggregate_id=event.aggregate_id,
-            event_id=event.id,
-            type=_without_nul(event.type),
-            sequence=event.sequence,
-            **_columns_of(failure),
-            topic=message.topic,
-            partition=message.partition or 0,
-            offset=message.offset or 0,
-            timestamp_ms=message.timestamp_ms,
-            key=message.key,
-            value=message.value,
-            headers=written_headers(message),
-        )
-
-    async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
-        """Delete the rows."""
-        if places:
-            await self._sql.fetch(connection, "remove", places=sorted(places))
-
-    async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401
-        """Update the row."""
-        await self._sql.fetch(connection, "fail", place=place, **_columns_of(failure))
-
-    async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
-        """Update the rows."""
-        if places:
-            await self._sql.fetch(connection, "rest", places=sorted(places))
-
-    async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401
-        """Update the rows: in a statement of its own, which sees what was parked while the watermark was waited for."""
-        if not successors:
-            return 0
-        aggregates = sorted(successors)
-        following = [successors[aggregate] for aggregate in aggregates]
-        return len(await self._sql.fetch(connection, "wake", **columns_of(aggregates), successors=following))
-
-    async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401
-        """Read the rows."""
-        places = sorted(owned)
-        if not places:
-            return []
-        topics, partitions = [place.topic for place in places], [place.partition for place in places]
-        rows = await self._sql.fetch(connection, "find_due", topics=topics, partitions=partitions, limit=limit)
-        return [_parked(*row) for row in rows]
-
-    async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
-        """Count the rows."""
-        return [
-            ParkedCount(
-                state=State(state),
-                reason=Reason(reason),
-                events=events,
-                gap_events=waiting,
-                gap_seconds=float(seconds or 0),
-            )
-            for state, reason, events, waiting, seconds in await self._sql.fetch(connection, "count")
-        ]
+    Args:
+        due: In the order in which they became due.
+    """
+    heads: dict[Aggregate | int, Due] = {}
+    for event in due:
+        heads.setdefault(event.aggregate if event.blocks else event.place, event)
+    chosen = list(heads.values())[:limit]
+    return chosen, max(1, limit // max(1, len(chosen)))
 
 
 def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[ParkedEvent]:
@@ -258,17 +199,6 @@ def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[Parke
         elif row.forced or not row.blocks or row.aggregate not in broken:
             ours.append(row)
     return ours
-
-
-def _columns_of(failure: Failure) -> dict[str, Any]:
-    return {
-        "state": failure.state,
-        "reason": failure.reason,
-        "blocks": failure.reason.blocks,
-        "error": _without_nul(failure.error),
-        "attempts": failure.attempts,
-        "retry_seconds": failure.retry_seconds,
-    }
 
 
 def written_headers(message: Message) -> str:
@@ -311,43 +241,6 @@ def _read(value: str | dict[str, str] | None) -> bytes | None:
     if isinstance(value, dict):
         return base64.b64decode(value["base64"])
     return None if value is None else value.encode()
-
-
-def _parked(  # noqa: PLR0917 - a row
-    place: int,
-    event_id: str,
-    state: str,
-    reason: str,
-    blocks: bool,  # noqa: FBT001
-    forced: bool,  # noqa: FBT001
-    attempts: int,
-    topic: str,
-    partition: int,
-    offset: int,
-    timestamp_ms: int | None,
-    key: Any,  # noqa: ANN401 - bytes, as each driver gives them
-    value: Any,  # noqa: ANN401
-    headers: str,
-    is_due: bool,  # noqa: FBT001
-    *aggregate: str,
-) -> ParkedEvent:
-    return ParkedEvent(
-        place=place,
-        event_id=event_id,
-        state=State(state),
-        reason=Reason(reason),
-        blocks=bool(blocks),
-        forced=bool(forced),
-        attempts=attempts,
-        message=parked_message(Place(topic, partition), offset, timestamp_ms, key, value, headers),
-        is_due=bool(is_due),
-        aggregate=Aggregate(*aggregate),
-    )
-
-
-def _without_nul(text: str) -> str:
-    """Return the text as a database takes it."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _bytes(value: Any) -> bytes | None:  # noqa: ANN401

@@ -232,7 +232,8 @@ class Replay:
         spans = await self._waits.call(selection.spans, self._reader, self._contract)
         messages = self._reader.read(spans)
         imagined = Imagined()
-        self._room -= sum(count.events for count in (await self._session.find_due((), 0))[1])
+        _, counts = await self._session.find_due((), 0)
+        self._room -= sum(count.events for count in counts or ())
         while items := await self._waits.call(self._next, messages, selection):
             if is_stopping():
                 self._replayed.is_complete = False

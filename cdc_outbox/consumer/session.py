@@ -143,13 +143,19 @@ class Session:
             stores.inbox.refuse([event_id])
             return await stores.epochs.start(connection, event_id)
 
-    async def find_due(self, owned: Iterable[Place], limit: int) -> tuple[list[ParkedEvent], list[ParkedCount]]:
-        """Return what is due in these partitions, and how much is parked altogether."""
+    async def find_due(
+        self, owned: Iterable[Place], limit: int, *, counts: bool = True
+    ) -> tuple[list[ParkedEvent], list[ParkedCount] | None]:
+        """Return what is due in these partitions, and how much is parked altogether: ``None`` if not asked for.
+
+        Args:
+            counts: Whether to count, which takes the longer the more is parked.
+        """
         places = set(owned)
         async with self._transaction() as (stores, connection):
-            counts = await stores.park.count(connection)
-            due = await stores.park.find_due(connection, places, limit) if counts else []
-            return unbroken(due, places), counts
+            counted = await stores.park.count(connection) if counts else None
+            due = await stores.park.find_due(connection, places, limit) if counted != [] else []
+            return unbroken(due, places), counted
 
     @contextlib.asynccontextmanager
     async def _transaction(self) -> AsyncIterator[tuple[Stores, Any]]:

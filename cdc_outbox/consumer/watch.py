@@ -1,6 +1,7 @@
 """What a consumer notices about itself: counts, the park's size, gaps that last, and how far it is."""
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,8 @@ from cdc_outbox.progress import PausedPartition, Progress
 _log = logging.getLogger(__name__)
 
 _FULL = "the park is full"
+_COUNT_SHARE, _LAST_COUNT_SECONDS = 0.05, 30.0
+"""How much of the time may be spent on counting parked events, and how old the counts get at most."""
 _UNASSIGNED_SECONDS = 10.0
 """How long a consumer is without a partition before it says so; to join a group takes less."""
 _UNASSIGNED = (
@@ -57,6 +60,7 @@ class Watch:
         self._started_at = clock()
         self._committed_at: float | None = None
         self._waiting_since: float | None = None
+        self._count_at = -math.inf
         self._looked_at = -limits.parked_poll_seconds
         self._parked: Counter[tuple[State, Reason]] = Counter()
         self._gap_seconds: float | None = None
@@ -98,8 +102,17 @@ class Watch:
         elif self._waiting_since is None:
             self._waiting_since = self._clock()
 
-    def looked(self, counts: Sequence[ParkedCount]) -> None:
-        """Take what is in the park, and tell of a gap that lasts."""
+    def wants_counts(self) -> bool:
+        """Tell whether it is time to count what is parked."""
+        return self._clock() >= self._count_at
+
+    def looked(self, counts: Sequence[ParkedCount], seconds: float = 0.0) -> None:
+        """Take what is in the park, and tell of a gap that lasts.
+
+        Args:
+            seconds: How long it took to count; to count takes the longer the more is parked.
+        """
+        self._count_at = self._clock() + min(_LAST_COUNT_SECONDS, seconds / _COUNT_SHARE)
         parked = Counter({(count.state, count.reason): count.events for count in counts})
         for state, reason in self._parked.keys() | parked.keys():
             self._metrics.set(

@@ -1,7 +1,6 @@
 """The inbox in memory: for unit tests that want no database, and for models of a consumer."""
 
 import copy
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -11,7 +10,7 @@ from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.epochs import NO_IDS, NO_OFFSET, OffsetMove, Place, Tenure, TopicId, place_of
 from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
-from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, Rank, Reason, State
+from cdc_outbox.consumer.park import Due, Failure, ParkedCount, ParkedEvent, Rank, Reason, State, choose
 from cdc_outbox.drivers import Parameters, Row, TransactionState
 from cdc_outbox.errors import OutboxError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.event import Event
@@ -27,6 +26,7 @@ class MemoryRow:
     parked: ParkedEvent
     event: Event
     retry_at: float | None
+    turn: int
 
 
 @dataclass(slots=True)
@@ -184,7 +184,9 @@ class MemoryDatabase:
             is_due=False,
             aggregate=aggregate_of(event),
         )
-        self.now.rows[parked.place] = MemoryRow(parked, event, self._due_at(failure))
+        last = max((self.now.rows[place].turn for place in self._chain(parked.aggregate)), default=0)
+        turn = last if event.sequence is None else event.sequence
+        self.now.rows[parked.place] = MemoryRow(parked, event, self._due_at(failure), turn)
 
     async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401, ARG002
         """Take events out."""
@@ -225,27 +227,32 @@ class MemoryDatabase:
     async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401, ARG002
         """Return what is due, each with what waits behind it, in order."""
         ours = set(owned)
-        due = {
-            place: row
+        due = sorted(
+            (row.retry_at, place)
             for place, row in self.now.rows.items()
             if row.parked.state is State.WAITING
             and row.retry_at is not None
             and row.retry_at <= self.clock
             and place_of(row.parked.message) in ours
-        }
-        chains = {aggregate_of(row.event) for row in due.values() if row.parked.blocks}
-        found = sorted(
-            (aggregate_of(row.event), row.event.sequence or 0, place)
-            for place, row in self.now.rows.items()
-            if place in due or (row.parked.blocks and aggregate_of(row.event) in chains)
         )
-        behind = Counter[Aggregate]()
-        turns = []
-        for aggregate, _, place in found:
-            behind[aggregate] += 1
-            turns.append((behind[aggregate], place))
-        chosen = {place for _, place in sorted(turns)[:limit]}
-        return [replace(self.now.rows[place].parked, is_due=place in due) for *_, place in found if place in chosen]
+        parked = {place: self.now.rows[place].parked for _, place in due}
+        heads, share = choose([Due(place, row.aggregate, row.blocks) for place, row in parked.items()], limit)
+        chosen = {head.place for head in heads if not head.blocks}
+        for head in heads:
+            if head.blocks:
+                chosen |= set(self._chain(head.aggregate)[:share])
+        in_order = sorted(chosen, key=lambda place: (self.now.rows[place].parked.aggregate, self._turn(place)))
+        return [replace(self.now.rows[place].parked, is_due=place in parked) for place in in_order]
+
+    def _chain(self, aggregate: Aggregate) -> list[int]:
+        """Return what others wait for or wait, of one aggregate, in the order in which it is applied."""
+        rows = self.now.rows.items()
+        return sorted(
+            (place for place, row in rows if row.parked.blocks and row.parked.aggregate == aggregate), key=self._turn
+        )
+
+    def _turn(self, place: int) -> tuple[int, int]:
+        return self.now.rows[place].turn, place
 
     async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401, ARG002
         """Return how many events are parked."""

@@ -67,9 +67,23 @@ class ParkContract:
     ) -> None:
         many = [opened.add(1, failed()), *(opened.add(number, what()) for number in (2, 3, 4))]
         others = [opened.add(1, failed(), aggregate=B) for _ in range(2)]
-        assert opened.due_ids(limit=3) == [*many[:2], others[0]]
+        assert opened.due_ids(limit=2) == [many[0], others[0]]
         assert opened.due_ids(limit=4) == [*many[:2], *others]
-        assert opened.due_ids(limit=5) == [*many[:3], *others]
+        assert opened.due_ids(limit=6) == [*many[:3], *others]
+
+    def test_what_has_no_number_waits_behind_what_was_parked_before_it(self, opened: Opened) -> None:
+        behind = Failure(reason=Reason.BEHIND, error="", attempts=0)
+        ids = [opened.add(10, failed()), *(opened.add(number, behind) for number in (None, None, 30))]
+        assert opened.due_ids() == ids
+        ids.insert(1, opened.add(9, behind))
+        assert opened.due_ids() == [ids[1], ids[0], *ids[2:]]
+
+    def test_events_that_others_do_not_wait_for_are_due_one_by_one(self, opened: Opened) -> None:
+        conflict = Failure(reason=Reason.CONFLICT, error="", attempts=0, retry_seconds=0.0)
+        ids = [opened.add(number, conflict) for number in (2, 1, 3)]
+        opened.add(4, gap())
+        assert sorted(opened.due_ids()) == sorted(ids)
+        assert len(opened.due_ids(limit=2)) == 2
 
     def test_the_one_that_follows_is_woken_and_no_other(self, opened: Opened) -> None:
         fifth, third = opened.add(5, gap()), opened.add(3, gap())

@@ -16,7 +16,7 @@ from cdc_outbox.consumer.delivery import Delivery, _Work
 from cdc_outbox.consumer.inbox import SqlInbox
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.offsets import Offsets
-from cdc_outbox.consumer.park import SqlPark
+from cdc_outbox.consumer.sql_park import SqlPark
 
 Reach = Callable[[], None]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import cli, consumer, writer
+from benchmarks import cli, consumer, parked, writer
 from benchmarks.consumers import ids
 from benchmarks.consumers.effects import Effects
 from benchmarks.consumers.side import table
@@ -10,9 +10,12 @@ from benchmarks.consumers.topic import Topic
 from benchmarks.consumers.work import UPSERT
 from benchmarks.latency import DEFAULTS, Plan, config_of, measure, report, spec_of
 from benchmarks.writers import WRITERS
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.event import new_event_id
 from cdc_outbox.spec import Latency
-from cdc_outbox.testing import Stack
+from cdc_outbox.table import Dialect
+from cdc_outbox.testing import MariaDb, Stack
 
 
 def test_the_latency_benchmark_reports_every_side(outbox_stack: Stack) -> None:
@@ -93,3 +96,51 @@ def test_the_consumers_benchmark_believes_no_consumer_that_loses_an_event_or_has
     with pytest.raises(RuntimeError, match="4 effects on 3 rows, of 4 events"):
         effects.seconds(topic)
     effects.connection.close()
+
+
+def rows_read(bench: parked.Bench) -> int:
+    """Return what one look makes the database read: rows, and on SQLite the steps of its virtual machine."""
+    if bench.dialect is Dialect.SQLITE:
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 1
+
+        bench.connection.set_progress_handler(count, 1)
+        bench.look()
+        bench.connection.set_progress_handler(None, 1)
+        return steps
+    if bench.dialect is Dialect.MYSQL:
+        bench.fetch("flush status")
+        bench.look()
+        return sum(int(rows) for _, rows in bench.fetch("show session status like 'Handler_read%'"))
+    read = "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relname = 'inbox_parked'"
+    with bench.connection.transaction():
+        for plan in ("seqscan", "hashjoin", "mergejoin"):  # which is cheaper in a park of this size
+            bench.fetch(f"set local enable_{plan} = off")
+        [(before,)] = bench.fetch(read)  # of earlier transactions, which the server has not added up yet
+        finish(bench.park.find_due(bench.connection, [Place(parked.TOPIC, 0)], parked.LIMIT))
+        [(after,)] = bench.fetch(read)
+    return int(after - before)
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_a_look_for_due_events_reads_no_more_where_more_is_parked(
+    outbox_stack: Stack, mariadb: MariaDb, dialect: Dialect
+) -> None:
+    with parked.opened(dialect, outbox_stack, mariadb) as bench:
+        for due in (0, 300, None):
+            work = []
+            for events in (3_000, 30_000):
+                bench.fill(events, aggregates=300, due=events if due is None else due)
+                work.append(rows_read(bench))
+            assert work[1] <= 1.2 * work[0] + 50, f"{due} due: {work}"
+
+
+def test_the_benchmark_of_parked_events_reports_every_side(outbox_stack: Stack, mariadb: MariaDb) -> None:
+    plan = parked.Plan(sizes=(10, 100), due=(5,), aggregates=5, looks=2)
+    with parked.opened(Dialect.SQLITE, outbox_stack, mariadb) as bench:
+        pairs = list(parked.measure(bench, plan))
+    assert [(side.events, side.found) for side in pairs[0]] == [(10, 10), (100, 100)]
+    assert "sqlite, 5 due" in parked.report(pairs)

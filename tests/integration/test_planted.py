@@ -21,8 +21,8 @@ from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.inbox import Claims, SqlInbox
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.loop import Loop
-from cdc_outbox.consumer.park import SqlPark
 from cdc_outbox.consumer.session import Session
+from cdc_outbox.consumer.sql_park import SqlPark
 from cdc_outbox.consumer.statements import Statements
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import TransactionState

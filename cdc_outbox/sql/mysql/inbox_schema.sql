@@ -21,6 +21,7 @@ create table if not exists {watermarks} (
 ) engine = InnoDB row_format = dynamic
 
 -- name: create_parked
+-- In the order of `turn` and `place` an aggregate's events are applied: their numbers, where they have any.
 create table if not exists {parked} (
     place bigint not null auto_increment primary key,
     consumer varbinary(255) not null,
@@ -30,6 +31,7 @@ create table if not exists {parked} (
     event_id varbinary({event_id_bytes}) not null,
     type longtext not null,
     sequence bigint,
+    turn bigint not null,
     state varchar(20) not null check (state in ('waiting', 'dead')),
     reason varchar(20) not null,
     blocks boolean not null,
@@ -47,7 +49,7 @@ create table if not exists {parked} (
     value longblob,
     headers longtext not null,
     unique key {parked_ids} (consumer, event_id),
-    key {parked_aggregates} (consumer, source, aggregatetype, aggregateid),
+    key {parked_aggregates} (consumer, source, aggregatetype, aggregateid, blocks, turn),
     key {parked_due} (consumer, state, retry_at)
 ) engine = InnoDB row_format = dynamic default character set = utf8mb4 collate = utf8mb4_bin
 

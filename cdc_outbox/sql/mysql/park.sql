@@ -9,18 +9,32 @@ straight_join {parked} as parked
     on parked.consumer = convert(:consumer using utf8mb4) and parked.event_id = wanted.event_id
 
 -- name: add
--- Not `insert ignore`, which would ignore more than what is parked already.
+-- Not `insert ignore`, which would ignore more than what is parked already. What has no number comes after all that waits
+-- there already.
 insert into {parked} (
-    consumer, source, aggregatetype, aggregateid, event_id, type, sequence, state, reason, blocks, error, attempts,
+    consumer, source, aggregatetype, aggregateid, event_id, type, sequence, turn, state, reason, blocks, error, attempts,
     retry_at, topic, `partition`, `offset`, timestamp_ms, `key`, value, headers
 )
-values (
+select
     convert(:consumer using utf8mb4), convert(:source using utf8mb4), convert(:aggregate_type using utf8mb4),
-    convert(:aggregate_id using utf8mb4), convert(:event_id using utf8mb4), :type, :sequence, :state, :reason, :blocks,
-    :error, :attempts, utc_timestamp(6) + interval round(:retry_seconds * 1000000) microsecond,
-    convert(:topic using utf8mb4), :partition, :offset, :timestamp_ms, :key, :value, :headers
-)
-on duplicate key update place = place
+    convert(:aggregate_id using utf8mb4), convert(:event_id using utf8mb4), :type, :sequence,
+    coalesce(
+        :sequence,
+        (
+            select max(before_it.turn)
+            from {parked} as before_it
+            where before_it.consumer = convert(:consumer using utf8mb4)
+                and before_it.source = convert(:source using utf8mb4)
+                and before_it.aggregatetype = convert(:aggregate_type using utf8mb4)
+                and before_it.aggregateid = convert(:aggregate_id using utf8mb4)
+                and before_it.blocks = true
+        ),
+        0
+    ),
+    :state, :reason, :blocks, :error, :attempts,
+    utc_timestamp(6) + interval round(:retry_seconds * 1000000) microsecond, convert(:topic using utf8mb4), :partition,
+    :offset, :timestamp_ms, :key, :value, :headers
+on duplicate key update {parked}.place = {parked}.place
 
 -- name: remove
 delete parked
@@ -106,49 +120,69 @@ straight_join {parked} as parked on parked.place = woken.place
 set parked.retry_at = utc_timestamp(6)
 
 -- name: find_due
--- What is due, and what waits behind it: of an aggregate in the order in which it came, and from its first. Each
--- aggregate has its turn, so that one of which much is parked leaves room for the others.
-with due as (
-    select waiting.place, waiting.source, waiting.aggregatetype, waiting.aggregateid, waiting.blocks
-    from (
-        select
-            due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.retry_at,
-            row_number() over (
-                partition by due.source, due.aggregatetype, due.aggregateid order by due.retry_at, due.place
-            ) as turn
-        from {parked} as due
-        join json_table(convert(:rows using utf8mb4), '$[*]' columns (
-            topic varchar(255) character set utf8mb4 path '$.topics',
-            `partition` int path '$.partitions'
-        )) as owned
-            on owned.topic = due.topic and owned.`partition` = due.`partition`
-        where due.consumer = convert(:consumer using utf8mb4)
-            and due.state = 'waiting'
-            and due.retry_at <= utc_timestamp(6)
-    ) as waiting
-    order by waiting.turn, waiting.retry_at, waiting.place
-    limit :limit
+-- As many as are looked at in one go, however many there are.
+select
+    due.place, convert(due.source using utf8mb4), convert(due.aggregatetype using utf8mb4),
+    convert(due.aggregateid using utf8mb4), due.blocks
+from {parked} as due
+where due.consumer = convert(:consumer using utf8mb4)
+    and due.state = 'waiting'
+    and due.retry_at <= utc_timestamp(6)
+    and json_contains(
+        convert(:rows using utf8mb4),
+        json_object('topics', convert(due.topic using utf8mb4), 'partitions', due.`partition`)
+    )
+order by due.retry_at, due.place
+limit :limit
+
+-- name: read_due
+-- Of each aggregate what was parked first, in the order in which it is applied; or one event that others do not wait for.
+-- There is no limit for each aggregate in one statement: what follows is looked up from one event to the next.
+with recursive wanted as (
+    select asked.*
+    from json_table(convert(:rows using utf8mb4), '$[*]' columns (
+        place bigint path '$.places',
+        source varchar({source_bytes}) character set utf8mb4 path '$.sources',
+        aggregatetype varchar({aggregate_type_bytes}) character set utf8mb4 path '$.aggregate_types',
+        aggregateid varchar({aggregate_id_bytes}) character set utf8mb4 path '$.aggregate_ids'
+    )) as asked
 ),
 found as (
     select
-        parked.place,
-        row_number() over (
-            partition by parked.source, parked.aggregatetype, parked.aggregateid
-            order by parked.sequence, parked.place
-        ) as turn
-    from {parked} as parked
-    where parked.consumer = convert(:consumer using utf8mb4)
-        and exists (
-            select 1
-            from due
-            where due.place = parked.place
-                or due.blocks and parked.blocks
-                and due.source = parked.source
-                and due.aggregatetype = parked.aggregatetype
-                and due.aggregateid = parked.aggregateid
-        )
-    order by turn, parked.place
-    limit :limit
+        coalesce(wanted.place, (
+            select waiting.place
+            from {parked} as waiting
+            where wanted.place is null
+                and waiting.consumer = convert(:consumer using utf8mb4)
+                and waiting.source = wanted.source
+                and waiting.aggregatetype = wanted.aggregatetype
+                and waiting.aggregateid = wanted.aggregateid
+                and waiting.blocks = true
+            order by waiting.turn, waiting.place
+            limit 1
+        )) as place,
+        wanted.place is null as has_more,
+        1 as number
+    from wanted
+    union all
+    select
+        (
+            select waiting.place
+            from {parked} as waiting
+            where waiting.consumer = before_it.consumer
+                and waiting.source = before_it.source
+                and waiting.aggregatetype = before_it.aggregatetype
+                and waiting.aggregateid = before_it.aggregateid
+                and waiting.blocks = true
+                and (waiting.turn, waiting.place) > (before_it.turn, before_it.place)
+            order by waiting.turn, waiting.place
+            limit 1
+        ),
+        found.has_more,
+        found.number + 1
+    from found
+    join {parked} as before_it on before_it.place = found.place
+    where found.has_more and found.number < :share
 )
 select
     parked.place, convert(parked.event_id using utf8mb4), parked.state, parked.reason, parked.blocks, parked.forced,
@@ -158,8 +192,8 @@ select
     convert(parked.source using utf8mb4), convert(parked.aggregatetype using utf8mb4),
     convert(parked.aggregateid using utf8mb4)
 from found
-join {parked} as parked on parked.place = found.place
-order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequence, parked.place
+straight_join {parked} as parked on parked.place = found.place
+order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
 
 -- name: count
 -- Aggregates whose first parked event waits for one that is missing; what waits behind a failed one does not, nor what

@@ -31,6 +31,7 @@ alter table {watermarks} set (fillfactor = 50)
 update {inbox} set event_id = '~' || event_id where event_id !~ {timed_literal}
 
 -- name: create_parked
+-- In the order of `turn` and `place` an aggregate's events are applied: their numbers, where they have any.
 create table if not exists {parked} (
     place bigint generated always as identity primary key,
     consumer text collate "C" not null,
@@ -40,6 +41,7 @@ create table if not exists {parked} (
     event_id text collate "C" not null,
     type text not null,
     sequence bigint,
+    turn bigint not null,
     state text not null check (state in ('waiting', 'dead')),
     reason text not null,
     blocks boolean not null,
@@ -59,10 +61,12 @@ create table if not exists {parked} (
 )
 
 -- name: index_parked
-create index if not exists {parked_aggregates} on {parked} (consumer, source, aggregatetype, aggregateid)
+create index if not exists {parked_aggregates} on {parked} (
+    consumer, source, aggregatetype, aggregateid, blocks, turn, place
+)
 
 -- name: index_due
-create index if not exists {parked_due} on {parked} (consumer, retry_at) where state = 'waiting'
+create index if not exists {parked_due} on {parked} (consumer, retry_at, place) where state = 'waiting'
 
 -- name: create_holes
 create table if not exists {holes} (

@@ -4,13 +4,27 @@ from {parked}
 where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
 
 -- name: add
+-- What has no number comes after all that waits there already.
 insert into {parked} (
-    consumer, source, aggregatetype, aggregateid, event_id, type, sequence, state, reason, blocks, error, attempts,
+    consumer, source, aggregatetype, aggregateid, event_id, type, sequence, turn, state, reason, blocks, error, attempts,
     retry_at, topic, "partition", "offset", timestamp_ms, "key", value, headers
 )
 values (
-    :consumer, :source, :aggregate_type, :aggregate_id, :event_id, :type, cast(:sequence as bigint), :state, :reason,
-    :blocks, :error, :attempts, clock_timestamp() + make_interval(secs => cast(:retry_seconds as double precision)),
+    :consumer, :source, :aggregate_type, :aggregate_id, :event_id, :type, cast(:sequence as bigint),
+    coalesce(
+        cast(:sequence as bigint),
+        (
+            select max(before_it.turn)
+            from {parked} as before_it
+            where before_it.consumer = :consumer
+                and before_it.source = :source
+                and before_it.aggregatetype = :aggregate_type
+                and before_it.aggregateid = :aggregate_id
+                and before_it.blocks
+        ),
+        0
+    ),
+    :state, :reason, :blocks, :error, :attempts, clock_timestamp() + make_interval(secs => cast(:retry_seconds as double precision)),
     :topic, :partition, :offset, cast(:timestamp_ms as bigint), cast(:key as bytea), cast(:value as bytea), :headers
 )
 on conflict (consumer, event_id) do nothing
@@ -59,44 +73,39 @@ where parked.consumer = :consumer
 returning parked.place
 
 -- name: find_due
--- What is due, and what waits behind it: of an aggregate in the order in which it came, and from its first. Each
--- aggregate has its turn, so that one of which much is parked leaves room for the others.
-with due as (
-    select waiting.place, waiting.source, waiting.aggregatetype, waiting.aggregateid, waiting.blocks
-    from (
-        select
-            due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.retry_at,
-            row_number() over (
-                partition by due.source, due.aggregatetype, due.aggregateid order by due.retry_at, due.place
-            ) as turn
-        from {parked} as due
-        join unnest(cast(:topics as text[]), cast(:partitions as integer[])) as owned (topic, "partition")
-            on owned.topic = due.topic and owned."partition" = due."partition"
-        where due.consumer = :consumer and due.state = 'waiting' and due.retry_at <= clock_timestamp()
-    ) as waiting
-    order by waiting.turn, waiting.retry_at, waiting.place
-    limit :limit
-),
-found as (
-    select
-        parked.place,
-        row_number() over (
-            partition by parked.source, parked.aggregatetype, parked.aggregateid
-            order by parked.sequence, parked.place
-        ) as turn
-    from {parked} as parked
-    where parked.consumer = :consumer
-        and exists (
-            select
-            from due
-            where due.place = parked.place
-                or due.blocks and parked.blocks
-                and due.source = parked.source
-                and due.aggregatetype = parked.aggregatetype
-                and due.aggregateid = parked.aggregateid
-        )
-    order by turn, parked.place
-    limit :limit
+-- As many as are looked at in one go, however many there are. The index takes no time that changes within a statement.
+select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks
+from {parked} as due
+where due.consumer = :consumer
+    and due.state = 'waiting'
+    and due.retry_at <= statement_timestamp()
+    and (due.topic, due."partition") in (
+        select owned.topic, owned."partition"
+        from unnest(cast(:topics as text[]), cast(:partitions as integer[])) as owned (topic, "partition")
+    )
+order by due.retry_at, due.place
+limit :limit
+
+-- name: read_due
+-- Of each aggregate what was parked first, in the order in which it is applied; or one event that others do not wait for.
+with found as (
+    select coalesce(wanted.place, chain.place) as place
+    from unnest(
+        cast(:places as bigint[]), cast(:sources as text[]), cast(:aggregate_types as text[]),
+        cast(:aggregate_ids as text[])
+    ) as wanted (place, source, aggregatetype, aggregateid)
+    left join lateral (
+        select waiting.place
+        from {parked} as waiting
+        where wanted.place is null
+            and waiting.consumer = :consumer
+            and waiting.source = wanted.source
+            and waiting.aggregatetype = wanted.aggregatetype
+            and waiting.aggregateid = wanted.aggregateid
+            and waiting.blocks
+        order by waiting.turn, waiting.place
+        limit :share
+    ) as chain on true
 )
 select
     parked.place, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
@@ -105,7 +114,7 @@ select
     parked.source, parked.aggregatetype, parked.aggregateid
 from found
 join {parked} as parked on parked.place = found.place
-order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequence, parked.place
+order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
 
 -- name: count
 -- Aggregates whose first parked event waits for one that is missing; what waits behind a failed one does not, nor what

@@ -19,6 +19,7 @@ create table if not exists {watermarks} (
 ) strict, without rowid
 
 -- name: create_parked
+-- In the order of `turn` and `place` an aggregate's events are applied: their numbers, where they have any.
 create table if not exists {parked} (
     -- A place that was given out once never means another event.
     place integer primary key autoincrement,
@@ -29,6 +30,7 @@ create table if not exists {parked} (
     event_id text not null,
     type text not null,
     sequence integer,
+    turn integer not null,
     state text not null check (state in ('waiting', 'dead')),
     reason text not null,
     blocks integer not null,
@@ -50,7 +52,9 @@ create table if not exists {parked} (
 ) strict
 
 -- name: index_parked
-create index if not exists {parked_aggregates} on {parked_name} (consumer, source, aggregatetype, aggregateid)
+create index if not exists {parked_aggregates} on {parked_name} (
+    consumer, source, aggregatetype, aggregateid, blocks, turn, place
+)
 
 -- name: index_due
 create index if not exists {parked_due} on {parked_name} (consumer, retry_at) where state = 'waiting'

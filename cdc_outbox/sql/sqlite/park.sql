@@ -4,13 +4,27 @@ from {parked}
 where consumer = :consumer and event_id in (select value ->> '$.event_ids' from json_each(:rows))
 
 -- name: add
+-- What has no number comes after all that waits there already.
 insert into {parked} (
-    consumer, source, aggregatetype, aggregateid, event_id, type, sequence, state, reason, blocks, error, attempts,
+    consumer, source, aggregatetype, aggregateid, event_id, type, sequence, turn, state, reason, blocks, error, attempts,
     retry_at, topic, "partition", "offset", timestamp_ms, "key", value, headers
 )
 values (
-    :consumer, :source, :aggregate_type, :aggregate_id, :event_id, :type, :sequence, :state, :reason, :blocks, :error,
-    :attempts, julianday('now') + :retry_seconds / 86400.0, :topic, :partition, :offset, :timestamp_ms, :key, :value,
+    :consumer, :source, :aggregate_type, :aggregate_id, :event_id, :type, :sequence,
+    coalesce(
+        :sequence,
+        (
+            select max(before_it.turn)
+            from {parked} as before_it
+            where before_it.consumer = :consumer
+                and before_it.source = :source
+                and before_it.aggregatetype = :aggregate_type
+                and before_it.aggregateid = :aggregate_id
+                and before_it.blocks = true
+        ),
+        0
+    ),
+    :state, :reason, :blocks, :error, :attempts, julianday('now') + :retry_seconds / 86400.0, :topic, :partition, :offset, :timestamp_ms, :key, :value,
     :headers
 )
 on conflict (consumer, event_id) do nothing
@@ -58,44 +72,40 @@ where parked.consumer = :consumer
 returning place
 
 -- name: find_due
--- What is due, and what waits behind it: of an aggregate in the order in which it came, and from its first. Each
--- aggregate has its turn, so that one of which much is parked leaves room for the others.
-with due as (
-    select waiting.place, waiting.source, waiting.aggregatetype, waiting.aggregateid, waiting.blocks
-    from (
-        select
-            due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.retry_at,
-            row_number() over (
-                partition by due.source, due.aggregatetype, due.aggregateid order by due.retry_at, due.place
-            ) as turn
-        from {parked} as due
-        join json_each(:rows) as owned
-            on owned.value ->> '$.topics' = due.topic and owned.value ->> '$.partitions' = due."partition"
-        where due.consumer = :consumer and due.state = 'waiting' and due.retry_at <= julianday('now')
-    ) as waiting
-    order by waiting.turn, waiting.retry_at, waiting.place
-    limit :limit
-),
-found as (
-    select
-        parked.place,
-        row_number() over (
-            partition by parked.source, parked.aggregatetype, parked.aggregateid
-            order by parked.sequence, parked.place
-        ) as turn
-    from {parked} as parked
-    where parked.consumer = :consumer
-        and exists (
-            select 1
-            from due
-            where due.place = parked.place
-                or due.blocks and parked.blocks
-                and due.source = parked.source
-                and due.aggregatetype = parked.aggregatetype
-                and due.aggregateid = parked.aggregateid
+-- As many as are looked at in one go, however many there are.
+select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks
+from {parked} as due
+where due.consumer = :consumer
+    and due.state = 'waiting'
+    and due.retry_at <= julianday('now')
+    and (due.topic, due."partition") in (
+        select owned.value ->> '$.topics', owned.value ->> '$.partitions' from json_each(:rows) as owned
+    )
+order by due.retry_at, due.place
+limit :limit
+
+-- name: read_due
+-- Of each aggregate what was parked first, in the order in which it is applied; or one event that others do not wait for.
+with found as (
+    select wanted.value ->> '$.places' as place
+    from json_each(:rows) as wanted
+    where wanted.value ->> '$.places' is not null
+    union all
+    select chain.place
+    from json_each(:rows) as wanted
+    cross join {parked} as chain
+    where wanted.value ->> '$.places' is null
+        and chain.place in (
+            select waiting.place
+            from {parked} as waiting
+            where waiting.consumer = :consumer
+                and waiting.source = wanted.value ->> '$.sources'
+                and waiting.aggregatetype = wanted.value ->> '$.aggregate_types'
+                and waiting.aggregateid = wanted.value ->> '$.aggregate_ids'
+                and waiting.blocks = true
+            order by waiting.turn, waiting.place
+            limit :share
         )
-    order by turn, parked.place
-    limit :limit
 )
 select
     parked.place, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
@@ -103,8 +113,8 @@ select
     coalesce(parked.state = 'waiting' and parked.retry_at <= julianday('now'), false),
     parked.source, parked.aggregatetype, parked.aggregateid
 from found
-join {parked} as parked on parked.place = found.place
-order by parked.source, parked.aggregatetype, parked.aggregateid, parked.sequence, parked.place
+cross join {parked} as parked on parked.place = found.place
+order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
 
 -- name: count
 -- Aggregates whose first parked event waits for one that is missing; what waits behind a failed one does not, nor what

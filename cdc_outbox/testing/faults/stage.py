@@ -193,7 +193,7 @@ class Play:
 
     async def drain(self, events: int) -> str | None:
         """Apply what is parked as it becomes due; say what stays there in the end."""
-        counts: list[ParkedCount] = []
+        counts: list[ParkedCount] | None = None
         for _ in range(2 * events):
             due, counts = await self._session.find_due(self._held, events)
             if not due:

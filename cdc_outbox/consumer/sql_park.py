@@ -1,0 +1,165 @@
+"""The park in the consumer's own database."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.inbox import columns_of
+from cdc_outbox.consumer.ordering import Aggregate
+from cdc_outbox.consumer.park import (
+    Due,
+    Failure,
+    ParkedCount,
+    ParkedEvent,
+    Rank,
+    Reason,
+    State,
+    choose,
+    parked_message,
+    written_headers,
+)
+from cdc_outbox.consumer.statements import Statements
+from cdc_outbox.event import Event
+from cdc_outbox.message import Message
+
+_LOOKED_AT = 4
+"""How many due events are looked at for each that is taken, so that aggregates of which many are due leave room."""
+
+
+class SqlPark:
+    """Parked events as rows."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._sql = statements
+
+    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> Mapping[str, Rank]:  # noqa: ANN401
+        """Look."""
+        if not event_ids:
+            return {}
+        rows = await self._sql.fetch(connection, "find_parked", event_ids=list(event_ids))
+        return {event_id: (Aggregate(*names), sequence) for event_id, *names, sequence in rows}
+
+    async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
+        """Insert one row."""
+        await self._sql.fetch(
+            connection,
+            "add",
+            source=event.source or "",
+            aggregate_type=event.aggregate_type,
+            aggregate_id=event.aggregate_id,
+            event_id=event.id,
+            type=_without_nul(event.type),
+            sequence=event.sequence,
+            **_columns_of(failure),
+            topic=message.topic,
+            partition=message.partition or 0,
+            offset=message.offset or 0,
+            timestamp_ms=message.timestamp_ms,
+            key=message.key,
+            value=message.value,
+            headers=written_headers(message),
+        )
+
+    async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
+        """Delete the rows."""
+        if places:
+            await self._sql.fetch(connection, "remove", places=sorted(places))
+
+    async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401
+        """Update the row."""
+        await self._sql.fetch(connection, "fail", place=place, **_columns_of(failure))
+
+    async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
+        """Update the rows."""
+        if places:
+            await self._sql.fetch(connection, "rest", places=sorted(places))
+
+    async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401
+        """Update the rows: in a statement of its own, which sees what was parked while the watermark was waited for."""
+        if not successors:
+            return 0
+        aggregates = sorted(successors)
+        following = [successors[aggregate] for aggregate in aggregates]
+        return len(await self._sql.fetch(connection, "wake", **columns_of(aggregates), successors=following))
+
+    async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401
+        """Look for what is due, as far as that is looked at in one go, and read the rows of what is chosen."""
+        places = sorted(owned)
+        if not places:
+            return []
+        topics, partitions = [place.topic for place in places], [place.partition for place in places]
+        most = limit * _LOOKED_AT
+        rows = await self._sql.fetch(connection, "find_due", topics=topics, partitions=partitions, limit=most)
+        due = [Due(place, Aggregate(*names), bool(blocks)) for place, *names, blocks in rows]
+        heads, share = choose(due, limit)
+        if not heads:
+            return []
+        found = await self._sql.fetch(
+            connection,
+            "read_due",
+            places=[None if head.blocks else head.place for head in heads],
+            **columns_of([head.aggregate for head in heads]),
+            share=share,
+        )
+        return [_parked(*row) for row in found]
+
+    async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
+        """Count the rows."""
+        return [
+            ParkedCount(
+                state=State(state),
+                reason=Reason(reason),
+                events=events,
+                gap_events=waiting,
+                gap_seconds=float(seconds or 0),
+            )
+            for state, reason, events, waiting, seconds in await self._sql.fetch(connection, "count")
+        ]
+
+
+def _columns_of(failure: Failure) -> dict[str, Any]:
+    return {
+        "state": failure.state,
+        "reason": failure.reason,
+        "blocks": failure.reason.blocks,
+        "error": _without_nul(failure.error),
+        "attempts": failure.attempts,
+        "retry_seconds": failure.retry_seconds,
+    }
+
+
+def _parked(  # noqa: PLR0917 - a row
+    place: int,
+    event_id: str,
+    state: str,
+    reason: str,
+    blocks: bool,  # noqa: FBT001
+    forced: bool,  # noqa: FBT001
+    attempts: int,
+    topic: str,
+    partition: int,
+    offset: int,
+    timestamp_ms: int | None,
+    key: Any,  # noqa: ANN401 - bytes, as each driver gives them
+    value: Any,  # noqa: ANN401
+    headers: str,
+    is_due: bool,  # noqa: FBT001
+    *aggregate: str,
+) -> ParkedEvent:
+    return ParkedEvent(
+        place=place,
+        event_id=event_id,
+        state=State(state),
+        reason=Reason(reason),
+        blocks=bool(blocks),
+        forced=bool(forced),
+        attempts=attempts,
+        message=parked_message(Place(topic, partition), offset, timestamp_ms, key, value, headers),
+        is_due=bool(is_due),
+        aggregate=Aggregate(*aggregate),
+    )
+
+
+def _without_nul(text: str) -> str:
+    """Return the text as a database takes it."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
