@@ -67,6 +67,9 @@ def replay(
     and the consumer itself may run meanwhile. An event whose handler fails is parked, and the running consumer tries it
     again.
 
+    Refused for sequence: increasing if an event is selected and an earlier one of its aggregate is not, which the
+    consumer has not read yet: the earlier one would be a conflict then.
+
     A dry run calls no handler, so it cannot tell which would fail.
 
     Exit code: 0 done, 3 something was parked, left out or unreadable, 75 something cannot be reached: run it again.

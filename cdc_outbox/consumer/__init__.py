@@ -7,9 +7,10 @@ from cdc_outbox.consumer.handlers import BatchHandler, Handler
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.ordering import Aggregate, Order, Verdict
 from cdc_outbox.consumer.plain import AsyncInbox, Inbox
-from cdc_outbox.consumer.replay import Fate, Replayed, Selection
+from cdc_outbox.consumer.replay import Fate, Replayed
 from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.schema import inbox_component
+from cdc_outbox.consumer.selection import Selection
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.foreign import ForeignOutbox

@@ -24,8 +24,9 @@ from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.poison import Poison
-from cdc_outbox.consumer.replay import Replay, Replayed, Selection
+from cdc_outbox.consumer.replay import Replay, Replayed
 from cdc_outbox.consumer.retry import Retry
+from cdc_outbox.consumer.selection import Selection
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.start_offsets import KafkaPartitions
 from cdc_outbox.consumer.table import InboxTable, checked_name
@@ -313,6 +314,8 @@ class Consumer(_Consumer[threading.Event]):
             dry_run: Only tell what would become of them.
 
         Raises:
+            ConfigError: The selection takes an event of an ``increasing`` type, and leaves out an earlier one of its
+                aggregate that the consumer has not read yet.
             ParkFullError: More would be set aside than ``limits`` allow.
             CdcOutboxError: As for :meth:`run`.
         """

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 
@@ -19,17 +18,16 @@ from cdc_outbox.consumer.backlog import Backlog
 from cdc_outbox.consumer.breaker import CircuitBreaker, cause_of
 from cdc_outbox.consumer.calls import ours_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.loop import Waits
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, aggregate_of, judge
 from cdc_outbox.consumer.park import REASONS
 from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.selection import Selection, refuse_ahead
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.errors import (
-    ConfigError,
     ConsumerError,
     HandlerError,
     MessageError,
@@ -38,13 +36,9 @@ from cdc_outbox.errors import (
     TransactionEndedError,
     WatermarkMovedError,
 )
-from cdc_outbox.event import Event
 from cdc_outbox.message import Message
-from cdc_outbox.timestamps import to_milliseconds
 from cdc_outbox.wire import WireContract
 
-_CLOCK_SKEW = timedelta(minutes=10)
-"""How far the brokers' clock may be behind the database's: they find the first message by the time of its arrival."""
 _CONFLICT_SECONDS = 0.05
 """How long to stay out of the way of the consumer that works on the same aggregates."""
 
@@ -83,89 +77,6 @@ _OUTCOMES = {
     Outcome.SUPERSEDED: Fate.DUPLICATE,
     Outcome.PARKED: Fate.PARKED,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which messages are given again: those that all of these take.
-
-    Raises:
-        ConfigError: No message can be all of it.
-
-    Args:
-        topic: One of the contract's; ``None`` for all.
-        aggregate: Its type and its id.
-        event_type: For example ``OrderPlaced``.
-        since: Events created at this time or later (``Event.created_at``).
-        before: Events created earlier than this.
-        partition: With ``topic``, unless there is but one.
-        first_offset: In that partition, like ``last_offset``, which is counted in.
-    """
-
-    topic: str | None = None
-    aggregate: tuple[str, str] | None = None
-    event_type: str | None = None
-    since: datetime | None = None
-    before: datetime | None = None
-    partition: int | None = None
-    first_offset: int | None = None
-    last_offset: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.since is not None and self.before is not None and self.since.timestamp() >= self.before.timestamp():
-            raise ConfigError(f"nothing is from {self.since} on and before {self.before}", field="Selection.before")
-        offsets = self.first_offset, self.last_offset
-        if self.partition is None and offsets != (None, None):
-            raise ConfigError("of which partition the offsets are meant is not said", field="Selection.partition")
-        if None not in offsets and (self.last_offset or 0) < (self.first_offset or 0):
-            raise ConfigError(f"nothing is from offset {offsets[0]} to {offsets[1]}", field="Selection.last_offset")
-
-    def topics(self, contract: WireContract) -> tuple[str, ...]:
-        """Return the topics that hold such messages.
-
-        Raises:
-            ConfigError: The contract has no such topic or aggregate type, or it is not clear whose partition is meant.
-        """
-        topics = contract.topics
-        if self.aggregate is not None:
-            contract.mode_of(self.aggregate[0])
-            topics = (contract.topic_of(self.aggregate[0]),)
-        if self.topic is not None:
-            if self.topic not in topics:
-                raise ConfigError(f"the topic {self.topic!r} is none of {', '.join(topics)}", field="Selection.topic")
-            topics = (self.topic,)
-        if self.partition is not None and len(topics) > 1:
-            raise ConfigError("of which topic the partition is meant is not said", field="Selection.topic")
-        return topics
-
-    def spans(self, reader: TopicReader, contract: WireContract) -> dict[Place, tuple[int, int]]:
-        """Return first offset and end of what is to be read of each partition, as it is now."""
-        known = reader.places(self.topics(contract))
-        places = [place for place in known if self.partition in {None, place.partition}]
-        if known and not places:
-            raise ConfigError(
-                f"{known[0].topic} has no partition {self.partition}: there are {len(known)}, from 0",
-                field="Selection.partition",
-            )
-        bounds = reader.bounds(places)
-        if self.since is not None:
-            starts = reader.offsets_at(places, to_milliseconds(self.since.astimezone(UTC) - _CLOCK_SKEW))
-            bounds = {place: (max(first, starts.get(place, end)), end) for place, (first, end) in bounds.items()}
-        first_wanted, after_last = self.first_offset or 0, None if self.last_offset is None else self.last_offset + 1
-        return {
-            place: (max(first, first_wanted), end if after_last is None else min(end, after_last))
-            for place, (first, end) in bounds.items()
-        }
-
-    def takes(self, event: Event) -> bool:
-        """Tell whether an event's message is one of them; of one that tells no time, where none is asked for."""
-        made = event.created_at
-        return (
-            self.aggregate in {None, (event.aggregate_type, event.aggregate_id)}
-            and self.event_type in {None, event.type}
-            and (self.since is None or (made is not None and made >= self.since.astimezone(UTC)))
-            and (self.before is None or (made is not None and made < self.before.astimezone(UTC)))
-        )
 
 
 @dataclass(slots=True)
@@ -226,10 +137,12 @@ class Replay:
             dry_run: Say what would become of each, as far as that is known without its handler; write nothing.
 
         Raises:
+            ConfigError: The selection passes over events that the consumer has not read yet, see :func:`refuse_ahead`.
             ParkFullError: More is to be set aside than may be.
             CdcOutboxError: What is not one event's fault; what was committed stays so, and a second run skips it.
         """
         spans = await self._waits.call(selection.spans, self._reader, self._contract)
+        await self._waits.call(refuse_ahead, selection, self._reader, self._contract, spans, self._order_of)
         messages = self._reader.read(spans)
         imagined = Imagined()
         _, counts = await self._session.find_due((), 0)

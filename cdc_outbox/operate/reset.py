@@ -11,7 +11,7 @@ from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.ids import key_of
 from cdc_outbox.consumer.inbox import columns_of
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
-from cdc_outbox.consumer.replay import Selection
+from cdc_outbox.consumer.selection import Selection
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.drivers import Row
 from cdc_outbox.errors import ConsumerError, MessageError

@@ -13,6 +13,7 @@ from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, Fate, Limits, Re
 from cdc_outbox.errors import ConfigError, ParkFullError
 from cdc_outbox.message import Message
 from tests.support.commands import run_command
+from tests.support.events import make_event
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually
 from tests.support.service import Service, effects_of
@@ -190,6 +191,40 @@ def test_what_no_inbox_can_take_is_counted_and_stops_nobody(service: Service) ->
     assert replay(service, dry_run=True) == {Fate.UNREADABLE: 5, Fate.APPLIED: 2}
     assert replay(service) == {Fate.UNREADABLE: 5, Fate.APPLIED: 2}
     assert service.parked() == []
+
+
+def invoices() -> list[Event]:
+    """Return events of one aggregate whose numbers have gaps, of two types in turn."""
+    kinds = ("InvoiceOpened", "OrderPlaced", "InvoiceOpened", "OrderPlaced")
+    return [
+        make_event(10 * number, aggregate_type="invoice", event_type=kind) for number, kind in enumerate(kinds, start=1)
+    ]
+
+
+@pytest.mark.parametrize("part", [{"event_type": "OrderPlaced"}, {"partition": 0, "first_offset": 1}])
+def test_a_part_of_an_increasing_type_is_refused_ahead_of_the_consumer(
+    fed_service: Service, part: dict[str, Any]
+) -> None:
+    chosen = {"topic": fed_service.pipeline.spec.contract.topic_of("invoice"), **part}
+    sent = invoices()
+    fed_service.send(*sent)
+    for dry_run in (True, False):
+        with pytest.raises(ConfigError, match="an earlier event of invoice/1 is not, which the consumer has not read"):
+            replay(fed_service, dry_run=dry_run, **chosen)
+    assert fed_service.effects() == []
+    # What the refusal advises: the consumer reads everything, and then there is nothing to pass over.
+    with fed_service.running() as consumer:
+        eventually(lambda: consumer.outcomes.total() == len(sent), "the consumer to read all")
+    assert replay(fed_service, **chosen).keys() == {Fate.DUPLICATE}
+    assert fed_service.parked() == []
+
+
+def test_a_part_that_passes_nothing_over_is_replayed_ahead_of_the_consumer(fed_service: Service) -> None:
+    fed_service.send(*invoices())
+    topic = fed_service.pipeline.spec.contract.topic_of("invoice")
+    assert replay(fed_service, topic=topic, partition=0, last_offset=1) == {Fate.APPLIED: 2}
+    assert replay(fed_service, aggregate=("invoice", "1")) == {Fate.DUPLICATE: 2, Fate.APPLIED: 2}
+    assert [sequence for _, sequence in fed_service.effects()] == [20, 40]
 
 
 def test_a_rate_bounds_how_many_events_a_second_reach_handlers(service: Service) -> None:
