@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, TopicPartition
@@ -112,6 +113,12 @@ class Client:
 
     def subscribe(self, _topics: list[str], **callbacks: _Callback) -> None:
         self._callbacks = callbacks
+
+    def list_topics(self, **_options: float) -> SimpleNamespace:
+        topics = {place.topic: SimpleNamespace(partitions={}) for place in self.group.logs}
+        for place in self.group.logs:
+            topics[place.topic].partitions[place.partition] = None
+        return SimpleNamespace(topics=topics)
 
     def poll(self, _seconds: float) -> Record | None:
         self._hook("poll")

@@ -13,6 +13,7 @@ from cdc_outbox.wire import WireContract
 
 _DIGEST_DIGITS = 32
 """Of the content of a message that cannot be read: 128 bits."""
+_FROM_MESSAGE = Place("", -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Item:
         failure: Why it is to be parked instead of being applied.
         parked: Its row, where it came out of the park.
         is_begun: Whether it is noted in the database that it was begun.
+        place: The topic-partition whose owner applies it; by default the one that it came from.
     """
 
     event: Event
@@ -30,12 +32,12 @@ class Item:
     failure: Failure | None = None
     parked: ParkedEvent | None = None
     is_begun: bool = False
-    place: Place = field(init=False)
-    """The partition it came from."""
+    place: Place = field(default=_FROM_MESSAGE)
 
     def __post_init__(self) -> None:
         # Once, and not whenever it is asked for: with many events in a batch that is what costs.
-        object.__setattr__(self, "place", place_of(self.message))
+        if self.place is _FROM_MESSAGE:
+            object.__setattr__(self, "place", place_of(self.message))
 
     @property
     def aggregate(self) -> Aggregate:
@@ -74,12 +76,14 @@ class Item:
         return replace(self, failure=failure)
 
 
-def item_of(message: Message, contract: WireContract, parked: ParkedEvent | None = None) -> Item:
+def item_of(
+    message: Message, contract: WireContract, parked: ParkedEvent | None = None, place: Place = _FROM_MESSAGE
+) -> Item:
     """Read a message; one that cannot be read becomes an item that can only be parked."""
     try:
-        return Item(event=contract.event_of(message), message=message, parked=parked)
+        return Item(event=contract.event_of(message), message=message, parked=parked, place=place)
     except MessageError as error:
-        return unreadable(message, error, parked)
+        return replace(unreadable(message, error, parked), place=place)
 
 
 def unreadable(message: Message, error: MessageError, parked: ParkedEvent | None = None) -> Item:

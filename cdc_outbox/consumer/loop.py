@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import confluent_kafka
 
 from cdc_outbox import kafka
+from cdc_outbox.consumer.adoption import Adoption
 from cdc_outbox.consumer.backlog import Backlog, origin_of
 from cdc_outbox.consumer.breaker import Cause, CircuitBreaker, cause_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
@@ -97,6 +98,7 @@ class Loop:
         most, most_bytes = limits.batch_events, limits.batch_bytes
         self._fresh, self._redo = new(most, self._read, most_bytes=most_bytes), new(most, most_bytes=most_bytes)
         self._breaker = CircuitBreaker()
+        self._adoption = Adoption(contract, partial(waits.call, kafka.find_topics, client))
         self._polled_at = 0.0
         self._pause_seconds = _FIRST_RETRY_SECONDS
 
@@ -200,18 +202,19 @@ class Loop:
         self._poison.keep(self._ownership.owns)
         if self._redo or not self._watch.wants_a_look():
             return
-        began_at = time.monotonic()
-        due, counts = await self._session.find_due(
-            self._ownership.held, self._limits.batch_events, counts=self._watch.wants_counts()
-        )
-        if counts is not None:
-            self._watch.looked(counts, time.monotonic() - began_at)
-        held = dict(self._ownership.held)
+        began_at, held = time.monotonic(), dict(self._ownership.held)
+        counts = self._watch.wants_counts()
+        if counts:
+            await self._adoption.look(await self._session.find_parked_places(), held)
+        found = await self._session.find_due({*held, *self._adoption.adopted}, self._limits.batch_events, counts=counts)
+        due = [row for row in found[0] if self._adoption.takes(row)]
+        if found[1] is not None:
+            self._watch.looked(found[1], time.monotonic() - began_at)
         # What was polled has no effects yet: who is stuck with the last ones shall not seem to have nothing to do.
         waiting = self._fresh.waiting()
         lags = {place: lag + waiting[place] for place, lag in lags_of(self._client, held).items()}
         self._watch.lagged(lags, assigned=len(held))
-        self._redo.put([item_of(row.message, self._contract, row) for row in due])
+        self._redo.put([item_of(row.message, self._contract, row, self._adoption.owner_of(row)) for row in due])
         if self._watch.room:
             self._resume()
 

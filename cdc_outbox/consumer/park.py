@@ -168,6 +168,9 @@ class ParkStore(Protocol):
         the cost does not grow with what is parked. What others own is among it.
         """
 
+    async def find_places(self, connection: Any) -> set[Place]:  # noqa: ANN401
+        """Return the topic-partitions that events came from which wait."""
+
     async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
         """Return how many events are parked."""
 

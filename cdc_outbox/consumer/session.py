@@ -157,6 +157,11 @@ class Session:
             due = await stores.park.find_due(connection, places, limit) if counted != [] else []
             return unbroken(due, places), counted
 
+    async def find_parked_places(self) -> set[Place]:
+        """Return the topic-partitions of parked events that wait."""
+        async with self._transaction() as (stores, connection):
+            return await stores.park.find_places(connection)
+
     @contextlib.asynccontextmanager
     async def _transaction(self) -> AsyncIterator[tuple[Stores, Any]]:
         database = await self.open()

@@ -103,6 +103,10 @@ class SqlPark:
         )
         return [_parked(*row) for row in found]
 
+    async def find_places(self, connection: Any) -> set[Place]:  # noqa: ANN401
+        """Read the topic-partitions."""
+        return {Place(*row) for row in await self._sql.fetch(connection, "find_places")}
+
     async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
         """Count the rows."""
         return [

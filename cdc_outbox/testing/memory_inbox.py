@@ -254,6 +254,11 @@ class MemoryDatabase:
     def _turn(self, place: int) -> tuple[int, int]:
         return self.now.rows[place].turn, place
 
+    async def find_places(self, connection: Any) -> set[Place]:  # noqa: ANN401, ARG002
+        """Return the topic-partitions that events came from which wait."""
+        parked = (row.parked for row in self.now.rows.values())
+        return {place_of(row.message) for row in parked if row.state is State.WAITING}
+
     async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401, ARG002
         """Return how many events are parked."""
         firsts: dict[Aggregate, tuple[int, bool]] = {}

@@ -134,6 +134,12 @@ class ParkContract:
             assert opened.counts() == {(state, Reason.FAILED)}
         assert opened.due() == []
 
+    def test_the_partitions_of_what_waits_are_known(self, opened: Opened) -> None:
+        opened.add(1, failed())
+        opened.add(2, gap())
+        opened.add(1, failed(None), aggregate=B, partition=AWAY.partition)
+        assert finish(opened.park.find_places(opened.connection)) == {HOME}
+
     def test_what_is_taken_out_is_gone(self, opened: Opened) -> None:
         ids = {opened.add(number, failed()) for number in (1, 2)}
         finish(opened.park.remove(opened.connection, [row.place for row in opened.due()]))

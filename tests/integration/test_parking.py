@@ -8,6 +8,7 @@ import pytest
 
 from cdc_outbox.consumer import Consumer, Event, Fate, Outcome, Retry
 from cdc_outbox.event import new_event_id
+from tests.support.commands import run_command
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
 from tests.support.service import HASTY, PATIENT, Service, apply_effect, effects_of
@@ -224,6 +225,33 @@ def test_a_message_whose_header_has_a_name_that_is_not_utf8_is_parked_and_others
     assert "the name of a header is not UTF-8" in error
     # Read again from the park, it is still no message without headers.
     assert fed_service.consumer().replay().fates == {Fate.DUPLICATE: 2, Fate.UNREADABLE: 1}
+
+
+@pytest.mark.parametrize("aggregate_type", BEHIND)
+def test_what_was_parked_under_a_topic_that_is_read_no_more_is_applied_when_it_is_tried_again(
+    fed_service: Service, aggregate_type: str
+) -> None:
+    contract = fed_service.pipeline.spec.contract
+    first, *others = events_of(aggregate_type, "Poison", "OrderPlaced", "OrderPlaced", "OrderPlaced")
+    renamed = replace(contract, topic=contract.topic.replace(".", ".old."))
+    fed_service.pipeline.stack.broker.create_topic(renamed.topic_of(aggregate_type), partitions=1)
+    fed_service.send(renamed.message_of(first))
+    handler = Flaky()
+    with fed_service.running(
+        flaky(fed_service, handler, contract=renamed, retry=Retry(inline_retry_seconds=0, max_attempts=1))
+    ):
+        fed_service.wait_for_parked((first.sequence, "dead", "failed"))
+    # The events go to the topic of another name from now on, and the consumers follow.
+    fed_service.send(*others)
+    handler.is_mended = True
+    retry = ("dead-letters", "retry", str(fed_service.parked_id_of(first.sequence)), "--inbox-dsn", fed_service.dsn)
+    with fed_service.running(flaky(fed_service, handler)):
+        eventually(lambda: len(fed_service.parked()) == 4, "the others to wait behind it")
+        done = run_command(*retry, "--consumer", fed_service.name)
+        assert done.returncode == 0, done.stderr
+        eventually(lambda: fed_service.parked() == [], "the park to be empty")
+    order_of_ids = "select event_id from effects order by number"
+    assert [event_id for (event_id,) in fed_service.rows(order_of_ids)] == [event.id for event in (first, *others)]
 
 
 def test_at_the_bound_the_partition_is_paused_loudly_and_others_go_on_until_there_is_room(

@@ -195,6 +195,11 @@ from found
 straight_join {parked} as parked on parked.place = found.place
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
 
+-- name: find_places
+select distinct convert(topic using utf8mb4), `partition`
+from {parked}
+where consumer = convert(:consumer using utf8mb4) and state = 'waiting'
+
 -- name: count
 -- Aggregates whose first parked event waits for one that is missing; what waits behind a failed one does not, nor what
 -- is due.

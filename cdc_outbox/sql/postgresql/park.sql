@@ -116,6 +116,9 @@ from found
 join {parked} as parked on parked.place = found.place
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
 
+-- name: find_places
+select distinct topic, "partition" from {parked} where consumer = :consumer and state = 'waiting'
+
 -- name: count
 -- Aggregates whose first parked event waits for one that is missing; what waits behind a failed one does not, nor what
 -- is due.
