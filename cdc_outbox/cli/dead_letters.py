@@ -1,9 +1,11 @@
 """``cdc-outbox dead-letters``."""
 
 import json
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, TextIO, TypeVar, cast
@@ -17,7 +19,7 @@ from cdc_outbox.consumer.park import Reason, State
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.baseline import find_gaps
 from cdc_outbox.operate.park import Park
-from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, why_not_forced
+from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, not_tried, why_not_forced
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 
@@ -126,10 +128,24 @@ def list_parked(
         click.echo("nothing is parked" if wanted == ParkFilter() else "no such event is parked", err=True)
     if total > len(rows):
         click.echo(f"{total - len(rows):,} more; --limit {total} shows all", err=True)
+    idle = [] if as_json else not_tried(rows, datetime.now(UTC))
+    if idle:
+        click.echo(visible(_not_tried(idle, consumer)), err=True)
     for gap in gaps[:_GAPS_SHOWN]:
         click.echo(visible(f"missing: {gap}"), err=True)
     if len(gaps) > _GAPS_SHOWN:
         click.echo(f"missing: events of {len(gaps) - _GAPS_SHOWN:,} more aggregates", err=True)
+
+
+def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> str:
+    """Return what to do about events that no consumer tries."""
+    first, numbers = rows[0], " ".join(str(row.place) for row in rows)
+    return (
+        f"not tried: {len(rows):,} events are due for more than a minute, the first is {first.place} of "
+        f"{first.topic}[{first.partition}]\n"
+        f"hint: Start the consumer. If it no longer handles {first.aggregate.aggregate_type or 'them'}, give them up: "
+        f'`cdc-outbox dead-letters skip {numbers} --consumer {shlex.quote(consumer)} --note "no longer handled"`.'
+    )
 
 
 @dead_letters.command(short_help="Show one parked event.")

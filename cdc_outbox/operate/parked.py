@@ -1,8 +1,8 @@
 """What an operator may decide about parked events, as functions of what is parked. Pure."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.park import Reason, State
@@ -10,6 +10,8 @@ from cdc_outbox.errors import InboxError
 
 FORCED = frozenset({Reason.CONFLICT, Reason.EXPIRED})
 """What the same verdict would meet again, so that it is applied in spite of it or not at all."""
+_TRIED_WITHIN = timedelta(minutes=1)
+"""A consumer looks for what is due each second; the clocks of two machines differ by less."""
 _PATIENT = frozenset({Reason.GAP, Reason.BEHIND})
 """What goes on by itself when its predecessor is applied, and not before, however often it is tried."""
 _IN_TURN = frozenset({Reason.BEHIND, Reason.FAILED, Reason.CRASHED})
@@ -48,6 +50,11 @@ class ParkedRow:
     def is_unreadable(self) -> bool:
         """Whether nothing is known but the message."""
         return self.reason is Reason.UNREADABLE
+
+
+def not_tried(rows: Iterable[ParkedRow], now: datetime) -> list[ParkedRow]:
+    """Return the events that are due for so long that no consumer can be there which tries them."""
+    return [row for row in rows if row.state is State.WAITING and row.retry_at and row.retry_at < now - _TRIED_WITHIN]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

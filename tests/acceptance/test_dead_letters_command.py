@@ -109,6 +109,28 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
     assert "exists already" in shell.about(service, "dead-letters", "export", "--output", str(file), code=2)[1]
 
 
+def test_what_no_consumer_tries_is_listed_with_what_ends_it(service: BrokerlessService, shell: Shell) -> None:
+    service.broken = {"1", "2"}
+    service.deliver(make_event(1), make_event(1, "2"), make_event(2, "2"))
+    shell.about(service, "dead-letters", "retry", "--all")
+    assert "not tried" not in shell.about(service, "dead-letters", "list")[1]
+    with service.connect() as connection:
+        connection.execute("update inbox_parked set retry_at = retry_at - interval '2 minutes'")
+    said = shell.about(service, "dead-letters", "list")[1]
+    assert "not tried: 2 events are due for more than a minute, the first is 1 of events[0]" in said
+    [remedy] = re.findall(r"`cdc-outbox (.*?)`", said)
+    for _ in range(2):  # what waited behind the second one is not tried either
+        shell.run(*shlex.split(remedy), CDC_OUTBOX_DSN=service.dsn)
+        with service.connect() as connection:
+            connection.execute("update inbox_parked set retry_at = retry_at - interval '2 minutes'")
+        said = shell.about(service, "dead-letters", "list")[1]
+        remedies = re.findall(r"`cdc-outbox (.*?)`", said)
+        if not remedies:
+            break
+        [remedy] = remedies
+    assert said == "nothing is parked"
+
+
 def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(service: BrokerlessService, shell: Shell) -> None:
     service.broken = {"1"}
     event = make_event(1)
