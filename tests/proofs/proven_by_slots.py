@@ -59,6 +59,21 @@ def _restart_when_the_driver_is_ahead(place: PostgresPlace) -> None:
     place.event("later")
 
 
+def _make_the_slot_anew(place: PostgresPlace) -> None:
+    """Lose a slot, and with it an event that is committed before another one of its name is made."""
+    place.event("first")
+    place.until(lambda: place.messages("first"))
+
+    def stopped() -> None:
+        place.until(lambda: place.reader() is None)
+        place.sql("select pg_drop_replication_slot('{name}')")
+        place.event()
+        place.make_slot()
+
+    place.restart(stopped)
+    place.event("later")
+
+
 def _more_than_fits(place: PostgresPlace) -> None:
     place.until(place.reader)
     for _ in range(40):
@@ -160,10 +175,20 @@ RAN: tuple[Ran, ...] = (
         code="CC612",
         apart=True,
         changes=_DRIVER,
-        mended={**_DRIVER, "offset.mismatch.strategy": "trust_slot"},
+        mended={"status.update.interval.ms": "1000"},
         act=_restart_when_the_driver_is_ahead,
         shows=fails("DebeziumException", "no longer available on the server"),
         instead=_both,
+    ),
+    *(
+        Ran(
+            code="CC619",
+            changes={"offset.mismatch.strategy": strategy},
+            act=_make_the_slot_anew,
+            shows=lambda place: place.messages("later") and not place.messages(),
+            instead=fails("DebeziumException", "no longer available on the server"),
+        )
+        for strategy in ("trust_slot", "trust_greater_lsn")
     ),
     Beside(
         code="CC614",

@@ -85,7 +85,7 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
         ),
         ({"database.password": "${file:/run/secrets/db:password}"}, Kind.MYSQL),
         ({"schema.include.list": "PUBLIC"}, Kind.POSTGRESQL),
-        ({"lsn.flush.mode": "connector_and_driver", "offset.mismatch.strategy": "trust_slot"}, Kind.POSTGRESQL),
+        ({"offset.mismatch.strategy": "no_validation"}, Kind.POSTGRESQL),
     ],
 )
 def test_what_is_right_or_unknown_is_not_found(changes: dict[str, str | None], kind: Kind) -> None:

@@ -124,7 +124,7 @@ _CONSEQUENCES = (
     Consequence(
         ("offset.mismatch.strategy",),
         _STAYS,
-        "becomes trust_offset: of a slot and an offset that do not fit, the offset counts.",
+        "becomes no_validation: where slot and offset do not fit, Debezium moves neither to the other.",
     ),
     Consequence(
         ("heartbeat.",),

@@ -8,6 +8,14 @@ from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebo
 book = Rulebook()
 
 _WAL_SENDER_TIMEOUT_MS = 60_000
+_PASSES_OVER = "goes on in silence over a slot that was made anew, and what was committed before it is lost"
+_MOVES_SLOT = "moves a restored server's slot to Connect's offset at each start, and what the slot held is lost"
+_HIDDEN_LOSS = {
+    "trust_offset": _MOVES_SLOT,
+    "trust_slot": _PASSES_OVER,
+    "trust_greater_lsn": f"{_PASSES_OVER}; it also {_MOVES_SLOT}",
+}
+"""What each strategy loses where slot and offset do not fit."""
 
 
 @book.rule("CC601", WARNING, Kind.POSTGRESQL)
@@ -82,7 +90,8 @@ def driver_ahead_of_the_offset(config: Config) -> Hits:
     mode, strategy = config.get("lsn.flush.mode").lower(), config.get("offset.mismatch.strategy").lower()
     if mode == "connector_and_driver" and strategy not in {"trust_slot", "trust_greater_lsn"}:
         message = "the driver confirms more than the offset says, and the next start fails."
-        yield Hit("offset.mismatch.strategy", message, "Set it to trust_greater_lsn.")
+        remedy = "Leave it out, and let heartbeats with heartbeat.action.query move the slot."
+        yield Hit("lsn.flush.mode", message, remedy)
 
 
 @book.rule("CC613", ERROR, Kind.POSTGRESQL)
@@ -122,6 +131,17 @@ def publication_that_cannot_change(config: Config) -> Hits:
     if filtered and skips and config.version >= (3, 6):
         message = "as soon as other tables are captured Debezium changes the publication by a statement that fails."
         yield Hit("publication.autocreate.mode", message, "Set it to disabled, and make the publication yourself.")
+
+
+@book.rule("CC619", WARNING, Kind.POSTGRESQL)
+def strategy_that_hides_a_loss(config: Config) -> Hits:
+    strategy = config.get("offset.mismatch.strategy").lower()
+    if strategy in _HIDDEN_LOSS:
+        yield Hit(
+            "offset.mismatch.strategy",
+            f"{strategy} {_HIDDEN_LOSS[strategy]}.",
+            "Leave it at no_validation, which fails or leaves both alone.",
+        )
 
 
 @book.rule("CC616", WARNING, Kind.POSTGRESQL)
