@@ -44,11 +44,13 @@ class Component:
         kind: ``outbox`` or ``inbox``.
         tables: All of them; kind and first table together are its name in the version table.
         migrations: In order.
+        functions: What is made beside the tables, and dropped with them; they take a text and an interval.
     """
 
     kind: str
     tables: tuple[TableName, ...]
     migrations: tuple[Migration, ...]
+    functions: tuple[TableName, ...] = ()
 
     @property
     def name(self) -> str:
@@ -184,7 +186,8 @@ def drop(execute: Execute, component: Component, *, force: bool = False) -> None
 def drop_statements(component: Component) -> list[str]:
     """Return what drops a component's tables, whatever they hold."""
     statements, names = component.statements(), component.versions()
-    drops = [statements["drop"].render(_named(table)) for table in component.tables]
+    drops = [statements["drop_function"].render(_named(function)) for function in component.functions]
+    drops += [statements["drop"].render(_named(table)) for table in component.tables]
     return [*drops, *_rendered(statements, "forget", names)]
 
 

@@ -40,6 +40,8 @@ class Role:
         owns: Tables that it creates or upgrades on PostgreSQL; an owner may do everything with them.
         owns_publication: Likewise; ``None`` where it owns none.
         member_of: The role whose tables it may drop, on PostgreSQL.
+        calls: Functions that it may call there; they take a text and an interval.
+        owns_functions: Functions of the same kind that it makes anew there.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Role:
     owns: tuple[TableName, ...] = ()
     owns_publication: str | None = None
     member_of: str | None = None
+    calls: tuple[TableName, ...] = ()
+    owns_functions: tuple[TableName, ...] = ()
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -77,11 +81,16 @@ class Role:
             "publication": quote(self.owns_publication or "none"),
             "publication_literal": literal(self.owns_publication or "none"),
         }
-        schemas = dict.fromkeys(quote(table.schema) for table in (*self.tables, *self.owns) if table.schema is not None)
+        named = (*self.tables, *self.owns, *self.calls)
+        schemas = dict.fromkeys(quote(table.schema) for table in named if table.schema is not None)
         yield _block("create_role", names)
         for schema in schemas:
             yield _statement("use_schema", {**names, "schema": schema})
         yield from self._grants(names)
+        for function in self.calls:
+            yield _statement("let_call", {**names, "function": function.quoted})
+        for function in self.owns_functions:
+            yield _block("own_function", {**names, "function_literal": literal(function.quoted)})
         if self.owns:
             tables = ", ".join(literal(table.quoted) for table in self.owns)
             yield _block("own_tables", {**names, "table_literals": tables})
@@ -113,7 +122,8 @@ def migrator_role(name: str, components: Iterable[Component], *, publication: st
     tables = dict.fromkeys(table for part in parts for table in (*part.tables, part.version_table))
     dialect = parts[0].dialect
     if dialect is Dialect.POSTGRESQL:
-        return Role(name=name, owns=tuple(tables), owns_publication=publication)
+        functions = tuple(function for part in parts for function in part.functions)
+        return Role(name=name, owns=tuple(tables), owns_publication=publication, owns_functions=functions)
     versions = {part.version_table for part in parts}
     return Role(
         name=name,
@@ -139,6 +149,7 @@ class RoleFacts:
         owners: Table that it should own → who owns it.
         everywhere: What it may do on the whole server, on MySQL.
         is_member: Whether it is a member of the role that it should be one of.
+        not_callable: Functions that it should be able to call and cannot, or that do not exist.
     """
 
     actions: Mapping[TableName, frozenset[str]]
@@ -146,6 +157,7 @@ class RoleFacts:
     owners: Mapping[TableName, str]
     everywhere: frozenset[str] = frozenset()
     is_member: bool = True
+    not_callable: tuple[TableName, ...] = ()
 
 
 def check_role(role: Role, facts: RoleFacts | None) -> Iterator[Finding]:
@@ -172,6 +184,13 @@ def check_role(role: Role, facts: RoleFacts | None) -> Iterator[Finding]:
     if more:
         message = f"it may {', '.join(more)} on *.*, and need not."
         yield _finding("DB213", Severity.WARNING, role.name, message, "Revoke that.")
+    yield from _check_membership(role, facts)
+
+
+def _check_membership(role: Role, facts: RoleFacts) -> Iterator[Finding]:
+    """Return what a role may not do for want of being a member, a caller or an owner."""
+    for function in facts.not_callable:
+        yield _finding("DB212", Severity.ERROR, role.name, f"it may not execute {function}.")
     if not facts.is_member:
         message = f"it is no member of {role.member_of}, and can drop none of its tables."
         yield _finding("DB215", Severity.WARNING, role.name, message)

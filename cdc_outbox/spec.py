@@ -92,6 +92,22 @@ class Spec:
     document: Document = field(default_factory=lambda: Document(name="spec"), repr=False, compare=False)
 
     @property
+    def heartbeat_topic(self) -> str | None:
+        """The topic of its connector's heartbeats; ``None`` where it writes none through the outbox.
+
+        It does so on PostgreSQL, where the outbox is of this package's making and an aggregate type has a topic of its
+        own: among events of others heartbeats would be in the way of who reads those.
+        """
+        topic = self.contract.topic_of(self.heartbeat_type)
+        apart = topic != self.contract.topic_of("")
+        return topic if self.database.kind is DatabaseKind.POSTGRESQL and self.outbox.has_heartbeats and apart else None
+
+    @property
+    def heartbeat_type(self) -> str:
+        """The aggregate type of its connector's heartbeats."""
+        return f"heartbeat.{self.name}"
+
+    @property
     def router(self) -> EventRouter:
         """The EventRouter that carries this outbox's rows as this contract wants them."""
         columns = self.outbox.columns.names()

@@ -304,6 +304,22 @@ class OutboxTable:
         return self.table.sibling("marks")
 
     @property
+    def has_heartbeats(self) -> bool:
+        """Whether the connector writes heartbeats through it, on PostgreSQL: into no table that somebody else made."""
+        return not self.adopted and self.is_numbered
+
+    @property
+    def heartbeats(self) -> TableName:
+        """The last day's heartbeats, on PostgreSQL; see :mod:`cdc_outbox.operate.heartbeats`."""
+        return self.table.sibling("heartbeats")
+
+    @property
+    def heartbeat(self) -> TableName:
+        """The function that writes one: what the connector calls."""
+        # Without the last letter: whoever knows the one from a connector's configuration finds the other.
+        return self.heartbeats.named(self.heartbeats.name[:-1])
+
+    @property
     def rest(self) -> TableName:
         """The partition that takes every id for which no other partition was made."""
         return self.table.sibling("rest")

@@ -57,6 +57,10 @@ _COMMANDS = {
     "status": ("cdc_outbox.cli.status:status", "Say what connectors, their tasks and their slots do."),
     "stop": ("cdc_outbox.cli.halt:stop", "Let connectors give up their tasks and their slot."),
     "topics": ("cdc_outbox.cli.topics:topics", "Create the topics of pipelines."),
+    "recover": (
+        "cdc_outbox.cli.recover:recover",
+        "Publish what a restored database still holds, and accept what was found.",
+    ),
     "verify": ("cdc_outbox.cli.verify:verify", "Compare the outbox, its topics and a consumer."),
     "watch": ("cdc_outbox.cli.watch:watch", "Restart what fails, and give up loudly."),
 }

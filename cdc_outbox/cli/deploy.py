@@ -2,7 +2,9 @@
 
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import complain
+from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, exit_code
 from cdc_outbox.cli.specs import read_specs, specs_argument
@@ -22,7 +25,9 @@ from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import EarlierEvents
 from cdc_outbox.connect.refusals import refuse_other_kind
-from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.connect.render import render
+from cdc_outbox.errors import CdcOutboxError, UnpublishedEventsError
+from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.operate.canary import Canary
 from cdc_outbox.spec import Spec
 
@@ -102,7 +107,8 @@ def deploy_connector(
     if canary and bootstrap_servers is None:
         raise click.UsageError("--canary needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
     brokers = broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox-canary") if canary else None
-    call = _Call(databases, cluster, options, brokers, dry_run=dry_run, is_quiet=prints_json)
+    look = partial(heartbeat_findings, bootstrap_servers=bootstrap_servers, kafka_settings=kafka_settings)
+    call = _Call(databases, cluster, options, brokers, look, dry_run=dry_run, is_quiet=prints_json)
     outcomes = [Outcome(name=spec.name, document=path) for path, spec in specs.items()]
     for outcome, spec in zip(outcomes, specs.values(), strict=True):
         if len(outcomes) > 1:
@@ -125,14 +131,31 @@ class _Call:
 
     Args:
         brokers: Where canaries are looked for; ``None`` sends none.
+        heartbeats: Finds what a connector's show, given its configuration and ``dsn``.
     """
 
     databases: Databases
     cluster: Cluster
     options: DeployOptions
     brokers: dict[str, Any] | None
+    heartbeats: Callable[..., list[Finding]]
     dry_run: bool
     is_quiet: bool
+
+    def _look_at_heartbeats(self, spec: Spec, steps: Steps) -> None:
+        """Refuse a database that went back, unless it was decided what to do about its events.
+
+        Raises:
+            ConfigError: It did, and nobody has accepted that.
+        """
+        found = self.heartbeats(render(spec), dsn=self.databases.of(spec.name))
+        for finding in found:
+            steps.report("heartbeats", str(finding))
+        if errors_in(tuple(found)) and self.options.earlier is None:
+            raise UnpublishedEventsError(
+                f"{spec.name}: {errors_in(tuple(found))[0].message.removesuffix('.')}",
+                hint="Run `cdc-outbox recover`, or run again with --earlier-events.",
+            )
 
     def carry_out(self, outcome: Outcome, spec: Spec) -> None:
         """Deploy one pipeline, or only look, and say what came of it."""
@@ -146,6 +169,7 @@ class _Call:
                 canary = self.brokers and Canary(spec, connection, driver, self.brokers, timeout_seconds=seconds)
                 sing = canary.sing if canary else None
                 deployment = Deployment(spec, client, database, self.options, steps.report, canary=sing)
+                self._look_at_heartbeats(spec, steps)
                 plan = outcome.plan = deployment.dry_run() if self.dry_run else deployment.run()
             differs = State.DIFFERS if self.dry_run else State.DEPLOYED
             outcome.state = State.UNCHANGED if plan.is_empty else differs

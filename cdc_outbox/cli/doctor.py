@@ -14,10 +14,12 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import FORMATS, strict_option, sum_up, visible
+from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.render import render
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.kafka import Topics
 from cdc_outbox.operate.doctor import Doctor, by_severity
@@ -70,6 +72,13 @@ def doctor(
         if databases is None
         else lambda: connected(databases.of(pipeline.name), pipeline.database.kind, spec=spec),
         brokers=brokers,
+        heartbeats=lambda runs: heartbeat_findings(
+            render(pipeline),
+            bootstrap_servers,
+            kafka_settings,
+            None if databases is None else databases.of(pipeline.name),
+            runs=runs,
+        ),
         timings=replace(cluster.timings, timeout_seconds=cluster.timings.known_seconds),
     )
     with steps.shown():

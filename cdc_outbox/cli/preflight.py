@@ -7,33 +7,46 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.brokers import broker_options
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.findings import output_option, strict_option, tell
+from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.specs import files_of, specs_argument
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.preflight.look import LOOKS
+from cdc_outbox.connect.render import render
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding
+from cdc_outbox.spec import Spec
 
 
 @click.command(short_help="Find what is wrong with a pipeline's database.")
 @specs_argument
 @dsns_option(required=True)
 @connect_url_option(required=False, note="; without it nothing is said about stored offsets")
+@broker_options(required=False)
 @output_option
 @strict_option
 def preflight(
-    paths: tuple[Path, ...], *, databases: Databases, cluster: Cluster | None, output: str, strict: bool
+    paths: tuple[Path, ...],
+    *,
+    databases: Databases,
+    cluster: Cluster | None,
+    bootstrap_servers: str | None,
+    kafka_settings: Path | None,
+    output: str,
+    strict: bool,
 ) -> int:
     """Find what would keep the connectors of SPECs from publishing every event, and change nothing.
 
-    A folder stands for its specs. Server, role, table, publication, slot and log are asked, and Connect for the offsets
-    that it has stored. What could not be asked is told as a note. The transactions of the connection are read-only; a
-    slot is looked into without moving it, and while that lasts, half a minute at most, nobody else can read it.
+    A folder stands for its specs. Server, role, table, publication, slot and log are asked, Connect for the offsets
+    that it has stored, and the brokers for the heartbeats, which tell whether the database went back. What could not be
+    asked is told as a note. The transactions of the connection are read-only; a slot is looked into without moving it,
+    and while that lasts, half a minute at most, nobody else can read it.
 
     DSN is the outbox's database, which several SPECs share, as this machine reaches it, for a role that may read
     outbox, heads and statistics and look into slots: on PostgreSQL a superuser, or REPLICATION and pg_read_all_stats;
@@ -50,13 +63,17 @@ def preflight(
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait) if cluster else None
     with steps.shown():
-        findings = [finding for path in files_of(paths) for finding in _look(path, databases, client)]
+        findings: list[Finding] = []
+        for path in files_of(paths):
+            spec = read_spec(path)
+            findings += _look(path, spec, databases, client)
+            shown = heartbeat_findings(render(spec), bootstrap_servers, kafka_settings, databases.of(spec.name))
+            findings += (_at(path, finding) for finding in shown)
     return tell(findings, output=output, strict=strict)
 
 
-def _look(path: Path, databases: Databases, client: ConnectClient | None) -> Iterator[Finding]:
-    """Yield what is found about one spec; at its file, so that several are told apart and annotations have a place."""
-    spec = read_spec(path)
+def _look(path: Path, spec: Spec, databases: Databases, client: ConnectClient | None) -> Iterator[Finding]:
+    """Yield what is found about one spec."""
     look = LOOKS.get(spec.database.kind)
     if look is None:
         raise ConfigError(
@@ -64,4 +81,9 @@ def _look(path: Path, databases: Databases, client: ConnectClient | None) -> Ite
         )
     with connected(databases.of(spec.name), spec.database.kind, spec=path) as (connection, driver):
         for finding in look(spec, connection, driver, client):
-            yield replace(finding, place=replace(finding.place, document=str(path)))
+            yield _at(path, finding)
+
+
+def _at(path: Path, finding: Finding) -> Finding:
+    """Return a finding at the file of its spec, so that several are told apart and annotations have a place."""
+    return replace(finding, place=replace(finding.place, document=str(path)))

@@ -18,6 +18,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION, visible
+from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.causes import cause_of
@@ -81,6 +82,8 @@ def status(
     client = ConnectClient(cluster, waits=steps.wait)
     with steps.shown():
         rows = [_row(name, client, databases) for name in names_of(connectors, client)]
+        for row in rows if bootstrap_servers is not None else ():
+            row["findings"] = _heartbeats(row, client, databases, bootstrap_servers or "", kafka_settings)
     if rate_seconds is not None:
         brokers = Topics(broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox status"), _LOG)
         _add_rates(rows, client, brokers, rate_seconds)
@@ -88,7 +91,8 @@ def status(
         click.echo(json.dumps({"apiVersion": API_VERSION, "kind": "Status", "connectors": rows}, indent=2))
     else:
         click.echo("\n".join(_table(rows)))
-    return ExitCode.DONE if all(row["up"] for row in rows) else ExitCode.FAILED
+    is_well = all(row["up"] and not row.get("findings") for row in rows)
+    return ExitCode.DONE if is_well else ExitCode.FAILED
 
 
 def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[str, Any]:
@@ -122,6 +126,25 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
         "remedy": remedy,
         "trace": trace,
     }
+
+
+def _heartbeats(
+    row: dict[str, Any],
+    client: ConnectClient,
+    databases: Databases | None,
+    bootstrap_servers: str,
+    kafka_settings: Path | None,
+) -> list[dict[str, str]]:
+    """Return what a connector's heartbeats show."""
+    name = row["name"]
+    dsn = None if databases is None else databases.of(name)
+    try:
+        config = client.find_config(name) or {}
+        found = heartbeat_findings(config, bootstrap_servers, kafka_settings, dsn, runs=row["up"])
+    except CdcOutboxError as error:  # the rest is worth telling all the same
+        click.echo(f"{name}: nothing is known of its heartbeats: {error}", err=True)
+        return []
+    return [{"code": each.code, "message": each.message, "remedy": each.remedy} for each in found]
 
 
 def _add_rates(rows: list[dict[str, Any]], client: ConnectClient, brokers: Topics, seconds: float) -> None:
@@ -173,6 +196,8 @@ def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
         if row is not None and (row["trace"] or row["cause"]):
             first = row["cause"] or row["trace"].splitlines()[0]
             yield visible(f"    {first} {row['remedy']}".rstrip())
+        for each in row.get("findings", ()) if row is not None else ():
+            yield visible(f"    {each['code']}: {each['message']} {each['remedy']}")
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

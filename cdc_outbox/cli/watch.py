@@ -1,29 +1,38 @@
 """``cdc-outbox watch``."""
 
+import math
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 import click
 
+from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import names_of
+from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.findings import visible
-from cdc_outbox.cli.options import connect_url_option
+from cdc_outbox.cli.heartbeats import Looks
+from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.guard import Act, Guard, GuardOptions
 from cdc_outbox.connect.wait import Condition, condition_of, describe, failure, reason_of
-from cdc_outbox.errors import ConnectError, ConnectorNotFoundError
+from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
 
 _DEFAULTS = GuardOptions()
+_HISTORY_SECONDS = 60.0
 
 
 @click.command(short_help="Restart what fails, and give up loudly.")
 @click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...")
 @connect_url_option(required=True)
+@dsns_option(required=False, note="; without it nobody compares slots with offsets")
+@broker_options(required=False)
 @click.option(
     "--give-up-after",
     type=click.IntRange(min=1),
@@ -55,7 +64,15 @@ _DEFAULTS = GuardOptions()
     help="Between two looks.",
 )
 def watch(
-    connectors: tuple[str, ...], *, cluster: Cluster, give_up_after: int, first_pause: float, interval: float
+    connectors: tuple[str, ...],
+    *,
+    cluster: Cluster,
+    databases: Databases | None,
+    bootstrap_servers: str | None,
+    kafka_settings: Path | None,
+    give_up_after: int,
+    first_pause: float,
+    interval: float,
 ) -> None:
     """Look at connectors again and again, all of them if none is named, and restart what failed of them.
 
@@ -63,6 +80,9 @@ def watch(
     its restarts. One that does not come up after N of them ends the watch, with its trace, the reason and a remedy:
     run one watch for each where one must not end that of the others. A connector that is paused or stopped is left so,
     and a Connect that does not answer is waited for.
+
+    At the beginning and once a minute slot and offset are compared, and with the brokers the heartbeats: what they show
+    is printed, and nothing is restarted for it.
 
     A pattern stands for the connectors that there are at the beginning.
 
@@ -76,17 +96,27 @@ def watch(
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        _watch(connectors, cluster, GuardOptions(max_restarts=give_up_after, first_pause_seconds=first_pause), interval)
+        settings = None
+        if bootstrap_servers is not None:
+            settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox watch")
+        options = GuardOptions(max_restarts=give_up_after, first_pause_seconds=first_pause)
+        _watch(connectors, cluster, options, interval, partial(Looks, settings=settings, databases=databases))
     click.echo("told to stop")
 
 
-def _watch(connectors: Sequence[str], cluster: Cluster, options: GuardOptions, interval: float) -> NoReturn:
+def _watch(
+    connectors: Sequence[str],
+    cluster: Cluster,
+    options: GuardOptions,
+    interval: float,
+    looking: Callable[[ConnectClient], Looks],
+) -> NoReturn:
     client = ConnectClient(cluster)
     names = names_of(connectors, client)
     click.echo(visible(f"watching {', '.join(names) or 'nothing yet'}"))
     # It looks again anyway, and who is told to stop does not wait for a Connect that is silent.
     client = ConnectClient(replace(cluster, patience_seconds=0))
-    watching = Watching(client, names if connectors else (), options)
+    watching = Watching(client, names if connectors else (), options, looking(client))
     while True:
         watching.look()
         time.sleep(interval)
@@ -103,8 +133,10 @@ class Watching:
     client: ConnectClient
     names: Sequence[str]
     options: GuardOptions
+    looks: Looks
     guards: dict[str, Guard] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
+    looked_at: dict[str, float] = field(default_factory=dict)
 
     def look(self) -> None:
         """Look at each once, and act.
@@ -129,6 +161,7 @@ class Watching:
             self._say(name, f"{name}: Connect does not know it")
             return
         self._say(name, f"{name}: {_told(status)}")
+        self._look_back(name, status)
         guard = self.guards.setdefault(name, Guard(self.options))
         match guard.see(condition_of(status), time.monotonic()):
             case Act.RESTART:
@@ -138,6 +171,21 @@ class Watching:
             case Act.GIVE_UP:
                 times = f"{guard.restarts} restart{'s' * (guard.restarts != 1)}"
                 raise failure(f"{name} is given up after {times}: {describe(status)}", status)
+
+    def _look_back(self, name: str, status: ConnectorStatus) -> None:
+        """Look at the connector's history, once a minute."""
+        now = time.monotonic()
+        if now - self.looked_at.get(name, -math.inf) < _HISTORY_SECONDS:
+            return
+        self.looked_at[name] = now
+        try:
+            found = self.looks.look(name, runs=condition_of(status) is Condition.UP)
+            told = "; ".join(f"{each.code}: {each.message} {each.remedy}" for each in found)
+        except CdcOutboxError as error:
+            told = f"nothing is known of its history: {error}"
+        history = f"{name} history"
+        if told or history in self.said:
+            self._say(history, f"{name}: {told or 'its history has no gap'}")
 
     def _say(self, name: str, text: str) -> None:
         """Say it unless it is what was said last."""

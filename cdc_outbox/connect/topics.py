@@ -1,10 +1,8 @@
 """Which topics a pipeline has. Whoever creates them, renders them or looks at them asks here. Pure."""
 
-from cdc_outbox.connect.render import render, topic_settings
+from cdc_outbox.connect.render import FOREVER, render, topic_settings
 from cdc_outbox.spec import Spec
 from cdc_outbox.topic import HEARTBEATS, Topic
-
-_FOREVER = "-1"
 
 
 def topics_of(spec: Spec) -> list[Topic]:
@@ -22,8 +20,6 @@ def topics_of(spec: Spec) -> list[Topic]:
     ]
     heartbeats = f"{HEARTBEATS}.{spec.topic_prefix}"
     found.append(Topic(name=heartbeats, partitions=1, replication_factor=replicas, config={"cleanup.policy": "delete"}))
-    if spec.history.topic:
-        # What is gone of it keeps the connector from starting.
-        whole = {"cleanup.policy": "delete", "retention.ms": _FOREVER, "retention.bytes": _FOREVER}
-        found.append(Topic(name=spec.history.topic, partitions=1, replication_factor=replicas, config=whole))
-    return found
+    # What is gone of the one keeps the connector from starting, and of the other nobody knows any more.
+    kept = filter(None, (spec.heartbeat_topic, spec.history.topic))
+    return [*found, *(Topic(name=name, partitions=1, replication_factor=replicas, config=FOREVER) for name in kept)]

@@ -39,6 +39,7 @@ class Doctor:
     Args:
         database: ``None`` where nobody said which.
         brokers: The same.
+        heartbeats: Finds what they show, told whether the connector runs.
         timings: Its timeout is how long Connect may take to know a connector that was just made.
         silences: Why somebody could not be asked.
     """
@@ -48,8 +49,10 @@ class Doctor:
     database: Opening | None
     brokers: Topics | None
     timings: Timings
+    heartbeats: Callable[[bool | None], Iterable[Finding]] = lambda _runs: ()
     silences: list[CdcOutboxError] = field(default_factory=list, init=False)
     _connect_answers: bool = field(default=True, init=False)
+    _runs: bool | None = field(default=None, init=False)
 
     def look(self) -> Iterator[Finding]:
         """Yield everything that is found, and change nothing; what is told by two of them is told once."""
@@ -59,6 +62,7 @@ class Doctor:
             ("connect", self._connect),
             ("database", self._database),
             ("topics", self._topics),
+            ("heartbeats", lambda: self.heartbeats(self._runs)),
         ):
             for finding in self._asked(part, ask):
                 key = (finding.code, finding.place.path, finding.message)
@@ -92,6 +96,7 @@ class Doctor:
 
     def _status(self, found: Found) -> Iterator[Finding]:
         place, condition = Place(document="connect", path=self.spec.name), condition_of(found.status)
+        self._runs = condition is Condition.UP
         if condition is Condition.PENDING:
             remedy = "Look again in a moment; if it stays so, look into the worker's log."
             if found.status.is_halted:

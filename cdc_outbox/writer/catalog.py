@@ -156,6 +156,9 @@ class Catalog:
             owners={table: self._look("owner", table)[0][0] for table in role.owns if self.exists(table)},
             everywhere=frozenset(name for (name,) in self._ask("everywhere", **who)),
             is_member=members in ([], [(True,)]),
+            not_callable=tuple(
+                function for function in role.calls if self._look("callable", function, role=role.name) != [(True,)]
+            ),
         )
 
     def _column_actions(self, table: TableName, who: Mapping[str, str]) -> Mapping[str, frozenset[str]]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.migrations import Component, Migration
-from cdc_outbox.modes import OutboxMode
+from cdc_outbox.modes import OutboxMode, PayloadType
 from cdc_outbox.privileges import Privilege, Role
 from cdc_outbox.sql import Statement, load
 from cdc_outbox.table import Dialect, OutboxTable, dollar_quoted, literal, quote
@@ -25,7 +25,7 @@ def outbox_components(
 
 
 _LATER_STEPS = (("settle_heads",), ("create_marks",))
-"""What was added after the first version, in order."""
+"""What was added after the first version, in order; heartbeats come last, for an outbox of our own only."""
 
 
 def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL) -> Component:
@@ -48,15 +48,20 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
     names, files, outbox = _names(table, first_source, dialect), load(dialect, "outbox_schema"), table.table_in(dialect)
     heads, rest = outbox.sibling("heads"), () if table.partitions is None else (outbox.sibling("rest"),)
     ours = (heads, *(outbox.sibling("marks") for _ in range("create_marks" in files)))
+    steps: tuple[tuple[str, ...], ...] = _LATER_STEPS
+    if table.has_heartbeats and dialect is Dialect.POSTGRESQL:
+        ours = (*ours, table.heartbeats)
+        steps = (*steps, ("create_heartbeats",))
     return Component(
         kind="heads" if table.adopted else "outbox",
         tables=ours if table.adopted else (outbox, *ours, *rest),
         migrations=tuple(
             Migration(version=version, statements=statements)
             for version, statements in enumerate(
-                _steps(files, ((*_creates_outbox(table), "create_heads"), *_LATER_STEPS), names), 1
+                _steps(files, ((*_creates_outbox(table), "create_heads"), *steps), names), 1
             )
         ),
+        functions=(table.heartbeat,) if table.heartbeats in ours else (),
     )
 
 
@@ -94,6 +99,7 @@ def table_statements(
     # Elsewhere every component has made it.
     if dialect is Dialect.POSTGRESQL:
         statements += (statement for step in _steps(files, (creates,), names) for statement in step)
+        statements += _heartbeat(table, names) if table.has_heartbeats else ()
     for column in table.header_columns if creates else ():
         statements += [] if column in known else _header_column(table, column, dialect)
     return statements
@@ -126,14 +132,22 @@ def writer_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POSTGR
 
 
 def connector_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POSTGRESQL) -> Role:
-    """Return the connector's role: it reads the log, and the rows only if they are to be published again.
+    """Return the connector's role: it reads the log and writes heartbeats; rows only if they are to be published again.
 
     On MySQL it reads the table's shape too, for the log does not tell that. It locks nothing: with another
     ``snapshot.locking.mode`` than ``none`` it would need ``reload`` or ``lock tables``.
     """
     rows = () if table.mode is OutboxMode.MESSAGE else (Privilege(table=table.table_in(dialect), action="select"),)
     everywhere = ("replication slave", "replication client") if dialect is Dialect.MYSQL else ()
-    return Role(name=name, dialect=dialect, attributes="login replication", privileges=rows, everywhere=everywhere)
+    calls = (table.heartbeat,) if dialect is Dialect.POSTGRESQL and table.has_heartbeats else ()
+    return Role(
+        name=name,
+        dialect=dialect,
+        attributes="login replication",
+        privileges=rows,
+        everywhere=everywhere,
+        calls=calls,
+    )
 
 
 def pruner_role(name: str, table: OutboxTable, *, migrator: str) -> Role:
@@ -155,6 +169,7 @@ def pruner_role(name: str, table: OutboxTable, *, migrator: str) -> Role:
 def _names(table: OutboxTable, first_source: str, dialect: Dialect) -> Mapping[str, str]:
     return {
         **table.names(dialect),
+        "heartbeats": table.heartbeats.quoted,
         "first_source": dialect.literal(first_source),
         "settings": ", ".join(f"{name} = {value}" for name, value in HEADS_SETTINGS.items()),
     }
@@ -187,6 +202,39 @@ def _about_publication(name: str, table: OutboxTable, publication: str) -> str:
         "is_partitioned": "false" if table.partitions is None else "true",
     }
     return _block(load("postgresql", "outbox_schema")[name].render(names))
+
+
+def _heartbeat(table: OutboxTable, names: Mapping[str, str]) -> list[str]:
+    """Return the statements that make the function which writes a heartbeat, as this outbox's events are written."""
+    files, columns = load("postgresql", "outbox_schema"), table.columns.names()
+    is_message = table.mode is OutboxMode.MESSAGE
+    values = {
+        "id": "beat.id",
+        "aggregate_type": "'heartbeat.' || pipeline",
+        "aggregate_id": "pipeline",
+        "type": "'Heartbeat'",
+        "payload": "content",
+        "sequence": "beat.number",
+        "source": "pipeline",
+        "created_at": "cast(extract(epoch from at) * 1000000 as bigint)",
+    }
+    fields = [(columns[role], value) for role, value in values.items() if role in columns] + [
+        (c, "null") for c in table.header_columns
+    ]
+    names = {
+        **names,
+        "heartbeat": table.heartbeat.quoted,
+        "heartbeat_payload": _BYTES if table.payload_type.stored is PayloadType.BYTES else "cast(content as json)",
+        "heartbeat_fields": ", ".join(f"{literal(column)}, {value}" for column, value in fields),
+        "message_prefix": literal(table.message_prefix),
+    }
+    publish = files["heartbeat_message" if is_message else "heartbeat_row"].render(names)
+    body = files["heartbeat_body"].render({**names, "publish_heartbeat": publish})
+    names["heartbeat_body"] = dollar_quoted(body)
+    return [files[name].render(names) for name in ("create_heartbeat", "grant_heartbeat_to_nobody")]
+
+
+_BYTES = "convert_to(content, 'UTF8')"
 
 
 def _header_column(table: OutboxTable, column: str, dialect: Dialect) -> list[str]:

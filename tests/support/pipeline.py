@@ -65,6 +65,8 @@ class Pipeline:
         run_upgrade(connection, outbox_component(outbox, first_source=source))
         for statement in outbox_statements(outbox, spec.database.publication, first_source=source):
             connection.execute(statement.encode())
+        if spec.heartbeat_topic is not None:
+            connection.execute(f"grant execute on function {outbox.heartbeat.quoted} to connector".encode())
         if outbox.mode is not OutboxMode.MESSAGE:
             grant = psycopg.sql.SQL("grant select on {} to connector")
             connection.execute(grant.format(psycopg.sql.Identifier("public", outbox.name)))

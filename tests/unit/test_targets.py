@@ -80,7 +80,7 @@ def test_topics_have_what_connect_would_make_them_with() -> None:
 
 def test_the_brokers_own_number_of_replicas_is_left_to_the_broker() -> None:
     topics = of_kind(written(spec_of(MINIMAL)), "KafkaTopic")
-    assert [topic["spec"].get("replicas") for topic in topics] == [None, None]
+    assert [topic["spec"].get("replicas") for topic in topics] == [None, None, None]
 
 
 def test_heartbeats_and_history_get_topics_too_where_no_broker_makes_any() -> None:
@@ -156,7 +156,13 @@ def test_what_the_operator_would_not_take_is_seen_here(kind: str, place: tuple[s
 
 def test_a_secret_is_named_and_not_written() -> None:
     resources = written(spec_of(MINIMAL))
-    assert [resource["kind"] for resource in resources] == ["Secret", "KafkaConnector", "KafkaTopic", "KafkaTopic"]
+    assert [resource["kind"] for resource in resources] == [
+        "Secret",
+        "KafkaConnector",
+        "KafkaTopic",
+        "KafkaTopic",
+        "KafkaTopic",
+    ]
     assert resources[0]["metadata"]["annotations"] == {TO_FILL_IN: "PASSWORD"}
     assert resources[0].keys().isdisjoint({"data", "stringData"})  # else it would overwrite what was filled in
     assert resources[1]["spec"]["config"]["database.password"] == "${env:PASSWORD}"

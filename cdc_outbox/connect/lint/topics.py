@@ -3,7 +3,7 @@
 import re
 
 from cdc_outbox.connect.lint.config import Config, listed
-from cdc_outbox.connect.lint.java import Unreadable, compiled
+from cdc_outbox.connect.lint.java import Unreadable, compiled, literal
 from cdc_outbox.connect.lint.promises import CLEANUP_POLICY, COMPACTION
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 
@@ -71,7 +71,10 @@ def one_replica(config: Config) -> Hits:
 @book.rule("CC257", NOTE)
 def one_partition(config: Config) -> Hits:
     for option in config.options:
-        if option.startswith(_CREATION) and option.endswith(".partitions") and config.get(option) == "1":
+        group = option.removeprefix(_CREATION).removesuffix(".partitions")
+        # Of one topic that is named somebody has thought.
+        named = literal(config.get(f"{_CREATION}{group}.include")) is not None and group != "default"
+        if option == f"{_CREATION}{group}.partitions" and config.get(option) == "1" and not named:
             message = "with one partition there is one consumer; more of them later break the order per aggregate."
             yield Hit(option, message, "Take what you will need from the beginning.")
 

@@ -18,6 +18,7 @@ from cdc_outbox.sql import load
 
 __all__ = [
     "BINARY_CONVERTER",
+    "FOREVER",
     "HEARTBEAT_PREFIX",
     "LATENCIES",
     "REPUBLISHING",
@@ -49,6 +50,8 @@ LATENCIES: Mapping[Latency, Mapping[str, str]] = {
 """What each latency profile sets."""
 
 _TOPIC = "topic.creation.default."
+FOREVER: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""The settings of a topic from which nothing is ever taken."""
 _HEARTBEAT_INTERVAL_MS = 10_000
 """Short enough that an idle outbox holds back seconds of the log, long enough that nobody notices the messages."""
 
@@ -235,7 +238,22 @@ def _topics(spec: Spec) -> dict[str, str]:
         # before anybody has read it: retention goes by the records' times. The row's own travels in a header.
         f"{_TOPIC}message.timestamp.type": "LogAppendTime",
         **({} if retention is None else {f"{_TOPIC}retention.ms": str(retention)}),
+        **_heartbeat_topic(spec),
     }
+
+
+def _heartbeat_topic(spec: Spec) -> dict[str, str]:
+    """Return how the topic of heartbeats is made: their order is what counts, and how far back they go."""
+    topic = spec.heartbeat_topic
+    if topic is None:
+        return {}
+    options = {
+        "include": exactly(topic),
+        "partitions": "1",
+        "replication.factor": str(spec.topics.replication_factor),
+        **FOREVER,
+    }
+    return {"topic.creation.groups": "heartbeat"} | {f"topic.creation.heartbeat.{k}": v for k, v in options.items()}
 
 
 def _refuse_overrides(spec: Spec, rendered: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from cdc_outbox.connect.lint.config import DECODER
 from cdc_outbox.connect.render.names import captured_table, exactly
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import Spec
+from cdc_outbox.table import literal
 
 HEARTBEAT_PREFIX = "cdc-outbox.heartbeat"
 """The prefix of the logical messages that keep the slot moving while the outbox is idle."""
@@ -23,10 +24,17 @@ def capture(spec: Spec) -> dict[str, str]:
         "publication.autocreate.mode": "disabled",
         # Also without a table: no list means every table, and Debezium would read the columns of them all.
         "table.include.list": exactly(".".join(captured_table(spec))),
-        # A logical message needs no table, and is kept off the topics again.
-        "heartbeat.action.query": f"select pg_logical_emit_message(false, '{HEARTBEAT_PREFIX}', '')",
+        "heartbeat.action.query": _heartbeat(spec),
         **_messages(spec),
     }
+
+
+def _heartbeat(spec: Spec) -> str:
+    """Return the statement that the connector runs every few seconds: it moves the slot while the outbox is idle."""
+    if spec.heartbeat_topic is None:
+        # A logical message needs no table, and is kept off the topics again.
+        return f"select pg_logical_emit_message(false, '{HEARTBEAT_PREFIX}', '')"
+    return f"select {spec.outbox.heartbeat.quoted}({literal(spec.name)})"
 
 
 def decoding(spec: Spec, *, predicate: str) -> dict[str, str]:

@@ -72,3 +72,8 @@ select
 select exists (
     select from pg_roles as other where other.rolname = :other and pg_has_role(cast(:role as name), other.oid, 'usage')
 )
+
+-- name: callable
+select coalesce(
+    has_function_privilege(cast(:role as name), to_regprocedure({table_literal} || '(text, interval)'), 'execute'), false
+)

@@ -40,6 +40,75 @@ create table if not exists {marks} (
     compared boolean not null default false
 );
 
+-- name: create_heartbeats
+-- The heartbeats of the last day: a database that went back to an older state shows it at the first look.
+create table if not exists {heartbeats} (
+    number bigint primary key,
+    id uuid not null unique,
+    previous uuid,
+    written_at timestamptz not null
+);
+
+-- name: create_heartbeat
+create or replace function {heartbeat}(pipeline text, pause interval default '1 minute') returns bigint
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+-- Who waits for a row here lets the connector wait.
+set lock_timeout = '5s'
+as {heartbeat_body};
+
+-- name: grant_heartbeat_to_nobody
+revoke all on function {heartbeat}(text, interval) from public;
+
+-- name: heartbeat_body
+declare
+    at timestamptz := clock_timestamp();
+    last {heartbeats};
+    beat {heartbeats};
+    content text;
+begin
+    select * into last from {heartbeats} order by number desc limit 1;
+    -- One is due once a minute, where the clock went back, after a start of the server, and at a session's first call:
+    -- pg_stat_activity would show a definer nothing of the session.
+    if last.written_at between at - pause and at
+        and last.written_at >= pg_postmaster_start_time()
+        and coalesce(current_setting('cdc_outbox.heartbeat', true), '') <> ''
+    then
+        perform pg_logical_emit_message(false, 'cdc-outbox.heartbeat', '');
+        return null;
+    end if;
+    insert into {heartbeats} (number, id, previous, written_at)
+    values (coalesce(last.number, 0) + 1, gen_random_uuid(), last.id, at)
+    on conflict do nothing
+    returning * into beat;
+    if beat.number is null then  -- another session was faster
+        return null;
+    end if;
+    perform set_config('cdc_outbox.heartbeat', 'written', false);
+    content := json_build_object(
+        'number', beat.number, 'previous', beat.previous, 'at', beat.written_at, 'lsn', pg_current_wal_insert_lsn(),
+        'started', pg_postmaster_start_time(),
+        'system', (select cast(system_identifier as text) from pg_control_system()),
+        'timeline', (select timeline_id from pg_control_checkpoint())
+    );
+    {publish_heartbeat}
+    delete from {heartbeats} where written_at < at - interval '1 day' and number < beat.number;
+    return beat.number;
+end
+
+-- name: heartbeat_row
+insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence})
+    values (
+        beat.id, 'heartbeat.' || pipeline, pipeline, 'Heartbeat', {heartbeat_payload}, beat.number
+    );
+    -- The publication has inserts only: what is left would be for `prune` to clear away.
+    delete from {outbox} where {id} = beat.id;
+
+-- name: heartbeat_message
+perform pg_logical_emit_message(
+        true, {message_prefix}, cast(json_build_object({heartbeat_fields}) as text)
+    );
+
 -- name: create_publication
 begin
     if not exists (select from pg_publication where pubname = {publication_literal}) then

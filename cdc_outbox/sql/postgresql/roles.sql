@@ -12,6 +12,16 @@ grant {on_schema} on schema {schema} to {role};
 -- name: grant
 grant {actions} on {table} to {role};
 
+-- name: let_call
+grant execute on function {function}(text, interval) to {role};
+
+-- name: own_function
+begin
+    execute format('alter function %s(text, interval) owner to %I', {function_literal}, {role_literal});
+exception when undefined_function then
+    null;  -- it is made by this role later
+end
+
 -- name: join
 grant {other} to {role};
 

@@ -31,5 +31,8 @@ select exists (select 1 from {table})
 -- name: drop
 drop table if exists {table}
 
+-- name: drop_function
+drop function if exists {table}(text, interval)
+
 -- name: forget
 delete from {versions} where component = {component_literal}

@@ -1,0 +1,125 @@
+"""A pipeline's heartbeats, as the commands look at them."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cdc_outbox.cli.brokers import broker_settings
+from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.database import connected
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.facts import SlotFacts
+from cdc_outbox.connect.facts.lag import find_lag
+from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
+from cdc_outbox.connect.plan import SlotState, find_hole, stored_offset
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.explanations import explanations
+from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.operate.recovery import Beating, HeartbeatTable, HeartbeatTopic, History
+
+
+def history_of(config: Mapping[str, str], settings: Mapping[str, Any], dsn: str | None) -> History | None:
+    """Return the heartbeats of a connector, ``None`` if it writes none through its outbox.
+
+    Args:
+        config: The connector's.
+        settings: librdkafka's, for a consumer.
+        dsn: The outbox's database; without it a database that went back shows only when its heartbeats arrive.
+    """
+    beating = Beating.of(config)
+    if beating is None:
+        return None
+
+    @contextmanager
+    def table() -> Iterator[HeartbeatTable]:
+        with connected(dsn or "", DatabaseKind.POSTGRESQL) as (connection, driver):
+            yield HeartbeatTable(beating, connection, driver)
+
+    return History(beating, HeartbeatTopic(beating.topic, settings), table if dsn else None)
+
+
+def heartbeat_findings(
+    config: Mapping[str, str],
+    bootstrap_servers: str | None,
+    kafka_settings: Path | None,
+    dsn: str | None,
+    *,
+    runs: bool | None = None,
+) -> list[Finding]:
+    """Return what a connector's heartbeats show, and a note where nobody can look.
+
+    Args:
+        runs: Whether the connector runs.
+
+    Raises:
+        BrokerError, DatabaseError: One of the two cannot be read.
+    """
+    beating = Beating.of(config)
+    if beating is None:
+        return []
+    if bootstrap_servers is None:
+        message = "nobody looked whether the database went back to an older state."
+        location = Place(document="heartbeats", path=beating.topic)
+        note = explanations()["OP406"]
+        return [
+            Finding(
+                code="OP406",
+                severity=note.severity,
+                place=location,
+                message=message,
+                remedy="Give --bootstrap-servers.",
+            )
+        ]
+    settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox heartbeats")
+    history = history_of(config, settings, dsn)
+    return [] if history is None else history.look(runs=runs)
+
+
+class Looks:
+    """Looks at the histories of connectors again and again; what was read of a topic is not read again.
+
+    Args:
+        settings: librdkafka's, for a consumer; ``None`` where nobody said where the brokers are.
+        databases: ``None`` where nobody said where they are.
+    """
+
+    def __init__(self, client: ConnectClient, settings: Mapping[str, Any] | None, databases: Databases | None) -> None:
+        self._client, self._settings, self._databases = client, settings, databases
+        self._histories: dict[str, History | None] = {}
+
+    def look(self, name: str, *, runs: bool) -> list[Finding]:
+        """Return what slot, offset and heartbeats of a connector show.
+
+        Raises:
+            CdcOutboxError: One of those who know does not answer.
+        """
+        config = self._client.find_config(name) or {}
+        dsn = None if self._databases is None else self._databases.of(name)
+        found = [] if dsn is None else find_hole_in(name, config, self._client, dsn)
+        if self._settings is not None:
+            if name not in self._histories:
+                self._histories[name] = history_of(config, self._settings, dsn)
+            history = self._histories[name]
+            found += [] if history is None else history.look(runs=runs)
+        return found
+
+
+def find_hole_in(name: str, config: Mapping[str, str], client: ConnectClient, dsn: str) -> list[Finding]:
+    """Return whether a connector's slot and its offset leave out events between them, on PostgreSQL."""
+    if kind_of(config.get("connector.class", "")) is not Kind.POSTGRESQL:
+        return []
+    # The slot first: read later, it may have gone on beyond an offset that was read before.
+    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
+        lag = find_lag(connection, driver, slot_of(config))
+    stored = stored_offset(client.find_offsets(name), topic_prefix=config.get("topic.prefix", ""))
+    if lag is None or stored is None:
+        return []
+    slot = SlotFacts(
+        plugin="pgoutput", database="", reader=int(lag.active), wal_status="reserved", confirmed=lag.confirmed
+    )
+    hole = find_hole(lag.slot, SlotState(slot=slot, stored=stored, wal_end=lag.log_end))
+    if hole is None:
+        return []
+    location = Place(document="database", path=lag.slot)
+    return [Finding(code=hole.code, severity=Severity.ERROR, place=location, message=hole.text, remedy=hole.hint)]

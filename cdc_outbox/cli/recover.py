@@ -1,0 +1,161 @@
+"""``cdc-outbox recover``."""
+
+import getpass
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc_outbox.cli.brokers import broker_options, broker_settings
+from cdc_outbox.cli.connectors import one_name_of
+from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.findings import visible
+from cdc_outbox.cli.heartbeats import history_of
+from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.steps import Steps
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.facts.lag import SlotLag, find_lag
+from cdc_outbox.connect.lint.config import slot_of
+from cdc_outbox.connect.plan import StoredOffset, stored_offset
+from cdc_outbox.connect.states import Ward
+from cdc_outbox.database import DatabaseKind
+from cdc_outbox.errors import ConfigError, UnpublishedEventsError
+from cdc_outbox.finding import Finding
+from cdc_outbox.operate.recovery import History
+
+
+@click.command(short_help="Publish what a restored database still holds, and accept what was found.")
+@click.argument("connector", metavar="NAME|SPEC")
+@dsns_option(required=True, note=", for a role that may execute the function which writes heartbeats")
+@connect_url_option(required=True)
+@broker_options()
+@click.option("--accept", "accepts", is_flag=True, help="Record that what is found was looked at, which ends it.")
+@click.option("--by", metavar="WHO", help="Who accepts.  [default: the user at this machine]")
+@click.option("--yes", is_flag=True, help="Let the connector go on where its slot stands without asking.")
+@click.option(
+    "--stable-seconds",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    envvar="CDC_OUTBOX_STABLE_SECONDS",
+    show_envvar=True,
+    help="How long connector and tasks must run on before it counts.",
+)
+def recover(
+    connector: str,
+    *,
+    databases: Databases,
+    cluster: Cluster,
+    bootstrap_servers: str,
+    kafka_settings: Path | None,
+    accepts: bool,
+    by: str | None,
+    yes: bool,
+    stable_seconds: float,
+) -> ExitCode:
+    """Find out by its heartbeats whether a pipeline's database went back, and publish what can still be published.
+
+    After a restore the offset that Connect has stored lies ahead of the slot. As long as the slot has not moved, the
+    connector can go on where the slot stands: it is stopped, its offset is deleted, and it runs again. Consumers skip
+    what they had. Once the slot has moved on, only the rows of the table are left to be published again; the command
+    says so and changes nothing.
+
+    --accept records in the topic of the heartbeats who saw what was found, and when. Until then every command reports
+    it, and prune refuses.
+
+    Exit codes: 0 nothing is found, or it was accepted, 1 findings are left, 75 try again later.
+
+    \b
+    Examples:
+      cdc-outbox recover connectors/orders.yaml
+      cdc-outbox recover connectors/orders.yaml --accept --by "night shift"
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    steps = Steps(sys.stderr)
+    client = ConnectClient(cluster, waits=steps.wait)
+    name = one_name_of(connector, client)
+    dsn = databases.of(name)
+    settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox recover")
+    config = client.find_config(name) or {}
+    history = history_of(config, settings, dsn)
+    if history is None:
+        raise ConfigError(
+            f"the connector {name} writes no heartbeats through its outbox",
+            hint="It does so on PostgreSQL, where aggregate types have topics of their own; deploy it again.",
+        )
+    found = history.look()
+    for finding in found:
+        click.echo(visible(str(finding)))
+    if accepts:
+        return _accept(history, by or f"{getpass.getuser()}@{socket.gethostname()}")
+    slot, stored = _positions(client, name, config, dsn)
+    went_back = stored is not None and slot is not None and stored.lsn > slot.log_end
+    if not (went_back or found):
+        click.echo("nothing is found: the heartbeats continue each other", err=True)
+        return ExitCode.DONE
+    _refuse_what_is_left(name, slot, stored, found)
+    if slot is None or stored is None:
+        return ExitCode.FAILED
+    text = (
+        f"{name} goes on at {slot.confirmed}, where its slot stands, and not at Connect's offset {stored.lsn}; "
+        "consumers skip what they had"
+    )
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UnpublishedEventsError(f"{text}.", hint="Run again with --yes.")
+        click.confirm(visible(f"{text}. Do it?"), abort=True, err=True)
+    timings = replace(cluster.timings, timeout_seconds=60.0)
+    ward = Ward(client, name, timings=timings, report=lambda said: steps.report("wait", said))
+    with steps.shown(), ward.stopped(stable_seconds=stable_seconds):
+        client.reset_offsets(name)
+        steps.report("offsets", "deleted")
+    click.echo(visible(text))
+    click.echo("Then record that it was looked at: cdc-outbox recover --accept", err=True)
+    return ExitCode.FAILED if found else ExitCode.DONE
+
+
+def _positions(
+    client: ConnectClient, name: str, config: dict[str, str], dsn: str
+) -> tuple[SlotLag | None, StoredOffset | None]:
+    # The slot first: read later, it may have gone on beyond an offset that was read before.
+    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
+        slot = find_lag(connection, driver, slot_of(config))
+    return slot, stored_offset(client.find_offsets(name), topic_prefix=config.get("topic.prefix", ""))
+
+
+def _refuse_what_is_left(
+    name: str, slot: SlotLag | None, stored: StoredOffset | None, found: Sequence[Finding]
+) -> None:
+    """Refuse where the slot holds nothing that could still be published.
+
+    Raises:
+        UnpublishedEventsError: Only the rows of the table are left.
+    """
+    if slot is not None and slot.confirmed is not None and stored is not None and slot.confirmed < stored.lsn:
+        return
+    place = "does not exist" if slot is None else f"stands at {slot.confirmed}"
+    offset = "has stored no offset" if stored is None else f"has stored {stored.lsn}"
+    raise UnpublishedEventsError(
+        f"the slot of {name} {place} and Connect {offset}: only the rows of the table can still be published.",
+        hint="Run `cdc-outbox deploy-connector --earlier-events republish`, then `cdc-outbox recover --accept`."
+        if found
+        else "",
+    )
+
+
+def _accept(history: History, by: str) -> ExitCode:
+    acceptance = history.accept(by)
+    for text in acceptance.found:
+        click.echo(visible(f"accepted: {text}"))
+    left: list[Any] = history.look()
+    if not acceptance.ids:
+        click.echo("there is nothing to accept", err=True)
+    return ExitCode.FAILED if left else ExitCode.DONE

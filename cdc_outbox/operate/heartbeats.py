@@ -1,0 +1,262 @@
+"""The chain of heartbeats: what it tells of the history of the database that wrote them. Pure.
+
+A connector writes a heartbeat through its outbox at its start and once a minute: a number, an id, and the id of the
+heartbeat before it. They take the events' own way into a topic of one partition that is kept for ever. Slot, system
+identifier, timeline and every table go back together with a server that is restored; the topic does not, and there its
+heartbeats do not continue what is known. An acceptance is a record of the same topic: that somebody saw what was found.
+
+The chain says nothing of events that were lost while the connector was down and no heartbeat was written: a slot that
+was made anew or moved is found by comparing it with the offset that Connect stored.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from cdc_outbox.message import Message
+
+GRACE = timedelta(minutes=3)
+"""How old a heartbeat may become before the next one is there, or before it is in the topic: three times its pause."""
+_REMEMBERED = 100_000
+"""Heartbeats of which the id is known: some 70 days, and 20 MB."""
+
+
+class Kind(StrEnum):
+    """What a chain shows."""
+
+    WENT_BACK = "went back"
+    """The database goes on from an older state than it had."""
+    GAP = "gap"
+    """Heartbeats are missing, and the events that were committed beside them."""
+    TWO = "two databases"
+    """Two databases go on from the same state."""
+    ANEW = "begun anew"
+    """The topic does not hold the beginning."""
+    SILENT = "silent"
+    """No heartbeat is written, or none arrives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """One heartbeat.
+
+    Args:
+        number: Within the chain, from 1.
+        previous: The id of the one before it, ``None`` for the first.
+        at: When it was written, by the server's clock.
+        system: The server's system identifier, as the topic tells it.
+        offset: In the topic, -1 for one that was read from the database.
+    """
+
+    number: int
+    id: str
+    previous: str | None
+    at: datetime
+    system: str = ""
+    offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """That somebody saw what was found.
+
+    Args:
+        ids: Of the heartbeats that broke the chain.
+        by: Who accepted.
+        found: The findings' texts.
+    """
+
+    ids: frozenset[str]
+    by: str
+    at: datetime
+    found: tuple[str, ...] = ()
+
+    def content(self) -> dict[str, Any]:
+        """Return it as the payload of its record."""
+        return {"accepted": sorted(self.ids), "by": self.by, "at": self.at.isoformat(), "found": [*self.found]}
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Where a chain does not continue.
+
+    Args:
+        id: Of the heartbeat that shows it; an acceptance names it.
+        text: What was found, a sentence without a full stop.
+    """
+
+    kind: Kind
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the database holds of the chain, read after the topic.
+
+    Args:
+        heartbeats: Of the last day, in order.
+        now: The server's clock.
+        runs: Whether the connector runs, so that heartbeats have to come; ``None`` where that is not known.
+    """
+
+    heartbeats: Sequence[Heartbeat]
+    now: datetime
+    runs: bool | None = None
+
+
+def read_record(message: Message) -> Heartbeat | Acceptance | None:
+    """Return what a record of the topic says, whatever the outbox's format is; ``None`` for any other record."""
+    content = _content(message.value)
+    if content is None:
+        return None
+    if "accepted" in content:
+        ids, by = frozenset(map(str, content["accepted"])), str(content.get("by", ""))
+        return Acceptance(ids=ids, by=by, at=_time(content.get("at")), found=tuple(map(str, content.get("found", ()))))
+    event_id = next((value.decode() for name, value in message.headers if name == "id" and value), "")
+    previous = content.get("previous")
+    if not event_id or not isinstance(content.get("number"), int):
+        return None
+    return Heartbeat(
+        number=content["number"],
+        id=event_id,
+        previous=None if previous is None else str(previous),
+        at=_time(content.get("at")),
+        system=str(content.get("system", "")),
+        offset=-1 if message.offset is None else message.offset,
+    )
+
+
+def _content(value: Any) -> Mapping[str, Any] | None:  # noqa: ANN401 - JSON's own variety
+    """Return the object that is a heartbeat's or an acceptance's: the value itself, or what an envelope has in it."""
+    if isinstance(value, bytes | str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    if not isinstance(value, dict):
+        return None
+    if "previous" in value or "accepted" in value:
+        return value
+    return next((found for inner in value.values() if (found := _content(inner)) is not None), None)
+
+
+def _time(text: Any) -> datetime:  # noqa: ANN401
+    return datetime.fromisoformat(str(text))
+
+
+@dataclass
+class Chain:
+    """The heartbeats of a topic, in its order; :meth:`add` takes them one by one, also later ones.
+
+    Args:
+        starts_at: The topic's first offset.
+    """
+
+    starts_at: int = 0
+    head: Heartbeat | None = None
+    acceptances: list[Acceptance] = field(default_factory=list)
+    _breaks: list[Break] = field(default_factory=list)
+    _known: dict[str, int] = field(default_factory=dict)
+    """Id → number, in the topic's order."""
+    _tips: dict[str, int] = field(default_factory=dict)
+    """The last heartbeats of each branch: id → number."""
+    _turn: Break | None = None
+
+    def add(self, record: Heartbeat | Acceptance) -> None:
+        """Take the next record."""
+        if isinstance(record, Acceptance):
+            self.acceptances.append(record)
+            return
+        if record.id in self._known:  # published at least once
+            return
+        found = self._judge(record, self.head)
+        if found is not None and found.kind is Kind.TWO:
+            self._turn = found  # one takes its turn each minute: the last one stands for all
+        elif found is not None:
+            self._breaks.append(found)
+        self._tips.pop(record.previous or "", None)
+        self._tips[record.id] = self._known[record.id] = record.number
+        if len(self._known) > _REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self.head = record
+
+    def breaks(self, stored: Stored | None = None) -> list[Break]:
+        """Return what nobody has accepted.
+
+        Args:
+            stored: What the database holds; without it a restored database shows only when its heartbeats arrive.
+        """
+        found = [*self._breaks, *([self._turn] if self._turn is not None else ())]
+        known = {each.id for each in found}
+        found += [each for each in self._compare(stored) if each.id not in known] if stored is not None else ()
+        accepted = {heartbeat for acceptance in self.acceptances for heartbeat in acceptance.ids}
+        return [each for each in found if each.id not in accepted]
+
+    def _judge(self, new: Heartbeat, head: Heartbeat | None) -> Break | None:
+        if head is None:
+            if new.previous is None or self.starts_at > 0:
+                return None
+            return Break(Kind.ANEW, new.id, f"the topic begins with heartbeat {new.number}, so it was made anew")
+        return None if new.previous == head.id else self._explain(new, head)
+
+    def _explain(self, new: Heartbeat, head: Heartbeat) -> Break:
+        other = " of another server" if new.system != head.system else ""
+        if new.previous in self._tips:
+            text = f"heartbeats{other} of two histories take turns, the last is number {new.number} of {_at(new)}"
+            return Break(Kind.TWO, new.id, text)
+        if new.previous in self._known:
+            return Break(Kind.WENT_BACK, new.id, _went_back(self._known[new.previous], head, new))
+        if new.number > head.number:
+            text = (
+                f"heartbeats {head.number + 1} to {new.number - 1} never came{other}: what was committed between "
+                f"{_at(head)} and {_at(new)} was not published, or not all of it"
+            )
+            return Break(Kind.GAP, new.id, text)
+        text = f"heartbeat {new.number} of {_at(new)}{other} came after {head.number}, of a history that is not known"
+        return Break(Kind.WENT_BACK, new.id, text)
+
+    def _compare(self, stored: Stored) -> Iterator[Break]:
+        """Yield what the database shows that the topic does not show yet."""
+        head, there = self.head, stored.heartbeats
+        if not there:
+            if head is not None:
+                yield Break(Kind.WENT_BACK, head.id + "+", f"the topic has {head.number} heartbeats, the database none")
+            return
+        last = there[-1]
+        joint = next((each for each in reversed(there) if each.id in self._known), None)
+        following = _after(there, joint)
+        if joint is not None and head is not None and joint.id != head.id:
+            shown = following or joint
+            # Where nothing was written since, there is no heartbeat yet that could be accepted.
+            key = following.id if following else f"{joint.id}+"
+            yield Break(Kind.WENT_BACK, key, _went_back(joint.number, head, shown))
+        elif joint is None and head is not None and there[0].previous != head.id and there[0].number <= head.number:
+            text = f"none of the database's heartbeats is in the topic, which has come to {head.number}"
+            yield Break(Kind.WENT_BACK, there[0].id, text)
+        elif following is not None and stored.now - following.at > GRACE:
+            text = f"heartbeat {following.number} of {_at(following)} did not come to the topic"
+            yield Break(Kind.SILENT, f"{following.id}!", text)
+        if stored.runs and stored.now - last.at > GRACE:
+            yield Break(Kind.SILENT, f"{last.id}!", f"no heartbeat was written since {_at(last)}")
+
+
+def _after(heartbeats: Iterable[Heartbeat], joint: Heartbeat | None) -> Heartbeat | None:
+    """Return the first heartbeat behind one of them, or of all."""
+    number = 0 if joint is None else joint.number
+    return next((each for each in heartbeats if each.number > number), None)
+
+
+def _went_back(joint: int, head: Heartbeat, new: Heartbeat) -> str:
+    return (
+        f"the database went back to heartbeat {joint}, though {head.number} of {_at(head)} is in the topic: what was "
+        f"committed in between is no longer in it, and what it has committed since "
+        f"{'then' if new.number == joint else _at(new)} need not be published"
+    )
+
+
+def _at(heartbeat: Heartbeat) -> str:
+    return f"{heartbeat.at:%Y-%m-%d %H:%M:%S%z}"

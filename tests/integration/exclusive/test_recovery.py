@@ -1,0 +1,117 @@
+"""A database that went back to an older state: what its heartbeats show, and what can still be published."""
+
+import re
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from cdc_outbox.testing import Stack
+from tests.support.own_server import OwnServer
+from tests.support.rig import eventually, open_folder
+
+SEEN_BY = ("preflight", "doctor", "recover")
+
+
+@pytest.fixture
+def own(exclusive_stack: Stack) -> Iterator[OwnServer]:
+    with open_folder() as folder, OwnServer.started(exclusive_stack, folder, f"r{uuid4().hex[:10]}") as server:
+        server.beat(3)
+        yield server
+
+
+def codes(own: OwnServer, dsn: str = "") -> set[str]:
+    """Return what the heartbeats of a database show."""
+    return set(re.findall(r"OP4\d\d", own.run("recover", dsn=dsn).stdout))
+
+
+def test_a_restored_storage_snapshot_is_found_by_everybody_and_what_its_slot_holds_is_published(own: OwnServer) -> None:
+    assert codes(own) == set()
+    snapshot = own.copy("snapshot")
+    own.pipeline.client.restart(own.pipeline.name, only_failed=False)
+    before = own.pipeline.write(5, aggregate_id="lost")
+    own.beat(3)
+    eventually(lambda: len(own.pipeline.messages()) == 5, "the events that the restore takes back")
+    own.restore(snapshot)
+    assert codes(own) == {"OP401"}
+    after = own.pipeline.write(7, aggregate_id="kept")
+    own.write_heartbeats(9)  # as many numbers as the topic has, and more
+    for command in SEEN_BY:
+        done = own.run(command)
+        assert done.returncode == 1, command
+        assert "went back to heartbeat" in done.stdout, command
+    assert "OP401" in own.run("status").stdout
+    refused = own.run("deploy-connector")
+    assert (refused.returncode, "OP401" in refused.stderr + refused.stdout) == (1, True)
+    recovered = own.run("recover", "--yes", "--stable-seconds=0")
+    assert "where its slot stands" in recovered.stdout, recovered.stderr
+    eventually(lambda: len(own.pipeline.messages()) >= 12, "the events since the restore")
+    ids = {own.pipeline.spec.contract.event_of(message).id for message in own.pipeline.messages()}
+    assert ids == {event.id for event in (*before, *after)}
+    own.beat()
+    assert codes(own) == {"OP401"}
+    accepted = own.run("recover", "--accept", "--by=night shift")
+    assert accepted.returncode == 0, accepted.stdout + accepted.stderr
+    assert "accepted: the database went back" in accepted.stdout
+    assert codes(own) == set()
+    assert own.run("doctor").stdout.count("OP40") == 0
+
+
+def test_a_database_that_wrote_nothing_since_the_restore_can_be_accepted(own: OwnServer) -> None:
+    snapshot = own.copy("snapshot")
+    own.pipeline.client.stop(own.pipeline.name)
+    own.pipeline.client.resume(own.pipeline.name)
+    own.beat(2)
+    own.pipeline.client.stop(own.pipeline.name)
+    own.restore(snapshot)
+    assert own.run("recover", "--accept").returncode == 0
+    assert codes(own) == set()
+
+
+def test_a_clone_that_publishes_beside_the_database_is_found(own: OwnServer) -> None:
+    data = own.copy("clone-data")
+    own.pipeline.client.restart(own.pipeline.name, only_failed=False)
+    with own.beside("clone", data) as dsn:
+        own.beat(2)
+        assert codes(own) == set()
+        assert codes(own, dsn) == {"OP401"}
+
+
+def test_a_dump_that_is_restored_is_found(own: OwnServer) -> None:
+    dump = own.folder / "dump.sql"
+    dump.touch()
+    dump.chmod(0o666)
+    name = own.pipeline.name
+    own.call(own.program("pg_dump"), "--dbname", own.pipeline.dsn, "--file", str(dump))
+    own.beat(2)
+    restored = own.server.create_database(f"{name}_restored")
+    own.call(own.program("psql"), "--quiet", "--dbname", restored, "--file", str(dump))
+    assert codes(own) == set()
+    assert codes(own, restored) == {"OP401"}
+    own.write_heartbeats(5, restored)
+    assert codes(own, restored) == {"OP401"}
+
+
+def test_a_point_in_time_before_the_last_heartbeat_is_found(own: OwnServer) -> None:
+    """A base backup that recovers no further than its own end, as recovery to a target does."""
+    backup = own.copies / "backup"
+    own.call(own.program("pg_basebackup"), "--dbname", own.server.dsn(), "--pgdata", str(backup), "--checkpoint=fast")
+    own.beat(2)
+    with own.beside("recovered-server", backup) as dsn:
+        assert codes(own, dsn) == {"OP401"}
+    assert codes(own) == set()
+
+
+@pytest.mark.parametrize(("lost", "found"), [(2, {"OP401"}), (0, set[str]())])
+def test_a_promoted_standby_is_found_if_it_lost_commits(own: OwnServer, lost: int, found: set[str]) -> None:
+    standby = own.copies / "standby"
+    backup = (own.program("pg_basebackup"), "--dbname", own.server.dsn(), "--pgdata", str(standby))
+    own.call(*backup, "--checkpoint=fast", "--write-recovery-conf")
+    with own.beside("standby-server", standby) as dsn:
+        own.beat(2)
+        eventually(lambda: own.caught_up(dsn), "the standby to catch up")
+        own.disconnect(dsn)
+        own.beat(lost)
+        own.server.stop()
+        own.promote(dsn)
+        assert codes(own, dsn) == found

