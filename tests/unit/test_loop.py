@@ -11,7 +11,7 @@ import pytest
 
 from cdc_outbox.consumer import Limits, Retry, SequenceMode, WireContract, loop, offsets
 from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.epochs import Place, Tenure
+from cdc_outbox.consumer.epochs import Place, Tenure, TopicId
 from cdc_outbox.consumer.group import subscribe
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.loop import Loop
@@ -19,6 +19,7 @@ from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, Reason, State
 from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.start_offsets import Partition
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import HandlerError, PartitionLostError
@@ -68,15 +69,22 @@ class Second:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def issue(self, places: Iterable[Place]) -> Mapping[Place, Tenure]:
+    async def issue(self, places: Iterable[Place], _topic_ids: Mapping[str, TopicId]) -> Mapping[Place, Tenure]:
         return {place: Tenure(1, 0) for place in places}
 
     async def finish(self, held: Mapping[Place, int]) -> None:
         """Nothing is noted."""
 
     async def apply(
-        self, items: Sequence[Item], _held: Mapping[Place, int], _room: int, _meanwhile: object
+        self,
+        items: Sequence[Item],
+        _held: Mapping[Place, int],
+        _room: int,
+        _meanwhile: object,
+        *,
+        stored: Mapping[Place, int],
     ) -> Delivered:
+        del stored
         self.clock += 0.01
         self.sizes.append(len(items))
         wanted = [item for item in items if item.failure is None]
@@ -111,15 +119,26 @@ class Second:
         seconds = item.failure.retry_seconds
         self.rows[item.event_id] = row, None if seconds is None else self.clock + seconds
 
-    async def find_due(self, _owned: Iterable[Place], limit: int) -> tuple[list[ParkedEvent], list[ParkedCount]]:
+    async def find_parked_places(self) -> set[Place]:
+        return {PLACE} if self.rows else set()
+
+    async def find_due(
+        self, _owned: Iterable[Place], limit: int, *, counts: bool
+    ) -> tuple[list[ParkedEvent], list[ParkedCount]]:
+        del counts
         due = [row for row, due_at in self.rows.values() if due_at is not None and due_at <= self.clock]
-        counts = [ParkedCount(state=row.state, reason=row.reason, events=1) for row, _ in self.rows.values()]
-        return due[:limit], counts
+        parked = [ParkedCount(state=row.state, reason=row.reason, events=1) for row, _ in self.rows.values()]
+        return due[:limit], parked
 
     @property
     def dead(self) -> int:
         """How many events were given up."""
         return sum(row.state is State.DEAD for row, _ in self.rows.values())
+
+
+class _Partitions:
+    def find(self, places: Iterable[Place]) -> Mapping[Place, Partition]:
+        return {place: Partition(TopicId(), 0, 0, None) for place in places}
 
 
 class _Waits:
@@ -160,6 +179,7 @@ def consume(second: Second, events: int, *, aggregates: int, until: float) -> No
         done,
         ownership,
         cast("Any", second),
+        partitions=_Partitions(),
         contract=CONTRACT,
         limits=limits,
         poison=Poison(Retry(), random=ShortestPauses(), clock=second.monotonic),
@@ -204,11 +224,11 @@ def test_an_event_that_fails_for_three_hours_is_dead_after_all(second: Second) -
 class Fenced(Second):
     """A database that gives the partition to another consumer while a batch of eight is at work."""
 
-    async def apply(self, items: Sequence[Item], *arguments: Any) -> Delivered:
+    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[Place, int]) -> Delivered:
         if len(items) == 8 and 8 not in self.sizes:
             self.sizes.append(8)
             raise PartitionLostError("belongs to another consumer now", places=(PLACE,))
-        return await super().apply(items, *arguments)
+        return await super().apply(items, *arguments, stored=stored)
 
 
 def test_a_batch_whose_partition_was_lost_comes_again_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
