@@ -1,7 +1,7 @@
 """``cdc-outbox prune``."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +12,16 @@ import click
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.render import render
 from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.errors import ConfigError
+from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
+from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.operate.comparison import TopicComparison
 from cdc_outbox.operate.offset import offset_pruning
 from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
@@ -117,6 +120,7 @@ def prune(
         if not without_topics:
             if bootstrap_servers is None:
                 raise click.UsageError(_NO_BROKERS)
+            _refuse_another_history(heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn))
             settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox prune")
             inbox = None
             if consumer is not None:
@@ -128,6 +132,19 @@ def prune(
         pruned = pruning.dry_run() if dry_run else pruning.run()
     _tell(pruned)
     click.echo(pruned.deleted)
+
+
+def _refuse_another_history(found: Sequence[Finding]) -> None:
+    """Refuse a database that went back: its rows may be the only copies of events that were never published.
+
+    Raises:
+        UnprovenDeliveryError: It did, and nobody has accepted that.
+    """
+    errors = errors_in(tuple(found))
+    if errors:
+        raise UnprovenDeliveryError(
+            f"{errors[0].message.removesuffix('.')}; nothing was deleted", hint="Run `cdc-outbox recover`."
+        )
 
 
 def _confirm() -> None:

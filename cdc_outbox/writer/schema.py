@@ -157,6 +157,8 @@ def pruner_role(name: str, table: OutboxTable, *, migrator: str) -> Role:
         migrator: Who owns the partitions, which only an owner or a member of it can drop.
     """
     wanted = {table.table: ("select", "delete"), table.marks: ("select", "insert", "delete")}
+    # What they show forbids pruning.
+    wanted |= {table.heartbeats: ("select",)} if table.has_heartbeats else {}
     return Role(
         name=name,
         privileges=tuple(

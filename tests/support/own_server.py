@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,6 +103,18 @@ class OwnServer:
         stack = self.pipeline.stack
         environment = stack.environment() | {"CDC_OUTBOX_DSN": dsn or self.pipeline.dsn}
         return run_command(command, str(self.spec), *arguments, env=environment)
+
+    def watch(self) -> str:
+        """Return what a watch says of this pipeline's history at its first look."""
+        stack = self.pipeline.stack
+        environment = {**os.environ, **stack.environment(), "CDC_OUTBOX_DSN": self.pipeline.dsn}
+        command = [sys.executable, "-m", "cdc_outbox", "watch", str(self.spec)]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as watch:
+            try:
+                assert watch.stdout is not None
+                return next((line for line in watch.stdout if "OP4" in line or "history" in line), "")
+            finally:
+                watch.kill()
 
     def copy(self, name: str) -> Path:
         """Stop the server, copy its data, and start it again: a snapshot of the storage."""

@@ -43,6 +43,9 @@ def test_a_restored_storage_snapshot_is_found_by_everybody_and_what_its_slot_hol
     assert "OP401" in own.run("status").stdout
     refused = own.run("deploy-connector")
     assert (refused.returncode, "OP401" in refused.stderr + refused.stdout) == (1, True)
+    pruned = own.run("prune", "--keep=0s", "--wait=0s")
+    assert (pruned.returncode, "went back" in pruned.stderr) == (1, True)
+    assert "OP401" in own.watch()
     recovered = own.run("recover", "--yes", "--stable-seconds=0")
     assert "where its slot stands" in recovered.stdout, recovered.stderr
     eventually(lambda: len(own.pipeline.messages()) >= 12, "the events since the restore")
