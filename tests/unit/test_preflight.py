@@ -36,6 +36,11 @@ def column(name: str, **facts: Any) -> DatabaseFacts:
     return replace(GOOD, table=replace(TABLE, columns={**COLUMNS, name: replace(COLUMNS[name], **facts)}))
 
 
+def test_a_function_for_heartbeats_that_is_missing_or_forbidden_is_an_error() -> None:
+    for facts, code in (({"has_heartbeat": False}, "DB344"), ({"may_write_heartbeat": False}, "DB209")):
+        assert [found.code for found in check_database(SPEC, replace(GOOD, **facts))] == [code]
+
+
 def server(**facts: Any) -> DatabaseFacts:
     return replace(GOOD, server=ServerFacts(**facts))
 

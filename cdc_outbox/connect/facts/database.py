@@ -87,7 +87,16 @@ class Database:
             slot=self.find_slot(),
             written=WrittenFacts(keeps_rows=outbox.mode.keeps_rows),
             server=self._read_server(),
+            **self._read_heartbeat(),
         )
+
+    def _read_heartbeat(self) -> dict[str, bool]:
+        spec = self._spec
+        if spec.heartbeat_topic is None:
+            return {}
+        function = f"{spec.outbox.heartbeat.quoted}(text, interval)"
+        [(there, callable_)] = self._ask("heartbeat", function=function, role=spec.database.user)
+        return {"has_heartbeat": there, "may_write_heartbeat": callable_}
 
     def _read_server(self) -> ServerFacts:
         [(standby, senders, encoding, plugins, idle, timeout, wal, slot_wal, awaits)] = self._ask("server_state")

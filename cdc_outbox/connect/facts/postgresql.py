@@ -214,7 +214,12 @@ class WrittenFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """Everything that preflight and plan look at; ``None`` for what does not exist."""
+    """Everything that preflight and plan look at; ``None`` for what does not exist.
+
+    Args:
+        has_heartbeat: Whether the function that writes heartbeats is there, or none is wanted.
+        may_write_heartbeat: Whether the connector's role may execute it.
+    """
 
     version: int
     wal_level: str
@@ -226,6 +231,8 @@ class DatabaseFacts:
     slot: SlotFacts | None
     written: WrittenFacts
     server: ServerFacts = field(default_factory=ServerFacts)
+    has_heartbeat: bool = True
+    may_write_heartbeat: bool = True
 
     @property
     def published(self) -> Sequence[str]:

@@ -21,6 +21,7 @@ def check_database(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
         *_check_standby(spec, facts),
         *_check_role(spec, facts.role),
         *check_outbox(spec, facts),
+        *_check_heartbeat(spec, facts),
         *check_habits(spec, facts.table),
         *check_slot(spec, facts),
     )
@@ -37,6 +38,20 @@ def check_outbox(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
 def check_republish(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
     """Return what keeps the rows of the table from being published again, beside :func:`check_database`."""
     return (*_check_reading(spec, facts.role), *_check_horizon(spec, facts.written))
+
+
+def _check_heartbeat(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
+    """Yield why the connector could not write heartbeats: its slot would stand still while the outbox is idle."""
+    function, user = spec.outbox.heartbeat, spec.database.user
+    if facts.table is None or spec.overrides.keys() & {_HEARTBEAT}:
+        return
+    if not facts.has_heartbeat:
+        message = f"there is no function {function}, which the connector calls to write heartbeats."
+        yield error("DB344", str(function), message, "Run `cdc-outbox init`.")
+    elif not facts.may_write_heartbeat:
+        message = f"the role {user!r} may not execute {function}."
+        remedy = f"grant execute on function {function.quoted} to {quote(user)}"
+        yield error("DB209", user, message, remedy)
 
 
 def _check_reading(spec: Spec, role: RoleFacts | None) -> Iterator[Finding]:

@@ -64,6 +64,18 @@ from pg_roles as role
 left join pg_class as relation on relation.oid = to_regclass(:table)
 where role.rolname = :role
 
+-- name: heartbeat
+select
+    to_regprocedure(:function) is not null,
+    coalesce(
+        (
+            select has_function_privilege(oid, to_regprocedure(:function), 'execute')
+            from pg_roles
+            where rolname = :role
+        ),
+        true
+    )
+
 -- name: columns
 -- A domain is what lies below it, be that a domain again.
 with recursive typed (attnum, type) as (
