@@ -205,10 +205,15 @@ class Service:
 
         @wraps(apply)
         async def spied(
-            delivery: Delivery, items: Sequence[Item], connection: Any, held: Mapping[Place, int], *rest: Any
+            delivery: Delivery,
+            items: Sequence[Item],
+            connection: Any,
+            held: Mapping[Place, int],
+            *rest: Any,
+            **options: Any,
         ) -> Any:
             known.update({item.event_id: (item.place, held.get(item.place)) for item in items})
-            return await apply(delivery, items, connection, held, *rest)
+            return await apply(delivery, items, connection, held, *rest, **options)
 
         setattr(Delivery, "apply", spied)  # noqa: B010 - mypy would not have it otherwise
 

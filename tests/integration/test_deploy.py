@@ -8,7 +8,7 @@ import pytest
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.plan import EarlierEvents, SlotStep
 from cdc_outbox.connect.reader import Reader
-from cdc_outbox.connect.render import HEARTBEAT_PREFIX, owes_rows, render, render_republishing
+from cdc_outbox.connect.render import owes_rows, render, render_republishing
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import (
     ConnectorFailedError,
@@ -276,7 +276,7 @@ def test_an_idle_outbox_in_a_busy_database_holds_back_no_wal(pipeline: Pipeline)
     pipeline.write(1)
     eventually(lambda: sequences(pipeline) == [1], "an event behind the message")
     assert pipeline.stack.broker.ends(f"{pipeline.name}.message") == {}
-    assert HEARTBEAT_PREFIX in render(pipeline.spec)["heartbeat.action.query"]
+    assert pipeline.spec.outbox.heartbeat.quoted in render(pipeline.spec)["heartbeat.action.query"]
 
 
 def test_the_client_names_what_is_not_there(outbox_stack: Stack) -> None:
