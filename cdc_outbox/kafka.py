@@ -55,7 +55,7 @@ PASSING_ERRORS = frozenset(
 """What a consumer reports and gets over by itself."""
 
 
-_WAITED_OUT = PASSING_ERRORS | {
+WAITED_OUT = PASSING_ERRORS | {
     KafkaError.UNKNOWN,  # what a broker says of an error of its own
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
@@ -358,7 +358,7 @@ def raise_stopping(error: KafkaError, *, has_joined: bool) -> None:
     Args:
         has_joined: Whether the group has given it partitions since it started.
     """
-    if error.fatal() or error.code() not in (_WAITED_OUT | _REFUSALS if has_joined else _WAITED_OUT):
+    if error.fatal() or error.code() not in (WAITED_OUT | _REFUSALS if has_joined else WAITED_OUT):
         raise translate(error)
 
 

@@ -22,6 +22,8 @@ _ANSWER_SECONDS = 5.0
 """How long the brokers may take to answer a question."""
 _MARKERS = 1
 """Offsets behind the last message that may hold none: the marker of a transaction's end, which retention takes too."""
+_WAITED_OUT = kafka.WAITED_OUT | {KafkaError._NOENT}  # noqa: SLF001 - librdkafka's local errors are spelt so
+"""The last one is said of a partition whose leader is not known yet."""
 _UNKNOWN = Uuid(0, 0)
 """A topic's id from brokers that have none."""
 
@@ -169,7 +171,7 @@ def _topic_id(cluster_id: str, topic_id: Uuid) -> TopicId:
 
 
 def _translated(error: KafkaError) -> BrokerError:
-    # A topic that was deleted a moment ago is taken from us with one of the next polls.
-    if error.code() in kafka.PASSING_ERRORS:
+    # A broker that starts again has no coordinator for a moment; a topic that was deleted is taken from us soon.
+    if error.code() in _WAITED_OUT:
         return BrokerUnavailableError(f"{error.str()} ({error.name()})")
     return kafka.translate(error)
