@@ -66,17 +66,18 @@ def test_the_whole_way_works_on_the_oldest_server_that_was_run(pipeline: Pipelin
         make_connector_role(connection)
         connection.execute(run_here("init", str(spec), "--grants").stdout.encode())
     way = ("--dsn", pipeline.dsn, "--connect-url", pipeline.stack.connect_url)
+    brokers = ("--bootstrap-servers", pipeline.stack.broker.bootstrap_servers)
     assert codes(spec, pipeline.dsn) == []
     deployed = run_here("deploy-connector", str(spec), *way, "--stable-seconds", "0")
     assert deployed.returncode == 0, deployed.stderr
-    looked = run_here("preflight", str(spec), *way)
+    looked = run_here("preflight", str(spec), *way, *brokers)
     assert (looked.returncode, looked.stdout) == (0, ""), looked.stdout
     written = pipeline.write(3)
     Service(pipeline).consume(3)
     assert [pipeline.spec.contract.event_of(message).id for message in pipeline.messages()] == [
         event.id for event in written
     ]
-    looked = run_here("preflight", str(spec), *way)
+    looked = run_here("preflight", str(spec), *way, *brokers)
     assert (looked.returncode, looked.stdout, looked.stderr) == (0, "", "nothing found\n")
 
 

@@ -18,12 +18,13 @@ def test_connects_offsets_are_held_against_the_slot(
     spec, url = tmp_path / "orders.yaml", deployed.stack.connect_url
     spec.write_text(Pipeline.text(deployed.name))
     slot = deployed.spec.database.slot
+    way = ("--connect-url", url, "--bootstrap-servers", deployed.stack.broker.bootstrap_servers)
 
     def look(path: Path = spec) -> list[dict[str, Any]]:
-        return findings(path, deployed.dsn, "--connect-url", url)
+        return findings(path, deployed.dsn, *way)
 
     assert look() == []
-    done = run_here("preflight", str(spec), "--dsn", deployed.dsn, "--connect-url", url)
+    done = run_here("preflight", str(spec), "--dsn", deployed.dsn, *way)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "nothing found\n")
 
     copy = tmp_path / "copy.yaml"

