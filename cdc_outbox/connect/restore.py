@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import Database
-from cdc_outbox.connect.plan import SlotState, find_hole, stored_offset
+from cdc_outbox.connect.plan import EarlierEvents, SlotState, find_hole, stored_offset
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import Spec
@@ -41,15 +41,24 @@ def steps_after_restore(spec: Spec, path: str, *, source: str) -> Iterator[str]:
         path: Of the spec.
         source: The one that ends.
     """
+    for number, step in enumerate(_steps(spec, path, source), 1):
+        if number == 1:
+            yield "after a restore, a failover that lost commits, or a table made anew, in this order:"
+        yield f"  {number}. {step}"
+
+
+def _steps(spec: Spec, path: str, source: str) -> Iterator[str]:
     if spec.database.kind is DatabaseKind.SQLITE:
         return
-    fit = f"cdc-outbox preflight {path}: Connect's offset must be in this server's log; if it is not, correct it"
+    yield f"cdc-outbox stop {path}, before the restored server takes writes"
     if spec.database.kind is DatabaseKind.POSTGRESQL:
-        rows = " --earlier-events republish" if spec.outbox.mode.keeps_rows else ""
-        fit = f"cdc-outbox deploy-connector {path}{rows}, which makes slot and offset fit; then stop it again"
-    yield "after a restore, a failover that lost commits, or a table made anew, in this order:"
-    yield f"  1. cdc-outbox stop {path}, before the restored server takes writes"
-    yield f"  2. {fit}"
-    yield f"  3. cdc-outbox init {path} --new-incarnation --from {source}"
-    yield f"  4. cdc-outbox resume {path}"
-    yield "  5. start the writers"
+        earlier = EarlierEvents.REPUBLISH if spec.outbox.mode.keeps_rows else EarlierEvents.SKIP
+        yield f"cdc-outbox deploy-connector {path} --earlier-events {earlier}, which makes slot and offset fit"
+        yield f"cdc-outbox stop {path}"
+    else:
+        yield f"cdc-outbox preflight {path}: Connect's offset must be in this server's log; if it is not, correct it"
+    yield f"cdc-outbox init {path} --new-incarnation --from {source}"
+    yield f"cdc-outbox resume {path}"
+    if spec.heartbeat_topic is not None:
+        yield f"cdc-outbox recover {path} --accept, which records that the loss was looked at"
+    yield "start the writers"

@@ -61,7 +61,7 @@ def stop(pipeline: Pipeline) -> None:
         eventually(lambda: one(connection, query, pipeline.spec.database.slot), "the slot to be free")
 
 
-STEPS = ["stop", "deploy-connector", "init", "resume", "start the writers"]
+STEPS = ["stop", "deploy-connector", "stop", "init", "resume", "recover", "start the writers"]
 
 
 def test_while_the_connector_reads_or_stands_elsewhere_it_is_refused_with_the_order_of_steps(
