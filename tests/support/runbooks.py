@@ -1,6 +1,7 @@
 """The pages of ``docs/recovery``: their commands, run in order for a pipeline and its consumer."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +25,23 @@ def separate_service(pipeline: Pipeline) -> Service:
     return Service(replace(pipeline, dsn=dsn))
 
 
+def run_block(block: str, words: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Run a block's commands, hold that each exits with 0 or as its comment says, and return what they print.
+
+    Args:
+        words: What stands for the page's names.
+    """
+    printed = ""
+    for line in block.strip().splitlines():
+        name, *arguments = line.partition("#")[0].split()
+        assert name == "cdc-outbox", line
+        stated = _EXIT.search(line)
+        done = run_command(*(words.get(word, word) for word in arguments), env=environment)
+        assert done.returncode == (int(stated[1]) if stated else 0), f"{line}\n{done.stdout}{done.stderr}"
+        printed += f"$ {line}\n{done.stdout}{done.stderr}"
+    return printed
+
+
 @dataclass
 class Runbook:
     """What runs the commands of a page.
@@ -38,20 +56,12 @@ class Runbook:
     service: Service
 
     def run(self, block: str) -> str:
-        """Run a block's commands, hold that each exits with 0 or as its comment says, and return what they print."""
+        """Run a block's commands as :func:`run_block`."""
         environment = self.pipeline.stack.environment() | {
             "CDC_OUTBOX_DSN": self.pipeline.dsn,
             "CDC_OUTBOX_INBOX_DSN": self.service.dsn,
             "CDC_OUTBOX_STABLE_SECONDS": "0",
         }
-        given = {"connectors/orders.yaml": str(self.spec), "shipping": self.service.name}
-        printed = ""
-        for line in block.strip().splitlines():
-            name, *words = line.partition("#")[0].split()
-            assert name == "cdc-outbox", line
-            stated = _EXIT.search(line)
-            arguments = [given.get(word, re.sub(r"^orders(?=\.\d$|$)", self.pipeline.name, word)) for word in words]
-            done = run_command(*arguments, env=environment)
-            assert done.returncode == (int(stated[1]) if stated else 0), f"{line}\n{done.stdout}{done.stderr}"
-            printed += f"$ {line}\n{done.stdout}{done.stderr}"
-        return printed
+        name = self.pipeline.name
+        words = {"connectors/orders.yaml": str(self.spec), "shipping": self.service.name, "orders.1": f"{name}.1"}
+        return run_block(block, words, environment)
