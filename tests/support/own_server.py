@@ -54,22 +54,35 @@ class OwnServer:
         server = make_postgres(folder / "server", stack.folder.reserve_port(), installed=installed)
         server.start()
         try:
-            text = Pipeline.text(name).replace("${env:POSTGRES_PORT}", str(server.port))
-            spec = folder / f"{name}.yaml"
-            spec.write_text(text)
-            pipeline = Pipeline(stack, parse_spec(text, name=spec.name), server.create_database(name))
-            with pipeline.connect() as connection:
-                make_connector_role(connection)
-                pipeline.init(connection)
-            pipeline.deploy(stable_seconds=0)
-            own = cls(server, pipeline, folder, spec, installed)
-            try:
-                own.beat()
+            with cls.on(server, stack, folder, name, installed=installed) as own:
                 yield own
-            finally:
-                pipeline.client.delete(name)
         finally:
             server.stop()
+
+    @classmethod
+    @contextmanager
+    def on(
+        cls, server: Postgres, stack: Stack, folder: Path, name: str, *, installed: Path | None = None, extra: str = ""
+    ) -> "Iterator[OwnServer]":
+        """Make the outbox on a server that runs, deploy the connector, and wait for its first heartbeat.
+
+        Args:
+            extra: More of the pipeline's file.
+        """
+        text = Pipeline.text(name, extra).replace("${env:POSTGRES_PORT}", str(server.port))
+        spec = folder / f"{name}.yaml"
+        spec.write_text(text)
+        pipeline = Pipeline(stack, parse_spec(text, name=spec.name), server.create_database(name))
+        with pipeline.connect() as connection:
+            make_connector_role(connection)
+            pipeline.init(connection)
+        pipeline.deploy(stable_seconds=0)
+        own = cls(server, pipeline, folder, spec, installed)
+        try:
+            own.beat()
+            yield own
+        finally:
+            pipeline.client.delete(name)
 
     def beat(self, count: int = 1) -> None:
         """Write heartbeats, and wait until the topic has them all."""

@@ -1,0 +1,234 @@
+"""One random history of a pipeline: what befalls it, step by step, and the writers' own ledger of it."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from signal import SIGINT, SIGKILL, SIGTERM
+
+import psycopg
+
+from cdc_outbox import Event, Outbox
+from cdc_outbox.connect.wait import Condition, condition_of
+from tests.support.own_server import OwnServer
+from tests.support.rig import eventually, one
+from tests.support.service import Service
+
+AGGREGATES = ("a", "b", "c")
+_SECONDS = 20
+"""For how long a step may wait for what it needs."""
+_INTERRUPTED = (
+    ("deploy-connector", "--stable-seconds=0"),
+    ("deploy-connector", "--earlier-events=republish", "--stable-seconds=0"),
+    ("recover", "--yes", "--stable-seconds=0"),
+)
+
+
+@dataclass
+class Ledger:
+    """What writers committed, kept outside the databases.
+
+    Args:
+        present: Ids of the events that the producer's database has.
+        taken: Ids of those that a restore took out of it.
+        restores: How often the producer's database went back.
+        shown: Whether what a restore took has to be found: the topic had a heartbeat from after the snapshot.
+    """
+
+    committed: dict[str, Event] = field(default_factory=dict)
+    present: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    restores: int = 0
+    shown: bool = False
+
+
+@dataclass
+class _Snapshot:
+    data: Path
+    present: set[str]
+    heartbeats: int
+
+
+class History:
+    """What befalls a pipeline and its consumer.
+
+    Args:
+        service: It runs all the time.
+    """
+
+    def __init__(self, own: OwnServer, service: Service, random: Random) -> None:
+        self.own, self.service, self.random = own, service, random
+        self.ledger, self.log = Ledger(), list[str]()
+        self._snapshot: _Snapshot | None = None
+        self._backed_up = False
+        self._published = True
+        """Whether the publication covers the outbox."""
+
+    def befall(self, steps: int) -> None:
+        """Take so many steps by chance, and leave the publication as it belongs."""
+        for _ in range(steps):
+            step = self.random.choice(self._possible())
+            self.log.append(step.__name__)
+            step()
+        if not self._published:
+            self.restore_publication()
+
+    def _possible(self) -> list[Callable[[], None]]:
+        """Return what can befall it now, what is frequent as often as it is."""
+        found = [*[self.write] * 5, *[self.settle] * 2, self.lose_slot, self.recreate_slot, self.prune, self.restart]
+        found += [self.take_snapshot, *[self.interrupt] * 2]
+        found += [self.restore_producer] * 3 if self._snapshot is not None else []
+        found += [self.restore_consumer] * 2 if self._backed_up else [self.back_up_consumer]
+        found.append(self.drop_publication if self._published else self.restore_publication)
+        return found
+
+    def write(self, count: int = 0) -> None:
+        """Commit events of any aggregates, and let a minute pass, in which a heartbeat is written."""
+        spec = self.own.pipeline.spec
+        outbox = Outbox(table=spec.outbox, contract=spec.contract)
+        with psycopg.connect(self.own.pipeline.dsn) as connection:
+            for number in range(count or self.random.randint(1, 6)):
+                name = self.random.choice(AGGREGATES)
+                kind = self.random.choice(("order", "order", "metric"))
+                event = Event(aggregate_type=kind, aggregate_id=name, type="OrderPlaced", payload={"n": number})
+                event = outbox.add(connection, event)
+                connection.commit()
+                self.ledger.committed[event.id or ""] = event
+                self.ledger.present.add(event.id or "")
+        self.own.write_heartbeats()
+
+    def settle(self) -> None:
+        """Let the connector and the consumer catch up, if they can."""
+        self._wait_if_it_runs()
+
+    def _wait_if_it_runs(self) -> None:
+        client, name = self.own.pipeline.client, self.own.pipeline.name
+        if condition_of(client.find_status(name)) is not Condition.UP:
+            return
+        try:
+            eventually(lambda: self.ledger.present <= self.published(), "the events", seconds=3)
+        except AssertionError:
+            self.log.append("  (not all arrive)")
+
+    def published(self) -> set[str]:
+        """Return the ids of the events that the topics hold."""
+        pipeline = self.own.pipeline
+        broker, contract = pipeline.stack.broker, pipeline.spec.contract
+        return {contract.event_of(each).id or "" for topic in contract.topics for each in broker.messages(topic)}
+
+    def take_snapshot(self) -> None:
+        """Copy the storage of the producer's server; its slots are in it."""
+        if self._snapshot is not None:
+            shutil.rmtree(self._snapshot.data)
+        data = self.own.copy(f"{self.own.pipeline.name}-{len(self.log)}")
+        self._snapshot = _Snapshot(data, set(self.ledger.present), self.own.written())
+        self.restart()
+
+    def restore_producer(self) -> None:
+        """Put the copy in the place of the producer's data."""
+        snapshot, ledger = self._snapshot, self.ledger
+        assert snapshot is not None
+        if self.random.random() < 1 / 2:
+            self.settle()
+        self.own.restore(snapshot.data)
+        ledger.taken |= ledger.present - snapshot.present
+        ledger.present = set(snapshot.present)
+        ledger.restores += 1
+        ledger.shown = ledger.shown or self.own.published() > snapshot.heartbeats
+        if self.random.random() < 1 / 2:
+            self.restart()
+
+    def restart(self) -> None:
+        """Restart the connector, as somebody does to whom it does not look well."""
+        self.own.pipeline.client.restart(self.own.pipeline.name, only_failed=False)
+
+    def lose_slot(self) -> None:
+        """Drop the slot under the connector."""
+        slot = self.own.pipeline.spec.database.slot
+        drop = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s"
+        end = "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = %s"
+
+        def is_gone() -> bool:
+            with self.own.pipeline.connect() as connection:
+                connection.execute(end, (slot,))
+                try:
+                    connection.execute(drop, (slot,))
+                except psycopg.errors.ObjectInUse:
+                    return False
+                return True
+
+        eventually(is_gone, "the slot to be gone", seconds=_SECONDS)
+
+    def recreate_slot(self) -> None:
+        """Make the slot by hand, if it is not there."""
+        slot = self.own.pipeline.spec.database.slot
+        with self.own.pipeline.connect() as connection:
+            if not one(connection, "select count(*) from pg_replication_slots where slot_name = %s", slot):
+                try:
+                    connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+                except psycopg.errors.DuplicateObject:  # somebody else was quicker
+                    self.log.append("  (it is there)")
+
+    def drop_publication(self) -> None:
+        """Take the outbox out of the publication."""
+        self._publish("drop")
+        self._published = False
+
+    def restore_publication(self) -> None:
+        """Put the outbox back into the publication, if a restore has not done so."""
+        with self.own.pipeline.connect() as connection:
+            covered = one(connection, "select count(*) from pg_publication_tables where tablename = 'outbox'")
+        if not covered:
+            self._publish("add")
+        self._published = True
+
+    def _publish(self, verb: str) -> None:
+        name = psycopg.sql.Identifier(self.own.pipeline.spec.database.publication)
+        statement = psycopg.sql.SQL("alter publication {} " + verb + " table public.outbox")
+        with self.own.pipeline.connect() as connection:
+            try:
+                connection.execute(statement.format(name))
+            except psycopg.errors.UndefinedObject:  # a restore has put it back
+                self.log.append("  (it was not in it)")
+
+    def prune(self) -> None:
+        """Delete what is proven delivered; refusing is right too, and changes nothing."""
+        done = self.own.run("prune", "--keep=0s", "--wait=0s")
+        self.log.append(f"  {done.returncode}: {done.stdout.strip() or done.stderr.strip()}")
+
+    def back_up_consumer(self) -> None:
+        """Copy the consumer's database."""
+        self.service.back_up()
+        self._backed_up = True
+
+    def restore_consumer(self) -> None:
+        """Put the copy in the place of the consumer's database."""
+        self.service.restore()
+        self._backed_up = False
+
+    def interrupt(self) -> None:
+        """Begin a command, and end it at one of the lines that it tells."""
+        command, *options = self.random.choice(_INTERRUPTED)
+        how, lines = self.random.choice((SIGINT, SIGTERM, SIGKILL)), self.random.randint(1, 7)
+        stack = self.own.pipeline.stack
+        environment = stack.environment() | {"PATH": "/usr/bin:/bin", "CDC_OUTBOX_DSN": self.own.pipeline.dsn}
+        program = [sys.executable, "-m", "tests.support.quick_program", command, str(self.own.spec), *options]
+        with subprocess.Popen(
+            program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stderr is not None
+            for number, _ in enumerate(process.stderr, 1):
+                if number == lines:
+                    process.send_signal(how)
+            code = process.wait(120)
+        self.log.append(f"  {command} {' '.join(options)}: {how.name} at line {lines}, ended with {code}")
+
+    def clear(self) -> None:
+        """Remove the copy of the storage, and the slot, of which the server has only so many."""
+        if self._snapshot is not None:
+            shutil.rmtree(self._snapshot.data, ignore_errors=True)
+        self.own.pipeline.client.stop(self.own.pipeline.name)
+        self.lose_slot()
