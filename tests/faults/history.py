@@ -20,11 +20,14 @@ from tests.support.service import Service
 AGGREGATES = ("a", "b", "c")
 _SECONDS = 20
 """For how long a step may wait for what it needs."""
-_INTERRUPTED = (
+_COMMANDS = (
     ("deploy-connector", "--stable-seconds=0"),
     ("deploy-connector", "--earlier-events=republish", "--stable-seconds=0"),
     ("recover", "--yes", "--stable-seconds=0"),
+    ("stop",),
+    ("resume", "--stable-seconds=0"),
 )
+"""What somebody runs at any time, whether it is of use or not."""
 
 
 @dataclass
@@ -36,6 +39,7 @@ class Ledger:
         taken: Ids of those that a restore took out of it.
         restores: How often the producer's database went back.
         shown: Whether what a restore took has to be found: the topic had a heartbeat from after the snapshot.
+        judged: Ids of those among the taken that an earlier recovery has named.
     """
 
     committed: dict[str, Event] = field(default_factory=dict)
@@ -43,6 +47,7 @@ class Ledger:
     taken: set[str] = field(default_factory=set)
     restores: int = 0
     shown: bool = False
+    judged: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -79,7 +84,7 @@ class History:
     def _possible(self) -> list[Callable[[], None]]:
         """Return what can befall it now, what is frequent as often as it is."""
         found = [*[self.write] * 5, *[self.settle] * 2, self.lose_slot, self.recreate_slot, self.prune, self.restart]
-        found += [self.take_snapshot, *[self.interrupt] * 2]
+        found += [self.take_snapshot, self.command, *[self.interrupt] * 2, self.promote]
         found += [self.restore_producer] * 3 if self._snapshot is not None else []
         found += [self.restore_consumer] * 2 if self._backed_up else [self.back_up_consumer]
         found.append(self.drop_publication if self._published else self.restore_publication)
@@ -129,17 +134,22 @@ class History:
 
     def restore_producer(self) -> None:
         """Put the copy in the place of the producer's data."""
-        snapshot, ledger = self._snapshot, self.ledger
+        snapshot = self._snapshot
         assert snapshot is not None
         if self.random.random() < 1 / 2:
             self.settle()
+        self._go_back(snapshot.present, snapshot.heartbeats)
         self.own.restore(snapshot.data)
-        ledger.taken |= ledger.present - snapshot.present
-        ledger.present = set(snapshot.present)
-        ledger.restores += 1
-        ledger.shown = ledger.shown or self.own.published() > snapshot.heartbeats
         if self.random.random() < 1 / 2:
             self.restart()
+
+    def _go_back(self, present: set[str], heartbeats: int) -> None:
+        """Note what the producer's database will have, and the number of its last heartbeat then."""
+        ledger = self.ledger
+        ledger.taken |= ledger.present - present
+        ledger.present = set(present)
+        ledger.restores += 1
+        ledger.shown = ledger.shown or self.own.published() > heartbeats
 
     def restart(self) -> None:
         """Restart the connector, as somebody does to whom it does not look well."""
@@ -209,9 +219,37 @@ class History:
         self.service.restore()
         self._backed_up = False
 
+    def command(self) -> None:
+        """Run a command to its end."""
+        command, *options = self.random.choice(_COMMANDS)
+        done = self.own.run(command, *options)
+        self.log.append(f"  {command} {' '.join(options)}: {done.returncode}")
+
+    def promote(self) -> None:
+        """Fail over to a standby that lacks the last commits and has no slot, and that takes the server's address."""
+        own, name = self.own, f"standby-{self.own.pipeline.name}-{len(self.log)}"
+        data, before = own.copies / name, set(self.ledger.present)
+        own.call(own.program("pg_basebackup"), f"--dbname={own.server.dsn()}", f"--pgdata={data}", "--checkpoint=fast",
+                 "--write-recovery-conf")  # fmt: skip
+        heartbeats = own.written()
+        with own.beside(name, data) as standby:
+            eventually(lambda: own.caught_up(standby), "the standby to catch up", seconds=_SECONDS)
+            own.disconnect(standby)
+            if self.random.random() < 2 / 3:
+                self.write()
+                self.settle()
+            own.server.stop()
+            own.promote(standby)
+        shutil.rmtree(own.server.folder / "data")
+        shutil.move(own.folder / name / "data", own.server.folder / "data")
+        shutil.rmtree(own.folder / name)
+        self._go_back(before, heartbeats)
+        own.server.start()
+        self.restart()
+
     def interrupt(self) -> None:
         """Begin a command, and end it at one of the lines that it tells."""
-        command, *options = self.random.choice(_INTERRUPTED)
+        command, *options = self.random.choice(_COMMANDS)
         how, lines = self.random.choice((SIGINT, SIGTERM, SIGKILL)), self.random.randint(1, 7)
         stack = self.own.pipeline.stack
         environment = stack.environment() | {"PATH": "/usr/bin:/bin", "CDC_OUTBOX_DSN": self.own.pipeline.dsn}

@@ -6,6 +6,7 @@ a committed event has not had its effect once and is not named either, and print
 
 import argparse
 import json
+import logging
 import os
 import sys
 import time
@@ -37,6 +38,10 @@ _AFTER_A_RESTORE = {"extra", "conflict", "parked"}
 """What `verify` tells for ever of a source whose numbers were given out twice."""
 
 
+_WENT_BACK = {"OP401", "OP402", "OP403"}
+"""What heartbeats tell of a database that went back: between which of them something was taken."""
+
+
 @dataclass
 class Told:
     """How a history went.
@@ -61,20 +66,40 @@ def run_history(stack: Stack, server: Postgres, folder: Path, seed: int, *, step
     random = Random(f"recovery {seed}")  # noqa: S311 - it is to repeat itself
     with OwnServer.on(server, stack, folder, name, extra=_QUICK) as own:
         history = History(own, _make_service(stack, own), random)
-        runbook = Runbook(own, history.service, Source(name, 1))
+        runbook = Runbook(own, history.service, Source(name, 1), log=history.log)
         try:
-            with history.service.running():
+            with _logged(runbook.log), history.service.running():
                 history.write()
-                history.befall(steps)
-                runbook.follow()
-                told.violations += _judge(history, runbook, told)
-                told.violations += _prove(history)
+                for part in _parts(steps, random):
+                    history.befall(part)
+                    runbook.follow()
+                    told.violations += _judge(history, runbook, told)
+                    told.violations += _prove(history)
         except Exception as error:  # noqa: BLE001 - a history that cannot go on is what is looked for
             told.violations.append(f"{type(error).__name__}: {error}")
         history.clear()
-    told.log = [*history.log, *runbook.log]
+    told.log = history.log
     told.events, told.seconds = len(history.ledger.committed), time.monotonic() - begun_at
     return told
+
+
+@contextmanager
+def _logged(lines: list[str]) -> Iterator[None]:
+    """Note what the consumer logs."""
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: lines.append(f"    consumer: {record.getMessage()}")  # type: ignore[method-assign]
+    logger = logging.getLogger("cdc_outbox")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def _parts(steps: int, random: Random) -> list[int]:
+    """Return how many steps there are before each recovery."""
+    first = random.randint(1, steps)
+    return [each for each in (first, steps - first) if each]
 
 
 def _make_service(stack: Stack, own: OwnServer) -> Service:
@@ -95,7 +120,8 @@ def _judge(history: History, runbook: Runbook, told: Told) -> Iterator[str]:
     for event_id, times in effects.items():
         if times > 1 or event_id not in ledger.committed:
             yield f"{_known(ledger, event_id)} had its effect {times} times"
-    yield from _unnamed(history, without - named, is_shown="OP401" in runbook.seen)
+    yield from _unnamed(history, without - named, is_shown=bool(runbook.seen & _WENT_BACK))
+    ledger.judged, ledger.shown = set(ledger.taken), False
     for event_id in sorted(named - without):
         yield f"{_known(ledger, event_id)} had its effect, and is a dead letter all the same"
     excess = runbook.left | (runbook.kinds - (_AFTER_A_RESTORE if ledger.restores else set()))
@@ -117,7 +143,7 @@ def _unnamed(history: History, without: AbstractSet[str], *, is_shown: bool) -> 
             yield f"{_known(ledger, event_id)} is in its topic, had no effect, and nothing names it"
         elif event_id not in ledger.taken:
             yield f"{_known(ledger, event_id)} was never published, and nothing names it"
-        elif ledger.shown and not is_shown:
+        elif event_id not in ledger.judged and ledger.shown and not is_shown:
             yield f"{_known(ledger, event_id)} was taken by a restore that nothing shows"
 
 

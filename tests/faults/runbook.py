@@ -28,7 +28,7 @@ class Runbook:
 
     Args:
         source: The latest that was ever in use, which a restored database need not know.
-        seen: The codes of all errors that were shown.
+        seen: The codes of all errors that this recovery showed.
         kinds: What the last `verify` told.
         left: The codes of the errors that the last `doctor` showed.
         log: Each command with what it said.
@@ -51,6 +51,7 @@ class Runbook:
         Raises:
             AssertionError: That never came.
         """
+        self.seen, self._begun, self._recovered, self._republished = set(), False, False, False
         for _ in range(ROUNDS):
             if not self._look_and_mend():
                 return
@@ -126,7 +127,10 @@ class Runbook:
 
     def _wait_for_consumer(self) -> None:
         """Wait until the consumer's lag is 0."""
-        eventually(lambda: lag(self.service) == 0, "the consumer to have read everything")
+        try:
+            eventually(lambda: not lags(self.service), "the consumer to have read everything")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {lags(self.service)}, parked {self.service.parked()}") from error
 
     def run(self, command: str, *arguments: str) -> CompletedProcess[str]:
         """Run a command about the pipeline, and note what it said."""
@@ -137,13 +141,14 @@ class Runbook:
         return done
 
 
-def lag(service: Service) -> int:
-    """Return how many messages of the pipeline's topics a consumer has not read, by its database."""
+def lags(service: Service) -> dict[str, str]:
+    """Return how far a consumer has read, of each partition that it has not read to its end, by its database."""
     query = 'select topic, "partition", coalesce(next_offset, 0) from inbox_epochs where consumer = %s'
     read = {(topic, partition): offset for topic, partition, offset in service.rows(query, service.name)}
     broker = service.pipeline.stack.broker
-    return sum(
-        end - read.get((topic, partition), 0)
+    return {
+        f"{topic}/{partition}": f"{read.get((topic, partition))} of {end}"
         for topic in service.pipeline.spec.contract.topics
         for partition, end in broker.ends(topic).items()
-    )
+        if read.get((topic, partition), 0) < end
+    }
