@@ -69,17 +69,13 @@ class History:
         self.ledger, self.log = Ledger(), list[str]()
         self._snapshot: _Snapshot | None = None
         self._backed_up = False
-        self._published = True
-        """Whether the publication covers the outbox."""
 
     def befall(self, steps: int) -> None:
-        """Take so many steps by chance, and leave the publication as it belongs."""
+        """Take so many steps by chance."""
         for _ in range(steps):
             step = self.random.choice(self._possible())
             self.log.append(step.__name__)
             step()
-        if not self._published:
-            self.restore_publication()
 
     def _possible(self) -> list[Callable[[], None]]:
         """Return what can befall it now, what is frequent as often as it is."""
@@ -87,8 +83,7 @@ class History:
         found += [self.take_snapshot, self.command, *[self.interrupt] * 2, self.promote]
         found += [self.restore_producer] * 3 if self._snapshot is not None else []
         found += [self.restore_consumer] * 2 if self._backed_up else [self.back_up_consumer]
-        found.append(self.drop_publication if self._published else self.restore_publication)
-        return found
+        return [*found, self.restore_publication if self._is_out else self.drop_publication]
 
     def write(self, count: int = 0) -> None:
         """Commit events of any aggregates, and let a minute pass, in which a heartbeat is written."""
@@ -185,24 +180,22 @@ class History:
     def drop_publication(self) -> None:
         """Take the outbox out of the publication."""
         self._publish("drop")
-        self._published = False
 
     def restore_publication(self) -> None:
-        """Put the outbox back into the publication, if a restore has not done so."""
+        """Put the outbox back into the publication."""
+        self._publish("add")
+
+    @property
+    def _is_out(self) -> bool:
+        """Whether the publication lacks the outbox, also by a restore."""
         with self.own.pipeline.connect() as connection:
-            covered = one(connection, "select count(*) from pg_publication_tables where tablename = 'outbox'")
-        if not covered:
-            self._publish("add")
-        self._published = True
+            return not one(connection, "select count(*) from pg_publication_tables where tablename = 'outbox'")
 
     def _publish(self, verb: str) -> None:
         name = psycopg.sql.Identifier(self.own.pipeline.spec.database.publication)
         statement = psycopg.sql.SQL("alter publication {} " + verb + " table public.outbox")
         with self.own.pipeline.connect() as connection:
-            try:
-                connection.execute(statement.format(name))
-            except psycopg.errors.UndefinedObject:  # a restore has put it back
-                self.log.append("  (it was not in it)")
+            connection.execute(statement.format(name))
 
     def prune(self) -> None:
         """Delete what is proven delivered; refusing is right too, and changes nothing."""

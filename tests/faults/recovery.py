@@ -8,6 +8,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -184,6 +185,8 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="do not end at the first that is violated")
     parser.add_argument("--anew", action="store_true", help="do not go on where the last call was interrupted")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     begin = 0 if options.anew or options.seed is not None else _passed(options.steps)
     seeds = [options.seed] if options.seed is not None else range(begin, options.histories)
     if begin:

@@ -41,6 +41,7 @@ class Runbook:
     kinds: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     log: list[str] = field(default_factory=list)
+    _statements: list[str] = field(default_factory=list)
     _begun: bool = False
     _recovered: bool = False
     _republished: bool = False
@@ -79,14 +80,18 @@ class Runbook:
 
     def _errors(self) -> set[str]:
         found = json.loads(self.run("doctor", "--output=json").stdout)["findings"]
-        for each in found:
-            if each["severity"] == "error":
-                self.log.append(f"    {each['code']}: {each['message']}")
-        return {str(each["code"]) for each in found if each["severity"] == "error"}
+        errors = [each for each in found if each["severity"] == "error"]
+        self.log += [f"    {each['code']}: {each['message']}" for each in errors]
+        self._statements = [each["remedy"] for each in errors if each["remedy"].startswith("alter publication")]
+        return {str(each["code"]) for each in errors}
 
     def _bring_back(self) -> None:
         """Do what is said of a database that went back, of slot and offset, and of a connector that does not run."""
-        if self.left & _BROKEN and not self._recovered:
+        if self._statements:
+            with self.own.pipeline.connect() as connection:
+                connection.execute("; ".join(self._statements).encode())
+            self.log += [f"# {statement}" for statement in self._statements]
+        elif self.left & _BROKEN and not self._recovered:
             done = self.run("recover", "--yes", "--stable-seconds=0")
             self._recovered = True
             if "where its slot stands" not in done.stdout:
