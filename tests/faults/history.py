@@ -240,6 +240,10 @@ class History:
         own.server.start()
         self.restart()
 
+    def consumer_ended(self, error: BaseException) -> None:
+        """Note that a consumer ended, and another one is started."""
+        self.log.append(f"    the consumer ended: {type(error).__name__}: {error}")
+
     def interrupt(self) -> None:
         """Begin a command, and end it at one of the lines that it tells."""
         command, *options = self.random.choice(_COMMANDS)

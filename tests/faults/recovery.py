@@ -69,7 +69,7 @@ def run_history(stack: Stack, server: Postgres, folder: Path, seed: int, *, step
         history = History(own, _make_service(stack, own), random)
         runbook = Runbook(own, history.service, Source(name, 1), log=history.log)
         try:
-            with _logged(runbook.log), history.service.running():
+            with _logged(history.log), history.service.supervised(history.consumer_ended):
                 history.write()
                 for part in _parts(steps, random):
                     history.befall(part)

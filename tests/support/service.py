@@ -1,7 +1,7 @@
 """A consuming service: the tables in its database, and the consumer whose effects are rows of ``effects``."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -179,6 +179,35 @@ class Service(ServiceTables):
         assert self.metrics.refused == []
         if raised:
             raise raised[0]
+
+    @contextmanager
+    def supervised(self, ended: Callable[[BaseException], None]) -> Iterator[None]:
+        """Run a consumer on a thread, and another one whenever it ends, as a supervisor does.
+
+        Args:
+            ended: Given the error that ended a consumer.
+        """
+        over, current = threading.Event(), [self.consumer()]
+
+        def run() -> None:
+            while not over.is_set():
+                try:
+                    current[0].run()
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is started again
+                    ended(error)
+                    over.wait(0.5)
+                    current[0] = self.consumer()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            current[0].stop()
+            thread.join(30)
+        assert not thread.is_alive()
+        assert self.metrics.refused == []
 
     def run_to_its_end(self, consumer: Consumer | None = None) -> None:
         """Run a consumer until it raises."""
