@@ -1,4 +1,4 @@
-"""Random histories, each followed by the documented recovery: every committed event has its effect once, or is named."""
+"""Random histories, each followed by the documented recovery: a committed event has its effect once, or is named."""
 
 from collections.abc import Iterator
 from pathlib import Path
