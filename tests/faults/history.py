@@ -13,6 +13,7 @@ import psycopg
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.wait import Condition, condition_of
+from cdc_outbox.operate.heartbeats import Heartbeat, read_record
 from tests.support.own_server import OwnServer
 from tests.support.rig import eventually, one
 from tests.support.service import Service
@@ -39,7 +40,6 @@ class Ledger:
         taken: Ids of those that a restore took out of it.
         restores: How often the producer's database went back.
         shown: Whether what a restore took has to be found: the topic had a heartbeat from after the snapshot.
-        judged: Ids of those among the taken that an earlier recovery has named.
     """
 
     committed: dict[str, Event] = field(default_factory=dict)
@@ -47,14 +47,13 @@ class Ledger:
     taken: set[str] = field(default_factory=set)
     restores: int = 0
     shown: bool = False
-    judged: set[str] = field(default_factory=set)
 
 
 @dataclass
 class _Snapshot:
     data: Path
     present: set[str]
-    heartbeats: int
+    heartbeats: set[str]
 
 
 class History:
@@ -124,7 +123,7 @@ class History:
         if self._snapshot is not None:
             shutil.rmtree(self._snapshot.data)
         data = self.own.copy(f"{self.own.pipeline.name}-{len(self.log)}")
-        self._snapshot = _Snapshot(data, set(self.ledger.present), self.own.written())
+        self._snapshot = _Snapshot(data, set(self.ledger.present), self._known_heartbeats())
         self.restart()
 
     def restore_producer(self) -> None:
@@ -138,13 +137,25 @@ class History:
         if self.random.random() < 1 / 2:
             self.restart()
 
-    def _go_back(self, present: set[str], heartbeats: int) -> None:
-        """Note what the producer's database will have, and the number of its last heartbeat then."""
+    def _sent_heartbeats(self) -> set[str]:
+        topic = self.own.pipeline.spec.heartbeat_topic
+        assert topic is not None
+        found = [read_record(message) for message in self.own.pipeline.stack.broker.messages(topic)]
+        return {each.id for each in found if isinstance(each, Heartbeat)}
+
+    def _known_heartbeats(self) -> set[str]:
+        """Return the ids of the heartbeats that were written until now."""
+        with self.own.pipeline.connect() as connection:
+            rows = connection.execute("select cast(id as text) from outbox_heartbeats").fetchall()
+        return {event_id for (event_id,) in rows} | self._sent_heartbeats()
+
+    def _go_back(self, present: set[str], heartbeats: set[str]) -> None:
+        """Note what the producer's database will have; its heartbeats were written until then."""
         ledger = self.ledger
         ledger.taken |= ledger.present - present
         ledger.present = set(present)
         ledger.restores += 1
-        ledger.shown = ledger.shown or self.own.published() > heartbeats
+        ledger.shown = ledger.shown or bool(self._sent_heartbeats() - heartbeats)
 
     def restart(self) -> None:
         """Restart the connector, as somebody does to whom it does not look well."""
@@ -224,7 +235,7 @@ class History:
         data, before = own.copies / name, set(self.ledger.present)
         own.call(own.program("pg_basebackup"), f"--dbname={own.server.dsn()}", f"--pgdata={data}", "--checkpoint=fast",
                  "--write-recovery-conf")  # fmt: skip
-        heartbeats = own.written()
+        heartbeats = self._known_heartbeats()
         with own.beside(name, data) as standby:
             eventually(lambda: own.caught_up(standby), "the standby to catch up", seconds=_SECONDS)
             own.disconnect(standby)

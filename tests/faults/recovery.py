@@ -121,8 +121,10 @@ def _judge(history: History, runbook: Runbook, told: Told) -> Iterator[str]:
     for event_id, times in effects.items():
         if times > 1 or event_id not in ledger.committed:
             yield f"{_known(ledger, event_id)} had its effect {times} times"
-    yield from _unnamed(history, without - named, is_shown=bool(runbook.seen & _WENT_BACK))
-    ledger.judged, ledger.shown = set(ledger.taken), False
+    if ledger.shown and not runbook.seen & _WENT_BACK:
+        yield "the producer's database went back, and no heartbeat shows it"
+    yield from _unnamed(history, without - named)
+    ledger.shown = False
     for event_id in sorted(named - without):
         yield f"{_known(ledger, event_id)} had its effect, and is a dead letter all the same"
     excess = runbook.left | (runbook.kinds - (_AFTER_A_RESTORE if ledger.restores else set()))
@@ -132,20 +134,14 @@ def _judge(history: History, runbook: Runbook, told: Told) -> Iterator[str]:
         yield f"{len(named)} dead letters without a restore of the producer's database"
 
 
-def _unnamed(history: History, without: AbstractSet[str], *, is_shown: bool) -> Iterator[str]:
-    """Tell which events without an effect are named by nothing.
-
-    Args:
-        is_shown: Whether anything showed that the producer's database went back, which names what it had committed.
-    """
+def _unnamed(history: History, without: AbstractSet[str]) -> Iterator[str]:
+    """Tell which events without an effect are named by nothing; those that a restore took, its heartbeats tell of."""
     ledger, published = history.ledger, history.published()
     for event_id in sorted(without):
         if event_id in published:
             yield f"{_known(ledger, event_id)} is in its topic, had no effect, and nothing names it"
         elif event_id not in ledger.taken:
             yield f"{_known(ledger, event_id)} was never published, and nothing names it"
-        elif event_id not in ledger.judged and ledger.shown and not is_shown:
-            yield f"{_known(ledger, event_id)} was taken by a restore that nothing shows"
 
 
 def _known(ledger: Ledger, event_id: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 
+from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.operate.heartbeats import Heartbeat, read_record
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Postgres, Stack
@@ -112,10 +113,16 @@ class OwnServer:
 
         Args:
             dsn: Another database than the pipeline's own.
+
+        Raises:
+            KeyboardInterrupt: It was interrupted, and so is who runs it.
         """
         stack = self.pipeline.stack
         environment = stack.environment() | {"CDC_OUTBOX_DSN": dsn or self.pipeline.dsn}
-        return run_command(command, str(self.spec), *arguments, env=environment)
+        done = run_command(command, str(self.spec), *arguments, env=environment)
+        if done.returncode == ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
+        return done
 
     def watch(self) -> str:
         """Return what a watch says of this pipeline's history at its first look."""
