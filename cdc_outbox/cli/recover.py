@@ -98,7 +98,8 @@ def recover(
         return _accept(history, by or f"{getpass.getuser()}@{socket.gethostname()}")
     slot, stored = _positions(client, name, config, dsn)
     went_back = stored is not None and slot is not None and stored.lsn > slot.log_end
-    if not (went_back or found):
+    is_lost = stored is not None and slot is None
+    if not (went_back or is_lost or found):
         click.echo("nothing is found: the heartbeats continue each other", err=True)
         return ExitCode.DONE
     _refuse_what_is_left(name, slot, stored, found)
@@ -145,9 +146,8 @@ def _refuse_what_is_left(
     offset = "has stored no offset" if stored is None else f"has stored {stored.lsn}"
     raise UnpublishedEventsError(
         f"the slot of {name} {place} and Connect {offset}: only the rows of the table can still be published.",
-        hint="Run `cdc-outbox deploy-connector --earlier-events republish`, then `cdc-outbox recover --accept`."
-        if found
-        else "",
+        hint="Run `cdc-outbox deploy-connector --earlier-events republish`"
+        + (", then `cdc-outbox recover --accept`." if found else "."),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.postgres import find_installed, make_postgres
 from tests.support.own_server import OwnServer
-from tests.support.rig import eventually, open_folder
+from tests.support.rig import eventually, one, open_folder
 
 SEEN_BY = ("preflight", "doctor", "recover")
 
@@ -70,6 +70,17 @@ def test_a_database_that_wrote_nothing_since_the_restore_can_be_accepted(own: Ow
     own.restore(snapshot)
     assert own.run("recover", "--accept").returncode == 0
     assert codes(own) == set()
+
+
+def test_a_slot_that_is_lost_is_no_history_without_a_gap(own: OwnServer) -> None:
+    own.pipeline.client.stop(own.pipeline.name)
+    slot = own.pipeline.spec.database.slot
+    active = "select active from pg_replication_slots where slot_name = %s"
+    with own.pipeline.connect() as connection:
+        eventually(lambda: not one(connection, active, slot), "the connector to leave its slot")
+        connection.execute("select pg_drop_replication_slot(%s)", (slot,))
+    lost = own.run("recover")
+    assert (lost.returncode, "does not exist" in lost.stderr, "republish" in lost.stderr) == (1, True, True)
 
 
 def test_a_clone_that_publishes_beside_the_database_is_found(own: OwnServer) -> None:
