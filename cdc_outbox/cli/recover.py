@@ -102,7 +102,9 @@ def recover(
     if not (went_back or is_lost or found):
         click.echo("nothing is found: the heartbeats continue each other", err=True)
         return ExitCode.DONE
-    _refuse_what_is_left(name, slot, stored, found)
+    # A connector that was stopped before the restore has not read the restored server, which has no heartbeat of it.
+    unread = history.is_unwritten and client.find_status(name).state == "STOPPED"
+    _refuse_what_is_left(name, slot, stored, found, unread=unread)
     if slot is None or stored is None:
         return ExitCode.FAILED
     text = (
@@ -116,6 +118,8 @@ def recover(
     timings = replace(cluster.timings, timeout_seconds=60.0)
     ward = Ward(client, name, timings=timings, report=lambda said: steps.report("wait", said))
     with steps.shown(), ward.stopped(stable_seconds=stable_seconds):
+        # Looked at once more where it stopped: what the log passed meanwhile is no longer in the slot.
+        _refuse_what_is_left(name, *_positions(client, name, config, dsn), found, unread=unread)
         client.reset_offsets(name)
         steps.report("offsets", "deleted")
     click.echo(visible(text))
@@ -133,14 +137,20 @@ def _positions(
 
 
 def _refuse_what_is_left(
-    name: str, slot: SlotLag | None, stored: StoredOffset | None, found: Sequence[Finding]
+    name: str, slot: SlotLag | None, stored: StoredOffset | None, found: Sequence[Finding], *, unread: bool
 ) -> None:
-    """Refuse where the slot holds nothing that could still be published.
+    """Refuse where it is not certain that the slot still holds everything since the restore.
+
+    As long as the log ends before the offset, the connector confirms nothing. Afterwards the slot moves over all that
+    was committed before the offset, and where it stands no longer tells whether it did.
+
+    Args:
+        unread: Whether no connector has read the restored server.
 
     Raises:
         UnpublishedEventsError: Only the rows of the table are left.
     """
-    if slot is not None and slot.confirmed is not None and stored is not None and slot.confirmed < stored.lsn:
+    if slot is not None and stored is not None and (slot.log_end < stored.lsn or unread):
         return
     place = "does not exist" if slot is None else f"stands at {slot.confirmed}"
     offset = "has stored no offset" if stored is None else f"has stored {stored.lsn}"

@@ -187,13 +187,18 @@ class History:
         self.found = chain.breaks(stored)
         return list(findings(self.beating.topic, self.found, self.beating.name))
 
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the database went back, by the last look, and has written no heartbeat since."""
+        return any(each.id.endswith("+") for each in self.found)
+
     def accept(self, by: str) -> Acceptance:
         """Accept what was found at a look of now, and return that.
 
         A database that went back and has written nothing since writes a heartbeat first, by which it is known.
         """
         self.look()
-        if self.table is not None and any(each.id.endswith("+") for each in self.found):
+        if self.table is not None and self.is_unwritten:
             with self.table() as table:
                 table.write()
             self.look()

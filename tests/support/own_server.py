@@ -96,6 +96,11 @@ class OwnServer:
             for _ in range(count):
                 connection.execute("select public.outbox_heartbeat(%s, interval '0')", (self.pipeline.name,))
 
+    def published_ids(self) -> set[str | None]:
+        """Return the ids of the events in the topic of orders."""
+        contract = self.pipeline.spec.contract
+        return {contract.event_of(message).id for message in self.pipeline.messages()}
+
     def written(self) -> int:
         """Return the number of the last heartbeat that the database wrote."""
         with self.pipeline.connect() as connection:
