@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "preflight": ((SPEC, DATABASE), *NO_DATABASE),
     "prune": ((SPEC, DATABASE, "--keep=7d", "--without-topics"), *NO_DATABASE),
     "purge-inbox": ((DATABASE, "--horizon-days=30", "--accept-shorter-horizon"), *NO_DATABASE),
+    "recover": ((SPEC, *CONNECT, BROKERS, DATABASE), *NO_CONNECT),
     "render": ((SPEC,), 0, '"connector.class"'),
     "replay": (("nothing:here",), 2, "error: there is no module 'nothing' here"),
     "reset": ((SPEC, "--consumer=shipping", "--aggregate=order/42", BROKERS, DATABASE), *NO_DATABASE),

@@ -13,7 +13,7 @@ from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Postgres, Stack
 from tests.support.commands import run_here
 from tests.support.pipeline import Pipeline
-from tests.support.rig import eventually, make_connector_role
+from tests.support.rig import eventually, grant_outbox, make_connector_role
 from tests.support.service import Service
 
 KEPT = "max_slot_wal_keep_size"
@@ -86,7 +86,7 @@ def test_a_slot_that_is_older_than_its_publication_is_found(postgres_15: Postgre
     with psycopg.connect(dsn, autocommit=True) as connection:
         make_connector_role(connection)
         assert run_here("init", str(spec), "--dsn", dsn).returncode == 0
-        connection.execute("grant select on outbox to connector")
+        grant_outbox(connection)
         connection.execute("drop publication younger_outbox")
         connection.execute("select pg_create_logical_replication_slot('younger_outbox', 'pgoutput')")
         # Of whichever table: the server looks for the publication before it knows whether it is in there.
@@ -101,7 +101,7 @@ def test_a_slot_that_falls_behind_is_told_until_it_is_lost(postgres_15: Postgres
     with psycopg.connect(dsn, autocommit=True) as connection:
         make_connector_role(connection)
         assert run_here("init", str(spec), "--dsn", dsn).returncode == 0
-        connection.execute("grant select on outbox to connector")
+        grant_outbox(connection)
         connection.execute("select pg_create_logical_replication_slot('behind_outbox', 'pgoutput')")
         assert codes(spec, dsn) == []
         # The view of what is published has such a column here, and nobody is ever sent it.
@@ -140,7 +140,7 @@ def test_what_only_a_restart_changes_is_found_and_then_a_standby(postgres_15: Po
     with psycopg.connect(dsn, autocommit=True) as connection:
         make_connector_role(connection)
         assert run_here("init", str(spec), "--dsn", dsn).returncode == 0
-        connection.execute("grant select on outbox to connector")
+        grant_outbox(connection)
         for name, value in {**settings, "max_prepared_transactions": "1"}.items():
             connection.execute(f"alter system set {name} = {value}".encode())
     postgres_15.restart()

@@ -96,13 +96,13 @@ def test_tables_of_the_first_release_are_upgraded_beside_live_writers(outbox_sta
         finally:
             over.set()
         assert done.returncode == 0, done.stderr
-        assert "outbox public.outbox: now at version 3" in done.stderr
+        assert "outbox public.outbox: now at version 4" in done.stderr
         assert all(writer.result() > 0 for writer in writers)
     with psycopg.connect(dsn, autocommit=True) as connection:
         # The aggregate that the first release numbered goes on where it was.
         with connection.transaction():
             assert Outbox().add(connection, order("42")).sequence == 4
-        assert one(connection, "select version from cdc_outbox_version where component = 'outbox public.outbox'") == 3
+        assert one(connection, "select version from cdc_outbox_version where component = 'outbox public.outbox'") == 4
     check = run_command("init", str(spec), "--inbox", "--check", "--dsn", dsn)
     assert (check.returncode, check.stdout) == (0, ""), check.stdout
 

@@ -22,7 +22,15 @@ from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component, outbox_statements
 from tests.support import raw_producer
-from tests.support.rig import CONNECTOR_PASSWORD, Connection, eventually, make_connector_role, one, run_upgrade
+from tests.support.rig import (
+    CONNECTOR_PASSWORD,
+    Connection,
+    eventually,
+    grant_outbox,
+    make_connector_role,
+    one,
+    run_upgrade,
+)
 from tests.support.timings import QUICK_OPTIONS
 
 SERVICE_TEMPLATE = "service_template"
@@ -121,7 +129,7 @@ topics:
         )
         with self.connect() as connection:
             connection.execute(create)
-            connection.execute(f"grant select on outbox to {role}".encode())
+            grant_outbox(connection, role)
         yield role
         with self.connect() as connection:
             connection.execute(f"drop owned by {role}; drop role {role}".encode())

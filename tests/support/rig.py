@@ -83,6 +83,12 @@ def make_connector_role(connection: Connection) -> None:
         connection.execute(create.format(psycopg.sql.Literal(CONNECTOR_PASSWORD)))
 
 
+def grant_outbox(connection: Connection, role: str = "connector") -> None:
+    """Give a role what a connector needs of the tables that ``init`` makes."""
+    connection.execute(f"grant select on outbox to {role}".encode())
+    connection.execute(f"grant execute on function outbox_heartbeat to {role}".encode())
+
+
 def sent_statements(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Return a list that every statement joins which a cursor of psycopg's executes from now on."""
     sent: list[object] = []

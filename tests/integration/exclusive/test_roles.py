@@ -153,7 +153,7 @@ def test_the_migrator_upgrades_makes_and_begins_incarnations(granted: Pipeline, 
         connection.execute("alter table outbox_heads reset (fillfactor)")
     done = run_command("init", str(spec), "--inbox", "--dsn", migrator)
     assert done.returncode == 0, done.stderr
-    assert "outbox public.outbox: now at version 3" in done.stderr
+    assert "outbox public.outbox: now at version 4" in done.stderr
     done = run_command("init", str(spec), "--new-incarnation", "--from", f"{granted.name}.1", "--dsn", migrator)
     assert done.returncode == 0, done.stderr
     roles = [f"--{kind}={granted.name}_{kind}" for kind in KINDS]
