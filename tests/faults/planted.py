@@ -1,0 +1,231 @@
+"""Bugs of the recovery, planted one by one into a copy of the project: a test of each has to fail.
+
+`infra/faults planted` plants all of them, some ten minutes; `--only NAME` one. It exits 1 if one is not caught.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_FAILED = 1
+"""Pytest's exit code where tests ran and failed; any other means that nothing was shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A wrong line in place of a right one.
+
+    Args:
+        file: Of the package.
+        right: Stands in the file exactly once.
+        test: The path, and the name, of a test that fails with the wrong one.
+    """
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    test: str
+
+
+BUGS = (
+    Bug(
+        "heartbeats-of-any-history",
+        "operate/heartbeats.py",
+        "return None if new.previous == head.id else self._explain(new, head)",
+        "return None",
+        "tests/integration/exclusive/test_recovery.py::test_a_clone_that_publishes_beside_the_database_is_found",
+    ),
+    Bug(
+        "restored-database-not-compared",
+        "operate/heartbeats.py",
+        "if stored is not None else ()",
+        "if False else ()",
+        "tests/integration/exclusive/test_recovery.py::test_a_dump_that_is_restored_is_found",
+    ),
+    Bug(
+        "offset-trusted",
+        "connect/render/postgresql.py",
+        '"offset.mismatch.strategy": "no_validation"',
+        '"offset.mismatch.strategy": "trust_offset"',
+        "tests/unit/test_render.py",
+    ),
+    Bug(
+        "commit-not-read",
+        "connect/offsets.py",
+        'for key in ("lsn", "lsn_commit")',
+        'for key in ("lsn",)',
+        "tests/unit/test_plan.py::test_a_slot_at_the_commit_of_a_transaction_that_overlapped_another_is_not_ahead",
+    ),
+    Bug(
+        "pruned-without-a-look",
+        "operate/comparison.py",
+        "missing = [row for row in read_rows() if not held.has(row)]",
+        "missing: list[Row] = []",
+        "tests/integration/exclusive/test_prune_damage.py::test_what_a_slot_was_moved_over_stays",
+    ),
+    Bug(
+        "pruned-whatever-is-published",
+        "operate/slot.py",
+        "for error in errors_in(tuple(check_publication(spec, facts.table, facts.publication))):",
+        "for error in ():",
+        "tests/integration/exclusive/test_prune_damage.py::test_a_table_in_the_place_of_the_published_one_is_refused",
+    ),
+    Bug(
+        "republish-ignored",
+        "connect/plan.py",
+        "republishes = earlier is EarlierEvents.REPUBLISH and bool(state.written.rows)",
+        "republishes = False",
+        "tests/acceptance/test_remedies.py::test_what_verify_tells_of_missing_events_sends_them_on_a_healthy_slot",
+    ),
+    Bug(
+        "debt-forgotten",
+        "connect/render/__init__.py",
+        'return config.get("snapshot.mode") == REPUBLISHING and _SELECTED in config',
+        "return False",
+        "tests/acceptance/test_remedies.py::test_an_unfinished_republish_is_owed_until_it_is_paid",
+    ),
+    Bug(
+        "late-events-die-young",
+        "connect/render/__init__.py",
+        'f"{_TOPIC}message.timestamp.type": "LogAppendTime"',
+        'f"{_TOPIC}message.timestamp.type": "CreateTime"',
+        "tests/unit/test_render.py",
+    ),
+    Bug(
+        "time-of-the-record",
+        "wire.py",
+        "created_at = self._created_at(headers, names.created_at, message)",
+        "created_at = _recorded_at(message)",
+        "tests/unit/test_wire.py",
+    ),
+    Bug(
+        "purge-does-not-count",
+        "connect/retire.py",
+        "    if events != 0:",
+        "    if events is None:",
+        "tests/acceptance/test_operating_commands.py::test_a_purge_counts_what_was_not_published_and_wants_to_be_sure",
+    ),
+    Bug(
+        "incarnation-while-the-slot-is-read",
+        "connect/restore.py",
+        "if slot is not None and slot.active:",
+        "if slot is None:",
+        "tests/integration/test_incarnation.py"
+        "::test_while_the_connector_reads_or_stands_elsewhere_it_is_refused_with_the_order_of_steps",
+    ),
+    Bug(
+        "outage-blamed-on-events",
+        "consumer/breaker.py",
+        "if self.cause is None and len(alike) >= self._aggregates:",
+        "if self.cause is not None:",
+        "tests/integration/test_outages.py::test_a_second_database_that_is_away_leaves_no_dead_event",
+    ),
+    Bug(
+        "batch-of-any-length",
+        "consumer/loop.py",
+        "seconds=min(limits.batch_seconds, limits.handler_seconds / 2)",
+        "seconds=float('inf')",
+        "tests/integration/test_slow_handlers.py",
+    ),
+    Bug(
+        "group-believed",
+        "consumer/start_offsets.py",
+        "return start if partition.committed is not None and partition.committed > start else None",
+        "return None",
+        "tests/integration/test_restored_database.py::test_each_effect_is_there_once_after_a_restore",
+    ),
+    Bug(
+        "purged-is-a-conflict",
+        "consumer/ordering.py",
+        "    if not state.may_be_forgotten(event):\n        return Verdict.CONFLICT",
+        "    if order.mode is _GAPLESS:\n        return Verdict.CONFLICT",
+        "tests/integration/test_purge_inbox.py::test_republished_events_that_were_purged_are_duplicates_and_new_ones_go_on",
+    ),
+    Bug(
+        "purge-of-one-topic",
+        "cli/purge_inbox.py",
+        "topics = sorted({*named, *served})",
+        "topics = sorted(named)",
+        "tests/acceptance/test_dead_letters_command.py"
+        "::test_ids_are_not_forgotten_before_the_events_of_every_topic_that_the_inbox_serves",
+    ),
+    Bug(
+        "parked-events-left-alone",
+        "consumer/adoption.py",
+        "frozenset(set(parked) - self._known) if is_guardian else frozenset()",
+        "frozenset()",
+        "tests/integration/test_parking.py"
+        "::test_what_was_parked_under_a_topic_that_is_read_no_more_is_applied_when_it_is_tried_again",
+    ),
+)
+
+
+def plant(bug: Bug, folder: Path) -> None:
+    """Put a bug into a copy of the project.
+
+    Raises:
+        ValueError: The right text is not there exactly once.
+    """
+    file = folder / "cdc_outbox" / bug.file
+    text = file.read_text()
+    if text.count(bug.right) != 1:
+        raise ValueError(f"{bug.name}: {bug.right!r} is not in {bug.file} exactly once")
+    file.write_text(text.replace(bug.right, bug.wrong))
+
+
+def copy_project(folder: Path) -> None:
+    """Copy what is in the working tree and not ignored."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+
+
+def is_caught(bug: Bug) -> bool:
+    """Run the bug's test in a copy that has the bug, and tell whether it fails."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copy_project(folder)
+        plant(bug, folder)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", bug.test],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": name},
+            stdout=subprocess.DEVNULL,
+            check=False,
+        )
+    return done.returncode == _FAILED
+
+
+def main() -> int:
+    """Plant bugs and tell which are caught."""
+    parser = argparse.ArgumentParser(prog="infra/faults planted", description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", choices=[bug.name for bug in BUGS], help="this one")
+    options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    passed = []
+    for bug in BUGS:
+        if options.only in {None, bug.name}:
+            caught = is_caught(bug)
+            sys.stdout.write(f"{bug.name:<40}{'caught' if caught else 'NOT CAUGHT'}\n")
+            sys.stdout.flush()
+            passed += [] if caught else [bug]
+    return 1 if passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
