@@ -41,7 +41,7 @@ BUGS = (
         "operate/heartbeats.py",
         "return None if new.previous == head.id else self._explain(new, head)",
         "return None",
-        "tests/integration/exclusive/test_recovery.py::test_a_clone_that_publishes_beside_the_database_is_found",
+        "tests/unit/test_heartbeats.py",
     ),
     Bug(
         "restored-database-not-compared",
@@ -133,7 +133,7 @@ BUGS = (
         "consumer/loop.py",
         "seconds=min(limits.batch_seconds, limits.handler_seconds / 2)",
         "seconds=float('inf')",
-        "tests/integration/test_slow_handlers.py",
+        "tests/unit/test_loop.py::test_slow_handlers_have_batches_that_end_in_time",
     ),
     Bug(
         "group-believed",

@@ -238,3 +238,20 @@ def test_a_batch_whose_partition_was_lost_comes_again_in_halves(monkeypatch: pyt
     consume(second, 30, aggregates=1, until=60)
     assert second.sizes[:6] == [1, 2, 4, 8, 4, 8]
     assert len(second.applied) == 30
+
+
+class Slow(Second):
+    """A database whose handlers take half a second for each event."""
+
+    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[Place, int]) -> Delivered:
+        self.clock += 0.5 * len(items)
+        return await super().apply(items, *arguments, stored=stored)
+
+
+def test_slow_handlers_have_batches_that_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    second = Slow(back_at=0)
+    for module in (loop, offsets):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=second.monotonic))
+    consume(second, 100, aggregates=1, until=120)
+    assert len(second.applied) == 100
+    assert 4 < max(second.sizes) * 0.5 <= Limits().batch_seconds
