@@ -16,13 +16,21 @@ from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, unbroken
 from cdc_outbox.drivers import AsyncTransactionDriver, translate
 from cdc_outbox.drivers.overlap import Meanwhile, nothing_else
 from cdc_outbox.drivers.transactions import async_transaction
-from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError, DatabaseUnavailableError
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    ConfigError,
+    DatabaseAccessError,
+    DatabaseError,
+    DatabaseUnavailableError,
+)
 from cdc_outbox.event import Event
 
 _log = logging.getLogger(__name__)
 
 _UNREACHABLE = (ConnectionError, TimeoutError, socket.gaierror)
 """What asyncpg lets pass of the operating system's where no server answers."""
+_NO_LOGINS = "55000"
+"""What PostgreSQL says to a login while a database allows no connections; to a statement it says other things by it."""
 
 
 class Database(Protocol):
@@ -49,30 +57,44 @@ class Session:
         self._know = know
         self._connection: Any = None
         self._database: Database | None = None
+        self._was_open = False
 
     async def open(self) -> Database:
         """Connect unless that was done.
 
         Raises:
-            DatabaseError: It cannot be reached, or refused the role.
+            DatabaseUnavailableError: It cannot be reached, or refuses a login that it accepted before.
+            DatabaseError: It refused the first login, or something else.
             ConfigError: What was to connect failed by itself, or the connection is not one to work with.
         """
-        if self._connection is None or self._database is None:
-            connection = await self._connected()
-            database = self._know(connection)
-            try:
-                await database.prepare(connection)
-            except BaseException as error:
-                ours = translate(error)
-                # The next try opens another. One that was refused, by ourselves, is left as it is: what speaks against
-                # it is that somebody else works with it, too.
-                if ours is not None or isinstance(error, DatabaseError) or not isinstance(error, Exception):
-                    await _close(connection)
-                if ours is None:
-                    raise
-                raise ours from error
-            self._connection, self._database = connection, database
-        return self._database
+        if self._connection is not None and self._database is not None:
+            return self._database
+        try:
+            database = await self._opened()
+        except DatabaseAccessError as error:
+            # A database that is restored does not exist for a while; libpq does not tell that from a wrong password.
+            if not self._was_open:
+                raise
+            raise DatabaseUnavailableError(str(error), sqlstate=error.sqlstate, hint=error.hint) from error
+        self._was_open = True
+        return database
+
+    async def _opened(self) -> Database:
+        connection = await self._connected()
+        database = self._know(connection)
+        try:
+            await database.prepare(connection)
+        except BaseException as error:
+            ours = translate(error)
+            # The next try opens another. One that was refused, by ourselves, is left as it is: what speaks against
+            # it is that somebody else works with it, too.
+            if ours is not None or isinstance(error, DatabaseError) or not isinstance(error, Exception):
+                await _close(connection)
+            if ours is None:
+                raise
+            raise ours from error
+        self._connection, self._database = connection, database
+        return database
 
     async def _connected(self) -> Any:  # noqa: ANN401
         try:
@@ -82,7 +104,7 @@ class Session:
             raise
         except Exception as error:
             ours = translate(error)
-            if ours is None and isinstance(error, _UNREACHABLE):
+            if ours is None and (isinstance(error, _UNREACHABLE) or getattr(error, "sqlstate", "") == _NO_LOGINS):
                 ours = DatabaseUnavailableError(f"the database cannot be reached: {type(error).__name__}")
             if ours is None:
                 _log.debug("connect failed", exc_info=error)

@@ -41,6 +41,16 @@ def assert_each_effect_once(service: Service) -> None:
     assert service.parked() == []
 
 
+def wait_for_attempts(service: Service, count: int) -> None:
+    """Wait until the consumer has missed its database so often: the first time it lost its connection."""
+
+    def attempts() -> int:
+        return service.metrics.total("cdc_outbox_consumer_retries_total", reason="DatabaseUnavailableError")
+
+    before = attempts()
+    eventually(lambda: attempts() - before >= count, f"{count} attempts")
+
+
 @pytest.fixture(params=[1, 3], ids=["a partition", "three partitions"])
 def service(outbox_stack: Stack, request: pytest.FixtureRequest) -> Service:
     return Service(FedPipeline.make(outbox_stack, partitions=request.param))
@@ -76,7 +86,7 @@ def test_a_database_that_loses_commits_under_a_consumer_that_runs_gets_them_agai
             service.back_up()
         send_new(service, 10)
         eventually(lambda: len(service.effects()) == len(service.pipeline.messages()), "all effects")
-        service.restore()
+        service.restore(meanwhile=lambda: wait_for_attempts(service, 3))
         send_new(service, 5)
         eventually(lambda: len(service.effects()) == len(service.pipeline.messages()), "all effects again")
     assert_each_effect_once(service)

@@ -175,10 +175,10 @@ class Service(ServiceTables):
         finally:
             consumer.stop()
             thread.join(30)
+            if raised:  # also where the block fails, which is why as a rule
+                raise raised[0]
         assert not thread.is_alive()
         assert self.metrics.refused == []
-        if raised:
-            raise raised[0]
 
     @contextmanager
     def supervised(self, ended: Callable[[BaseException], None]) -> Iterator[None]:
@@ -276,11 +276,16 @@ class Service(ServiceTables):
             finally:
                 connection.execute(allow.format(name, SQL("true")))
 
-    def restore(self) -> None:
-        """Put the copy where the database was, whoever is connected to it."""
+    def restore(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Put the copy where the database was, whoever is connected to it.
+
+        Args:
+            meanwhile: What happens while there is no database.
+        """
         name, server = Identifier(self.pipeline.name), self.pipeline.stack.postgres.dsn()
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(SQL("drop database {} with (force)").format(name))
+            meanwhile()
             rename = SQL("alter database {} rename to {}")
             connection.execute(rename.format(Identifier(f"{self.pipeline.name}_copy"), name))
 

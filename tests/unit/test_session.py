@@ -4,11 +4,12 @@ import asyncio
 import logging
 from typing import Any
 
+import asyncpg
 import pytest
 
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.drivers.immediate import finish
-from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseUnavailableError, OutboxError
+from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseAccessError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MemoryDatabase
 
 
@@ -52,7 +53,14 @@ def test_a_connection_that_failed_is_closed_and_one_that_was_refused_is_left_to_
     assert connection.is_closed is is_closed
 
 
-@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connect call failed"), TimeoutError()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(111, "Connect call failed"),
+        TimeoutError(),
+        asyncpg.ObjectNotInPrerequisiteStateError('database "orders" is not currently accepting connections'),
+    ],
+)
 def test_a_server_that_does_not_answer_is_waited_for_whoever_tells_of_it(
     error: Exception,
 ) -> None:
@@ -74,6 +82,38 @@ def test_a_bug_in_the_function_that_connects_is_named_in_a_sentence_without_what
 
 def test_an_error_of_ours_leaves_as_it_is() -> None:
     assert isinstance(raised_by_connect(ConfigError("the DSN cannot be read")), ConfigError)
+
+
+class Recreated:
+    """A database that is dropped and created again; while it does not exist it refuses logins."""
+
+    exists = False
+    driver = stores = delivery = None
+
+    def connect(self) -> Connection:
+        if not self.exists:
+            raise DatabaseAccessError('database "orders" does not exist', sqlstate="3D000")
+        return Connection()
+
+    async def prepare(self, _connection: object) -> None:
+        """Nothing needs to be prepared."""
+
+
+def test_a_database_that_refuses_the_first_login_is_an_error_and_a_later_login_an_outage() -> None:
+    database = Recreated()
+    know: Any = lambda _connection: database  # noqa: E731
+    session = Session(database.connect, know)
+    with pytest.raises(DatabaseAccessError):
+        finish(session.open())
+    database.exists = True
+    finish(session.open())
+    finish(session.close())
+    database.exists = False
+    with pytest.raises(DatabaseUnavailableError, match="does not exist") as caught:
+        finish(session.open())
+    assert (caught.value.retryable, caught.value.sqlstate) == (True, "3D000")
+    database.exists = True
+    finish(session.open())
 
 
 def raised_by_connect(error: Exception) -> CdcOutboxError:
