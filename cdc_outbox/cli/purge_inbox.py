@@ -126,13 +126,7 @@ def _check(
     """
     topics = sorted({*named, *served})
     if not bootstrap_servers or not topics:
-        missing = "brokers" if topics else "topics"
-        raise ConfigError(
-            f"without {missing} nobody can tell whether events outlive the horizon",
-            field="--bootstrap-servers" if topics else "SPEC",
-            hint="Give --bootstrap-servers, and a SPEC or --topic; or take it upon yourself with "
-            "--accept-shorter-horizon.",
-        )
+        raise _incomparable("brokers" if topics else "topics")
     settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox purge-inbox")
     reader = kafka.Topics(settings, _LOG)
     _refuse_other_clusters(served, reader.cluster_id())
@@ -144,12 +138,22 @@ def _check(
             field="--topic",
             hint="Correct the name. A topic that nothing was published to yet needs no purge.",
         )
+    if not kept:  # these brokers have none of the topics that the inbox served: they may be others
+        raise _incomparable("topics")
     refuse_short_horizon(
         horizon_days,
         kept,
         field="--horizon-days",
         hint="Choose a longer one, or let the topics keep their events for less long; --accept-shorter-horizon forgets "
         "ids all the same.",
+    )
+
+
+def _incomparable(missing: str) -> ConfigError:
+    return ConfigError(
+        f"without {missing} nobody can tell whether events outlive the horizon",
+        field="SPEC" if missing == "topics" else "--bootstrap-servers",
+        hint="Give --bootstrap-servers, and a SPEC or --topic; or take it upon yourself with --accept-shorter-horizon.",
     )
 
 
