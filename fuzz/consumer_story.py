@@ -223,8 +223,9 @@ class Story(RuleBasedStateMachine):
         horizon = self.world.moment - timedelta(seconds=seconds)
 
         def change(now: Remembered) -> None:
-            now.claims = {key for key in now.claims if (time_of(key) or horizon) >= horizon}
-            now.purged_before = max(now.purged_before or horizon, horizon)
+            kept = {key for key in now.claims if (time_of(key) or horizon) >= horizon}
+            if kept != now.claims:  # a purge is noted only for a consumer that forgets something in it
+                now.claims, now.purged_before = kept, max(now.purged_before or horizon, horizon)
 
         self.world.server.change(change, ())
 
