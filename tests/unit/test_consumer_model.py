@@ -215,6 +215,21 @@ def test_what_may_have_been_forgotten_is_not_taken_for_one_that_waits_behind_ano
     go_round(story, 3)
 
 
+def test_another_event_under_an_applied_number_contradicts_it_unless_it_is_older_than_the_purge(story: Story) -> None:
+    story.begin(events=3, room=10_000)
+    story.write(kind=GAPLESS, number=0, fault=None, is_heard=True)
+    go_round(story, 3)
+    story.contradict(kind=GAPLESS, number=0)
+    story.world.sleep(1.0)
+    story.purge(seconds=0.0)
+    go_round(story, 3)
+    assert story.operator.rows() == []
+    story.contradict(kind=GAPLESS, number=0)
+    go_round(story, 3)
+    [(_, row)] = story.operator.rows()
+    assert row.parked.reason is Reason.CONFLICT
+
+
 def test_a_group_that_rebalances_is_not_taken_for_one_that_gave_the_partition_away(story: Story) -> None:
     story.begin(events=3, room=10_000)
     story.write_more(kind=GAPLESS, number=0, events=2)
