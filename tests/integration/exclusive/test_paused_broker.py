@@ -1,9 +1,13 @@
-"""What is committed while the broker does not answer."""
+"""What happens while the broker does not answer."""
 
 import time
+from collections.abc import Callable
+
+import pytest
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.monitor.health import health_of
+from cdc_outbox.testing.broker import Broker
 from tests.support.events import make_event
 from tests.support.pipeline import Pipeline
 from tests.support.rig import Connection, eventually, one
@@ -65,3 +69,24 @@ def test_a_consumer_is_degraded_while_no_broker_answers_and_well_again_afterward
         eventually(lambda: not consumer.progress().outage, "the consumer to find its broker again", seconds=60)
         fed_service.send(make_event(2))
         fed_service.wait_for_effects(*effects_of(2))
+
+
+@pytest.mark.parametrize(
+    ("lose", "bring_back"), [(Broker.kill, Broker.start), (Broker.pause, Broker.resume)], ids=["killed", "paused"]
+)
+def test_a_consumer_whose_brokers_are_gone_stops_before_it_is_killed(
+    fed_service: Service, lose: Callable[[Broker], None], bring_back: Callable[[Broker], None]
+) -> None:
+    """Kubernetes waits 30 seconds; librdkafka would wait for its commits as long as a session lasts, which is 45."""
+    broker = fed_service.pipeline.stack.broker
+    fed_service.send(make_event(1))
+    try:
+        with fed_service.running(fed_service.consumer(kafka_settings={})) as consumer:
+            # The broker goes as soon as the effect is there, before the next poll sends its offset.
+            eventually(fed_service.effects, "the effect")
+            lose(broker)
+            consumer.stop()
+            before = time.monotonic()
+        assert time.monotonic() - before < 20
+    finally:
+        bring_back(broker)
