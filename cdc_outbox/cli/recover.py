@@ -29,6 +29,7 @@ from cdc_outbox.connect.states import Ward
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError, UnpublishedEventsError
 from cdc_outbox.finding import Finding
+from cdc_outbox.lsn import Lsn
 from cdc_outbox.operate.recovery import History
 
 
@@ -63,10 +64,10 @@ def recover(
 ) -> ExitCode:
     """Find out by its heartbeats whether a pipeline's database went back, and publish what can still be published.
 
-    After a restore the offset that Connect has stored lies ahead of the slot. As long as the slot has not moved, the
-    connector can go on where the slot stands: it is stopped, its offset is deleted, and it runs again. Consumers skip
-    what they had. Once the slot has moved on, only the rows of the table are left to be published again; the command
-    says so and changes nothing.
+    After a restore the offset that Connect has stored lies ahead of the slot. If the slot stands before the last
+    heartbeat that database and topic have in common, it holds all that is in no topic: the connector is stopped, its
+    offset is deleted, and it runs again, unless it was halted before. Consumers skip what they had. If the slot stands
+    behind that heartbeat, the command changes nothing, and says that only the rows of the table can be published again.
 
     --accept records in the topic of the heartbeats who saw what was found, and when. Until then every command reports
     it, and prune refuses.
@@ -98,19 +99,16 @@ def recover(
         return _accept(history, by or f"{getpass.getuser()}@{socket.gethostname()}")
     slot, stored = _positions(client, name, config, dsn)
     went_back = stored is not None and slot is not None and stored.lsn > slot.log_end
-    is_lost = stored is not None and slot is None
+    is_lost = stored is not None and (slot is None or slot.kept_bytes is None)
     if not (went_back or is_lost or found):
         click.echo("nothing is found: the heartbeats continue each other", err=True)
         return ExitCode.DONE
-    # A connector that was stopped before the restore has not read the restored server, which has no heartbeat of it.
-    unread = history.is_unwritten and client.find_status(name).state == "STOPPED"
-    _refuse_what_is_left(name, slot, stored, found, unread=unread)
-    if slot is None or stored is None:
+    slot = _proven(name, slot, found, published_until=history.published_until)
+    text = f"{name} goes on at {slot.confirmed}, where its slot stands"
+    if stored is None:
+        click.echo(visible(f"{text}: Connect has stored no offset; record that it was looked at: --accept"))
         return ExitCode.FAILED
-    text = (
-        f"{name} goes on at {slot.confirmed}, where its slot stands, and not at Connect's offset {stored.lsn}; "
-        "consumers skip what they had"
-    )
+    text += f", and not at Connect's offset {stored.lsn}; consumers skip what they had"
     if not yes:
         if not sys.stdin.isatty():
             raise UnpublishedEventsError(f"{text}.", hint="Run again with --yes.")
@@ -118,12 +116,16 @@ def recover(
     timings = replace(cluster.timings, timeout_seconds=60.0)
     ward = Ward(client, name, timings=timings, report=lambda said: steps.report("wait", said))
     with steps.shown(), ward.stopped(stable_seconds=stable_seconds):
-        # Looked at once more where it stopped: what the log passed meanwhile is no longer in the slot.
-        _refuse_what_is_left(name, *_positions(client, name, config, dsn), found, unread=unread)
+        # Looked at once more where it stopped: until then it may have moved the slot.
+        slot, _ = _positions(client, name, config, dsn)
+        _proven(name, slot, found, published_until=history.published_until)
         client.reset_offsets(name)
         steps.report("offsets", "deleted")
     click.echo(visible(text))
-    click.echo("Then record that it was looked at: cdc-outbox recover --accept", err=True)
+    if client.find_status(name).is_halted:
+        click.echo(f"It was halted and stays so; let it run: cdc-outbox resume {name}", err=True)
+    if found:
+        click.echo("Then record that it was looked at: cdc-outbox recover --accept", err=True)
     return ExitCode.FAILED if found else ExitCode.DONE
 
 
@@ -136,26 +138,30 @@ def _positions(
     return slot, stored_offset(client.find_offsets(name), topic_prefix=config.get("topic.prefix", ""))
 
 
-def _refuse_what_is_left(
-    name: str, slot: SlotLag | None, stored: StoredOffset | None, found: Sequence[Finding], *, unread: bool
-) -> None:
-    """Refuse where it is not certain that the slot still holds everything since the restore.
+def _proven(name: str, slot: SlotLag | None, found: Sequence[Finding], *, published_until: Lsn | None) -> SlotLag:
+    """Return a slot that certainly holds everything that is in no topic.
 
-    As long as the log ends before the offset, the connector confirms nothing. Afterwards the slot moves over all that
-    was committed before the offset, and where it stands no longer tells whether it did.
+    Where the offset lies does not tell it: a connector that ran on a restored server has moved both, over events that
+    it did not publish.
 
     Args:
-        unread: Whether no connector has read the restored server.
+        published_until: What was committed before this position is in the topics.
 
     Raises:
-        UnpublishedEventsError: Only the rows of the table are left.
+        UnpublishedEventsError: It is not certain, and only the rows of the table are left.
     """
-    if slot is not None and stored is not None and (slot.log_end < stored.lsn or unread):
-        return
-    place = "does not exist" if slot is None else f"stands at {slot.confirmed}"
-    offset = "has stored no offset" if stored is None else f"has stored {stored.lsn}"
+    if slot is None:
+        reason = "does not exist"
+    elif slot.kept_bytes is None:
+        reason = "has lost its WAL"
+    elif slot.confirmed is None or published_until is None:
+        reason = f"stands at {slot.confirmed}, and nothing proves that it holds all that is in no topic"
+    elif slot.confirmed > published_until:
+        reason = f"stands at {slot.confirmed}, behind {published_until}, up to where everything is surely in the topics"
+    else:
+        return slot
     raise UnpublishedEventsError(
-        f"the slot of {name} {place} and Connect {offset}: only the rows of the table can still be published.",
+        f"the slot of {name} {reason}: only the rows of the table can still be published.",
         hint="Run `cdc-outbox deploy-connector --earlier-events republish`"
         + (", then `cdc-outbox recover --accept`." if found else "."),
     )

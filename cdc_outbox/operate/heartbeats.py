@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from cdc_outbox.lsn import Lsn
 from cdc_outbox.message import Message
 
 GRACE = timedelta(minutes=3)
@@ -49,6 +50,7 @@ class Heartbeat:
         at: When it was written, by the server's clock.
         system: The server's system identifier, as the topic tells it.
         offset: In the topic, -1 for one that was read from the database.
+        lsn: Where the server's log ended before it was committed; ``None`` where that is not known.
     """
 
     number: int
@@ -57,6 +59,7 @@ class Heartbeat:
     at: datetime
     system: str = ""
     offset: int = -1
+    lsn: Lsn | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +199,20 @@ class Chain:
         accepted = {heartbeat for acceptance in self.acceptances for heartbeat in acceptance.ids}
         return [each for each in found if each.id not in accepted]
 
+    def published_until(self, stored: Stored) -> Lsn | None:
+        """Return a position in the server's log before which every commit is in the topics.
+
+        A heartbeat that topic and database have in common was written before the database went back, and what was
+        committed before it was published before it. ``None`` where there is none, or where the topic itself shows a
+        break that nobody has accepted: commits before the heartbeats behind it may be missing.
+        """
+        joint = self._joint(stored)
+        return None if joint is None or self.breaks() else joint.lsn
+
+    def _joint(self, stored: Stored) -> Heartbeat | None:
+        """Return the last heartbeat that topic and database have in common."""
+        return next((each for each in reversed(stored.heartbeats) if each.id in self._known), None)
+
     def _judge(self, new: Heartbeat, head: Heartbeat | None) -> Break | None:
         if head is None:
             if new.previous is None or self.starts_at > 0:
@@ -227,7 +244,7 @@ class Chain:
                 yield Break(Kind.WENT_BACK, head.id + "+", f"the topic has {head.number} heartbeats, the database none")
             return
         last = there[-1]
-        joint = next((each for each in reversed(there) if each.id in self._known), None)
+        joint = self._joint(stored)
         following = _after(there, joint)
         if joint is not None and head is not None and joint.id != head.id:
             shown = following or joint

@@ -19,6 +19,7 @@ from cdc_outbox.errors import BrokerError
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding
 from cdc_outbox.finding import Place as Location
+from cdc_outbox.lsn import Lsn
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.heartbeats import Acceptance, Break, Chain, Heartbeat, Kind, Stored, read_record
 from cdc_outbox.table import TableName
@@ -151,8 +152,11 @@ class HeartbeatTable:
         """
         rows = self._database.ask("read") if self._database.ask("exists") == [(True,)] else []
         return Stored(
-            heartbeats=[Heartbeat(number=n, id=i, previous=p, at=at) for n, i, p, at, _ in rows],
-            now=rows[0][4] if rows else datetime.now(UTC),
+            heartbeats=[
+                Heartbeat(number=n, id=i, previous=p, at=at, lsn=Lsn.parse(lsn) if lsn else None)
+                for n, i, p, at, lsn, _ in rows
+            ],
+            now=rows[0][5] if rows else datetime.now(UTC),
             runs=runs,
         )
 
@@ -173,6 +177,8 @@ class History:
     topic: HeartbeatTopic
     table: Callable[[], Any] | None = None
     found: list[Break] = field(default_factory=list, init=False)
+    published_until: Lsn | None = field(default=None, init=False)
+    """By the last look; see :meth:`Chain.published_until`."""
 
     def look(self, *, runs: bool | None = None) -> list[Finding]:
         """Return what nobody has accepted.
@@ -185,12 +191,8 @@ class History:
             with self.table() as table:
                 stored = table.read(runs=runs)
         self.found = chain.breaks(stored)
+        self.published_until = None if stored is None else chain.published_until(stored)
         return list(findings(self.beating.topic, self.found, self.beating.name))
-
-    @property
-    def is_unwritten(self) -> bool:
-        """Whether the database went back, by the last look, and has written no heartbeat since."""
-        return any(each.id.endswith("+") for each in self.found)
 
     def accept(self, by: str) -> Acceptance:
         """Accept what was found at a look of now, and return that.
@@ -198,7 +200,7 @@ class History:
         A database that went back and has written nothing since writes a heartbeat first, by which it is known.
         """
         self.look()
-        if self.table is not None and self.is_unwritten:
+        if self.table is not None and any(each.id.endswith("+") for each in self.found):
             with self.table() as table:
                 table.write()
             self.look()
@@ -220,7 +222,10 @@ def findings(topic: str, breaks: Iterable[Break], name: str) -> Iterator[Finding
         code = CODES[each.kind]
         remedy = "Look whether the connector runs and its role may execute the function of heartbeat.action.query."
         if each.kind is not Kind.SILENT:
-            remedy = f"Run `cdc-outbox recover` for {name}: it says what can still be published."
+            remedy = (
+                f"Run `cdc-outbox recover` for {name}: it says what can still be published. Afterwards, only "
+                "`cdc-outbox recover --accept` ends this finding."
+            )
         severity = explanations()[code].severity
         location = Location(document="heartbeats", path=topic)
         yield Finding(code=code, severity=severity, place=location, message=f"{each.text}.", remedy=remedy)

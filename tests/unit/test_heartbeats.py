@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
 
+from cdc_outbox.lsn import Lsn
 from cdc_outbox.message import Message
 from cdc_outbox.operate.heartbeats import GRACE, Acceptance, Chain, Heartbeat, Kind, Stored, read_record
 
@@ -74,6 +76,18 @@ def test_a_restored_database_shows_at_the_first_look_before_it_writes() -> None:
 @pytest.mark.parametrize("since", range(1, 10))
 def test_it_shows_while_the_topic_is_silent_however_many_it_wrote(since: int) -> None:
     assert kinds(chain(*OLD), stored(RESTORED[: 14 + since])) == [(Kind.WENT_BACK, "b15")]
+
+
+def test_everything_is_published_before_the_last_joint_heartbeat_unless_the_topic_shows_a_break() -> None:
+    there = stored([replace(each, lsn=Lsn(each.number)) for each in RESTORED])
+    assert chain(*OLD).published_until(there) == Lsn(14)
+    assert chain(*beats(3, branch="c")).published_until(there) is None
+    # The last one in common is of the new history then, and commits before it were passed over.
+    passed = chain(*OLD, *RESTORED[20:])
+    assert passed.published_until(there) is None
+    passed.add(accepting("b21"))
+    assert passed.published_until(there) == Lsn(23)
+    assert chain(*OLD).published_until(stored(RESTORED)) is None  # another server's log, as in a dump
 
 
 def test_the_topic_alone_shows_it_when_the_new_history_arrives() -> None:

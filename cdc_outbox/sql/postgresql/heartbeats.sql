@@ -2,7 +2,16 @@
 select to_regclass({table_literal}) is not null
 
 -- name: read
-select number, cast(id as text), cast(previous as text), written_at, clock_timestamp() from {heartbeats} order by number
+-- A position in another server's log, as in a dump, says nothing about this one.
+select
+    number,
+    cast(id as text),
+    cast(previous as text),
+    written_at,
+    case when system = (select cast(system_identifier as text) from pg_control_system()) then cast(lsn as text) end,
+    clock_timestamp()
+from {heartbeats}
+order by number
 
 -- name: write
 select {heartbeat}(:pipeline, interval '0')

@@ -1,12 +1,18 @@
 -- name: lag
+-- `greatest` passes over null: a slot that has confirmed nothing, or has lost its WAL, would seem to be behind nothing.
 -- On a standby the log ends where it has come to. Since when nobody reads a slot is known from PostgreSQL 17 on.
 with log as (
     select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as lsn
 )
 select
     slot.active,
-    cast(greatest(pg_wal_lsn_diff(log.lsn, slot.confirmed_flush_lsn), 0) as bigint),
-    cast(greatest(pg_wal_lsn_diff(log.lsn, slot.restart_lsn), 0) as bigint),
+    case
+        when slot.confirmed_flush_lsn is not null
+        then cast(greatest(pg_wal_lsn_diff(log.lsn, slot.confirmed_flush_lsn), 0) as bigint)
+    end,
+    case
+        when slot.wal_status <> 'lost' then cast(greatest(pg_wal_lsn_diff(log.lsn, slot.restart_lsn), 0) as bigint)
+    end,
     cast(slot.confirmed_flush_lsn as text),
     cast(log.lsn as text),
     cast(

@@ -46,7 +46,9 @@ create table if not exists {heartbeats} (
     number bigint primary key,
     id uuid not null unique,
     previous uuid,
-    written_at timestamptz not null
+    written_at timestamptz not null,
+    lsn pg_lsn not null,
+    system text not null
 );
 
 -- name: create_heartbeat
@@ -77,8 +79,11 @@ begin
         perform pg_logical_emit_message(false, 'cdc-outbox.heartbeat', '');
         return null;
     end if;
-    insert into {heartbeats} (number, id, previous, written_at)
-    values (coalesce(last.number, 0) + 1, gen_random_uuid(), last.id, at)
+    insert into {heartbeats} (number, id, previous, written_at, lsn, system)
+    values (
+        coalesce(last.number, 0) + 1, gen_random_uuid(), last.id, at, pg_current_wal_insert_lsn(),
+        (select cast(system_identifier as text) from pg_control_system())
+    )
     on conflict do nothing
     returning * into beat;
     if beat.number is null then  -- another session was faster
@@ -86,9 +91,8 @@ begin
     end if;
     perform set_config('cdc_outbox.heartbeat', 'written', false);
     content := json_build_object(
-        'number', beat.number, 'previous', beat.previous, 'at', beat.written_at, 'lsn', pg_current_wal_insert_lsn(),
-        'started', pg_postmaster_start_time(),
-        'system', (select cast(system_identifier as text) from pg_control_system()),
+        'number', beat.number, 'previous', beat.previous, 'at', beat.written_at, 'lsn', beat.lsn,
+        'started', pg_postmaster_start_time(), 'system', beat.system,
         'timeline', (select timeline_id from pg_control_checkpoint())
     );
     {publish_heartbeat}

@@ -12,6 +12,7 @@ from tests.support.own_server import OwnServer
 from tests.support.rig import eventually, one, open_folder
 
 SEEN_BY = ("preflight", "doctor", "recover")
+SLOT = "from pg_replication_slots where slot_name = %s"
 
 
 @pytest.fixture
@@ -33,6 +34,7 @@ def test_a_restored_storage_snapshot_is_found_by_everybody_until_it_is_accepted(
     before = own.pipeline.write(5, aggregate_id="lost")
     own.beat(3)
     eventually(lambda: own.published_ids() == {event.id for event in before}, "the events that the restore takes back")
+    confirm(own)  # so that Connect has stored an offset beyond what is restored
     own.restore(snapshot)
     assert codes(own) == {"OP401"}
     after = own.pipeline.write(7, aggregate_id="kept")
@@ -47,34 +49,80 @@ def test_a_restored_storage_snapshot_is_found_by_everybody_until_it_is_accepted(
     pruned = own.run("prune", "--keep=0s", "--wait=0s")
     assert (pruned.returncode, "went back" in pruned.stderr) == (1, True)
     assert "OP401" in own.watch()
+    pass_over(own)
     left = own.run("recover", "--yes", "--stable-seconds=0")
-    assert (left.returncode, "only the rows of the table" in left.stderr) == (1, True)
+    assert (left.returncode, "only the rows of the table" in left.stderr) == (1, True), left.stdout
     republished = own.run("deploy-connector", "--earlier-events=republish", "--stable-seconds=0")
     assert republished.returncode == 0, republished.stderr
     assert own.published_ids() == {event.id for event in (*before, *after)}
     own.beat()
-    assert codes(own) == {"OP401"}
+    # The rows close the hole, and only an acceptance ends the finding. Which one it is depends on where the log passed
+    # Connect's offset: the first heartbeat that came may have a lower number than the last one before the restore.
+    assert codes(own) in ({"OP401"}, {"OP402"})
     accepted = own.run("recover", "--accept", "--by=night shift")
     assert accepted.returncode == 0, accepted.stdout + accepted.stderr
-    assert "accepted: the database went back" in accepted.stdout
+    assert "accepted: heartbeat" in accepted.stdout
     assert codes(own) == set()
     assert own.run("doctor").stdout.count("OP40") == 0
 
 
-def test_what_the_slot_holds_is_published_where_the_connector_was_stopped_before_the_restore(own: OwnServer) -> None:
+@pytest.mark.parametrize("confirms", [False, True], ids=["slot before the heartbeat", "slot behind the heartbeat"])
+def test_what_the_slot_holds_is_published_only_if_it_stands_before_a_heartbeat_that_was(
+    own: OwnServer, *, confirms: bool
+) -> None:
+    stop(own)
+    own.write_heartbeats()
+    if confirms:
+        last = own.written()
+        own.pipeline.client.resume(own.pipeline.name)
+        eventually(lambda: own.written() > last, "the heartbeat that the connector writes at its start")
+        confirm(own)
+        stop(own)
     snapshot = own.copy("snapshot")
-    own.pipeline.client.restart(own.pipeline.name, only_failed=False)
+    own.pipeline.client.resume(own.pipeline.name)
     before = own.pipeline.write(5, aggregate_id="lost")
     own.beat(2)
     eventually(lambda: own.published_ids() == {event.id for event in before}, "the events that the restore takes back")
-    assert own.run("stop").returncode == 0
+    stop(own)
     own.restore(snapshot)
-    after = own.pipeline.write(30, aggregate_id="kept")
+    after = own.pipeline.write(7, aggregate_id="kept")
+    with own.pipeline.connect() as connection:
+        connection.execute("select pg_switch_wal()")  # beyond Connect's offset
+    own.write_heartbeats()
     asked = own.run("recover")
-    assert (asked.returncode, "where its slot stands" in asked.stderr) == (1, True), asked.stderr
-    assert "where its slot stands" in own.run("recover", "--yes", "--stable-seconds=0").stdout
+    assert (asked.returncode, "where its slot stands" in asked.stderr) == (1, not confirms), asked.stderr
+    done = own.run("recover", "--yes", "--stable-seconds=0")
+    assert (done.returncode, "only the rows of the table" in done.stderr) == (1, confirms), done.stderr
+    if confirms:
+        return
+    assert f"cdc-outbox resume {own.pipeline.name}" in done.stderr
+    assert own.run("resume", "--stable-seconds=0").returncode == 0
     eventually(lambda: own.published_ids() == {event.id for event in (*before, *after)}, "the events since the restore")
     assert own.run("recover", "--accept").returncode == 0
+
+
+def stop(own: OwnServer) -> None:
+    """Stop the connector, and wait until nobody reads its slot."""
+    assert own.run("stop").returncode == 0
+    with own.pipeline.connect() as connection:
+        eventually(
+            lambda: not one(connection, f"select active {SLOT}", own.pipeline.spec.database.slot), "the slot to be free"
+        )
+
+
+def confirm(own: OwnServer) -> None:
+    """Wait until the connector has confirmed all that is committed now."""
+    with own.pipeline.connect() as connection:
+        end = one(connection, "select cast(pg_current_wal_lsn() as text)")
+        confirmed = f"select confirmed_flush_lsn >= cast(%s as pg_lsn) {SLOT}"
+        eventually(lambda: one(connection, confirmed, end, own.pipeline.spec.database.slot), "the slot to move")
+
+
+def pass_over(own: OwnServer) -> None:
+    """Let the log of a restored server grow beyond Connect's offset, and the connector pass over what was committed."""
+    with own.pipeline.connect() as connection:
+        connection.execute("select pg_switch_wal()")
+    confirm(own)
 
 
 def test_a_database_that_wrote_nothing_since_the_restore_can_be_accepted(own: OwnServer) -> None:
