@@ -168,8 +168,9 @@ class _Call:
                 seconds = self.options.timings.timeout_seconds
                 canary = self.brokers and Canary(spec, connection, driver, self.brokers, timeout_seconds=seconds)
                 sing = canary.sing if canary else None
-                deployment = Deployment(spec, client, database, self.options, steps.report, canary=sing)
-                self._look_at_heartbeats(spec, steps)
+                look = partial(self._look_at_heartbeats, spec, steps)
+                options, report = self.options, steps.report
+                deployment = Deployment(spec, client, database, options, report, canary=sing, refuse_history=look)
                 plan = outcome.plan = deployment.dry_run() if self.dry_run else deployment.run()
             differs = State.DIFFERS if self.dry_run else State.DEPLOYED
             outcome.state = State.UNCHANGED if plan.is_empty else differs

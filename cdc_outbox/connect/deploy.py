@@ -76,6 +76,7 @@ class Deployment:
     Args:
         canary: Proves, once the connector runs, that an event arrives, and says what it saw; an error of its is one of
             the deployment's.
+        refuse_history: Raises an error of ours if the database went back to an older state.
     """
 
     def __init__(
@@ -87,9 +88,11 @@ class Deployment:
         report: Report,
         *,
         canary: Callable[[], str] | None = None,
+        refuse_history: Callable[[], None] = lambda: None,
     ) -> None:
         self._spec = spec
         self._canary = canary
+        self._refuse_history = refuse_history
         self._client = client
         self._database = database
         self._options = options
@@ -113,6 +116,7 @@ class Deployment:
         facts = self._database.read_facts()
         refuse(self._spec, check_database(self._spec, facts), "the database is not ready")
         self._report("preflight", "the database is ready")
+        self._refuse_history()
         self._client.refuse_ill_worker()
         self._client.refuse_kept()
         refuse_what_connect_refuses(self._spec, self._config, self._client)

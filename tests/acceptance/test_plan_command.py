@@ -59,8 +59,9 @@ def test_changes_are_told_with_what_they_do(running: Pipeline, folder: Path, env
     done = run_command("plan", str(spec), env=env)
     assert done.returncode == 3
     lines = done.stdout.splitlines()
-    assert lines[0] == f"{running.name}: would be changed: change 3 options"
+    assert lines[0] == f"{running.name}: would be changed: change 4 options"
     assert "  ~ poll.interval.ms = 10 -> 5" in lines
+    assert any(line.startswith("  ~ topic.creation.heartbeat.include = ") for line in lines)
     assert "    connector: Events arrive sooner or later than now; messages stay as they are." in lines
     assert any(line.startswith("    dangerous: Events go to other topics") for line in lines)
     assert lines[-1] == "  deploy-connector refuses this without --replace"
@@ -122,7 +123,7 @@ def test_of_several_specs_the_first_that_fails_ends_the_deployment(
     found = json.loads(told.stdout)["pipelines"]
     assert [each["state"] for each in found] == ["unchanged", "failed", "not tried"]
     assert found[1]["error"]["kind"] == "ConnectorInvalidError"
-    assert found[0]["steps"][0]["step"] == "preflight"
+    assert [step["step"] for step in found[0]["steps"][:2]] == ["preflight", "heartbeats"]
 
 
 @pytest.mark.parametrize(
