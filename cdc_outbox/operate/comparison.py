@@ -35,10 +35,14 @@ class _Held:
     """What was read of the topics.
 
     Args:
+        numbers: With the first event's id for each number.
+        others: Ids of events that came later under a number that had another event's id: a database that went back
+            has given it out again.
         lacking: Ids of rows without a sequence number that no message has had yet.
     """
 
     numbers: dict[Aggregate, Numbers] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
     lacking: set[str] = field(default_factory=set)
 
     def take(self, event: Event) -> None:
@@ -46,15 +50,25 @@ class _Held:
         self.lacking.discard(event.id or "")
         if event.sequence is not None:
             aggregate = Aggregate(event.source or "", event.aggregate_type, event.aggregate_id)
-            self.numbers.setdefault(aggregate, Numbers()).add(event.sequence, fingerprint(event.id or ""))
+            own = fingerprint(event.id or "")
+            if self.numbers.setdefault(aggregate, Numbers()).add(event.sequence, own) != own:
+                self.others.add(event.id or "")
 
     def has(self, row: Row) -> bool:
         """Tell whether a message had a row's id and its sequence number, where it has one."""
-        event_id, aggregate_type, aggregate_id, source, sequence = row
+        event_id, *_, sequence = row
         if sequence is None:
             return event_id not in self.lacking
-        numbers = self.numbers.get(Aggregate(source or "", aggregate_type, aggregate_id))
-        return numbers is not None and numbers.get(sequence) == fingerprint(event_id)
+        return self._holder(row) == fingerprint(event_id) or event_id in self.others
+
+    def conflicts(self, row: Row) -> bool:
+        """Tell whether a message had a row's sequence number, and none had it with the row's id."""
+        return not self.has(row) and self._holder(row) is not None
+
+    def _holder(self, row: Row) -> int | None:
+        """Return the fingerprint of the first id that came with a row's sequence number."""
+        numbers = self.numbers.get(_aggregate(row))
+        return None if numbers is None or row[4] is None else numbers.get(row[4])
 
 
 class TopicComparison:
@@ -96,9 +110,10 @@ class TopicComparison:
             self._read(held, {place: (first, starts[place]) for place, (first, _) in bounds.items()})
         missing = [row for row in read_rows() if not held.has(row)]
         if missing and self._inbox is not None:
-            missing = self._without_applied(self._inbox, missing)
+            missing = self._without_applied(self._inbox, held, missing)
         if missing:
-            raise _refusal(missing, forgets=any(first for first, _ in bounds.values()))
+            conflicting = [row for row in missing if held.conflicts(row)]
+            raise _refusal(missing, conflicting, forgets=any(first for first, _ in bounds.values()))
 
     def _read(self, held: _Held, spans: Mapping[Place, tuple[int, int]]) -> None:
         for message in self._topics.read(spans):
@@ -112,12 +127,16 @@ class TopicComparison:
         except MessageError:  # it proves nothing
             return None
 
-    def _without_applied(self, inbox: InboxStage, missing: Iterable[Row]) -> list[Row]:
-        """Return those rows that the consumer has not applied: by its watermark, else by the ids that it keeps."""
+    def _without_applied(self, inbox: InboxStage, held: _Held, missing: Iterable[Row]) -> list[Row]:
+        """Return those rows that the consumer has not applied: by its watermark, else by the ids that it keeps.
+
+        Of a number that another event has in the topics, the watermark tells that one of the two was applied.
+        """
         rows = list(missing)
         aggregates = list({_aggregate(row): None for row in rows if self._is_gapless(row)})
         marks = {Aggregate(*names): last for *names, last in inbox.marks_of(aggregates)}
-        left = [row for row in rows if not (self._is_gapless(row) and row[4] <= marks.get(_aggregate(row), 0))]
+        passed = {row[0] for row in rows if self._is_gapless(row) and row[4] <= marks.get(_aggregate(row), 0)}
+        left = [row for row in rows if row[0] not in passed or held.conflicts(row)]
         claimed = inbox.claimed([row[0] for row in left])
         return [row for row in left if row[0] not in claimed]
 
@@ -133,14 +152,27 @@ def _start(place: Place, first: int, since: Ends | None) -> int:
     return max(first, (since or {}).get(f"{place.topic}/{place.partition}", first))
 
 
-def _refusal(missing: list[Row], *, forgets: bool) -> UnprovenDeliveryError:
+def _refusal(missing: list[Row], conflicting: list[Row], *, forgets: bool) -> UnprovenDeliveryError:
     counts = Counter(row[1] for row in missing)
     types = ", ".join(f"{count:,} of {aggregate_type}" for aggregate_type, count in sorted(counts.items()))
-    event_id, aggregate_type, aggregate_id, _, sequence = missing[0]
-    number = "" if sequence is None else f" number {sequence},"
     events = "1 event is" if len(missing) == 1 else f"{len(missing):,} events are"
     return UnprovenDeliveryError(
-        f"{events} not in the topics ({types}; the first is {aggregate_type}/{aggregate_id},{number} id "
-        f"{event_id}); nothing was deleted",
+        f"{events} not in the topics ({types}; the first is {_described(missing[0])}){_conflict(conflicting)}; "
+        "nothing was deleted",
         hint=f"{REPUBLISH}{_RETENTION if forgets else ''}",
     )
+
+
+def _conflict(rows: list[Row]) -> str:
+    """Return what else an operator wants to know about rows whose numbers other events have in the topics."""
+    if not rows:
+        return ""
+    which = f"the number of {_described(rows[0])}"
+    more = f", and the numbers of {len(rows) - 1:,} more" if len(rows) > 1 else ""
+    return f". The topics hold another event under {which}{more}: the database has given it out twice"
+
+
+def _described(row: Row) -> str:
+    event_id, aggregate_type, aggregate_id, _, sequence = row
+    number = "" if sequence is None else f" number {sequence},"
+    return f"{aggregate_type}/{aggregate_id},{number} id {event_id}"

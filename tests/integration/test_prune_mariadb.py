@@ -135,6 +135,15 @@ def test_age_keeps_a_limit_stops_and_an_archive_gets_what_the_outbox_loses(order
     orders.query("drop table before_it")
 
 
+def test_an_event_whose_number_another_one_had_goes_once_it_is_published(orders: Orders) -> None:
+    orders.write(3)
+    orders.query("delete from outbox")
+    orders.query("update outbox_heads set last = last - 2 where last > 2")  # as a restore does
+    orders.write(4)
+    orders.wait_for_messages()
+    assert orders.run(topics=True).deleted == 4
+
+
 def test_two_runs_at_once_delete_each_row_once(orders: Orders) -> None:
     orders.query("create table archived like outbox")
     orders.query("alter table archived drop primary key")

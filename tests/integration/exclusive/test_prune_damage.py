@@ -107,6 +107,15 @@ def test_what_another_list_of_tables_left_out_stays(pruner: Pruner, pipeline: Pi
     assert_kept_until_republished(pruner, 5)
 
 
+def test_an_event_whose_number_another_one_had_goes_once_it_is_published(pruner: Pruner, pipeline: Pipeline) -> None:
+    pipeline.write(3)
+    pruner.wait_for_messages(3)
+    pruner.execute("delete from outbox; update outbox_heads set last = 1")  # as a restore does
+    pipeline.write(4)
+    pruner.wait_for_messages(7)
+    assert pruner.run(topics=True).deleted == 4
+
+
 def test_a_message_is_read_once(pruner: Pruner, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     read, counts = TopicReader.read, list[int]()
 
