@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+_GTID = re.compile(r"[0-9]+-[0-9]+-[0-9]+")
 _FILE = re.compile(r".+\.([0-9]{6,})")
 
 
@@ -55,6 +56,27 @@ class Log:
     def leaves_out(self, database: str) -> bool:
         """Tell whether changes of a database are not written."""
         return bool(self.only and database not in self.only) or database in self.without
+
+
+def missing_gtids(gtids: str, state: str) -> list[str]:
+    """Return the GTIDs that a server's binlog has not come to.
+
+    Args:
+        gtids: MariaDB's, ``domain-server-sequence`` by commas.
+        state: The last one of each server in each domain.
+    """
+    last = dict(map(_parsed, _gtids_in(state)))
+    return [gtid for gtid in _gtids_in(gtids) if _parsed(gtid)[1] > last.get(_parsed(gtid)[0], 0)]
+
+
+def _gtids_in(listed: str) -> list[str]:
+    """Return those of MariaDB's form; MySQL has others."""
+    return [gtid.strip() for gtid in listed.split(",") if _GTID.fullmatch(gtid.strip())]
+
+
+def _parsed(gtid: str) -> tuple[str, int]:
+    server, _, number = gtid.rpartition("-")
+    return server, int(number)
 
 
 def status_statement(version: str) -> str:

@@ -157,6 +157,26 @@ def test_where_the_connector_would_go_on_is_looked_for(offsets: list[dict[str, A
     assert [finding.code for finding in findings] == ([code] if code else [])
 
 
+@pytest.mark.parametrize(
+    ("gtids", "state", "found"),
+    [
+        ("0-1-18", "0-1-18", False),
+        ("0-1-18", "0-1-9,0-2-30", True),  # restored, and given a server id of its own
+        ("0-1-18", "0-1-18,0-2-30", False),  # after a failover
+        ("0-1-18,5-1-2", "0-1-18", True),
+        ("0-1-18", "", True),
+        ("0-1-18", None, False),
+        ("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5", "", False),  # MySQL's
+        ("", "0-1-18", False),
+    ],
+)
+def test_gtids_that_the_server_never_wrote_are_found(gtids: str, state: str | None, *, found: bool) -> None:
+    [entry] = offset("binlog.000007", 4)
+    stored = [entry | {"offset": entry["offset"] | {"gtids": gtids}}]
+    codes = [finding.code for finding in check_stored(SPEC, facts(gtid_state=state), stored)]
+    assert codes == (["DB524"] if found else [])
+
+
 def test_a_connector_that_was_there_before_its_spec_has_its_offset_under_its_own_prefix() -> None:
     spec = parse_spec(f"{MARIADB}topic_prefix: orders\n".replace("name: orders", "name: adopted", 1))
     assert spec.name == "adopted"

@@ -70,6 +70,7 @@ class BinlogFacts:
 
     Args:
         has_gtids: Whether positions have a meaning on other servers too, in an order that is kept.
+        gtid_state: MariaDB's last GTID of each server in each domain, by commas; also of binlogs that were purged.
         keep_seconds: How long a binlog is kept, 0 for ever.
         replicas: The server ids of those who read the binlog and said so.
         rows: In the outbox; the count ends at :data:`COUNTED_ROWS`.
@@ -88,6 +89,7 @@ class BinlogFacts:
     accounts: Sequence[AccountFacts] | None
     table: BinlogTable | None
     rows: int = 0
+    gtid_state: str | None = None
     unseen: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -128,6 +130,7 @@ class BinlogDatabase:
             accounts=self._read_accounts(is_mariadb=is_mariadb),
             table=table,
             rows=self._count() if table is not None else 0,
+            gtid_state=settings.get("gtid_binlog_state"),
             unseen=dict(self._unseen),
         )
 

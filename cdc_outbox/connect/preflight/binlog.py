@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cdc_outbox.binlog import BinlogPosition
+from cdc_outbox.binlog import BinlogPosition, missing_gtids
 from cdc_outbox.connect.facts import COUNTED_ROWS
 from cdc_outbox.connect.facts.binlog import AccountFacts, BinlogColumn, BinlogFacts, BinlogTable
 from cdc_outbox.connect.offsets import own_offset
@@ -65,12 +65,19 @@ def check_stored(spec: Spec, facts: BinlogFacts, offsets: Sequence[Mapping[str, 
     if stored is None:
         yield from _check_earlier_rows(spec, facts)
         return
-    position = BinlogPosition.of(str(stored.get("file", "")), int(stored.get("pos") or 0))
-    if position is None or not facts.log.sizes:
-        return
-    size = facts.log.sizes.get(position.file)
     remedy = "Correct the DSN; or stop the connector, reset its offsets, and publish what it missed by other means."
-    if size is None:
+    unknown = missing_gtids(str(stored.get("gtids") or ""), facts.gtid_state) if facts.gtid_state is not None else []
+    position = BinlogPosition.of(str(stored.get("file", "")), int(stored.get("pos") or 0))
+    size = None if position is None else facts.log.sizes.get(position.file)
+    if unknown:
+        message = (
+            f"Connect's offset has {', '.join(unknown)}, and the server's binlog has come to "
+            f"{facts.gtid_state or 'no GTID'}: the server went back to an older state, or is another one."
+        )
+        yield error("DB524", spec.name, message, remedy)
+    elif position is None or not facts.log.sizes:
+        return
+    elif size is None:
         message = f"Connect's offset is {position}, and the server has no such binlog any more."
         yield error("DB521", spec.name, message, remedy)
     elif position.offset > size:

@@ -9,8 +9,8 @@ select version(), coalesce(database(), '')
 -- name: settings
 -- Asked by names, because no server has them all.
 show global variables where variable_name in (
-    'binlog_expire_logs_seconds', 'binlog_format', 'binlog_row_image', 'expire_logs_days', 'gtid_mode',
-    'gtid_strict_mode', 'log_bin', 'log_bin_compress', 'server_id'
+    'binlog_expire_logs_seconds', 'binlog_format', 'binlog_row_image', 'expire_logs_days', 'gtid_binlog_state',
+    'gtid_mode', 'gtid_strict_mode', 'log_bin', 'log_bin_compress', 'server_id'
 )
 
 -- name: master_status

@@ -53,10 +53,20 @@ def test_a_restored_server_is_published_again(orders: Orders, tmp_path: Path, *,
     orders.halt()
     replace_data(orders, "copy", "data")
     found = run_command("preflight", spec, env=environment)
-    assert (found.returncode, "DB522" in found.stdout) == (1, True), found.stdout
+    assert (found.returncode, "DB524" in found.stdout) == (1, True), found.stdout
+    doctor = run_command("doctor", spec, env=environment)
+    assert "DB524" in doctor.stdout, doctor.stdout
     if grows:
+        orders.query("set global server_id = 77")
+        orders.write(30)
+        found = run_command("preflight", spec, env=environment)
+        assert (found.returncode, "DB524" in found.stdout) == (1, True), found.stdout
+        # Under its old id it gives out the offset's GTIDs again, and nothing tells any more.
+        replace_data(orders, "copy", "data")
         orders.write(30)
         kept += 30
+        found = run_command("preflight", spec, env=environment)
+        assert found.returncode == 0, found.stdout
         orders.go_on()
         eventually(lambda: orders.messages() > before + 5, "what follows the offset")
         found = run_command("preflight", spec, env=environment)
