@@ -18,7 +18,7 @@ from cdc_outbox.consumer.handlers import BatchHandler, Handler, Handlers
 from cdc_outbox.consumer.horizon import refuse_short_horizon
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.loop import Loop, Waits
+from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets, leave
 from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.orders import orders_of
@@ -31,7 +31,7 @@ from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.start_offsets import KafkaPartitions
 from cdc_outbox.consumer.table import InboxTable, checked_name
 from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.consumer.waits import Blocking, Yielding
+from cdc_outbox.consumer.waits import Blocking, Waits, Yielding
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import ConfigError

@@ -1,6 +1,6 @@
 """Poll, apply, commit the offset: the loop around the inbox transaction.
 
-It is written once, as a coroutine: :class:`Waits` says what waiting means.
+It is written once, as a coroutine: :class:`~cdc_outbox.consumer.waits.Waits` says what waiting means.
 """
 
 import logging
@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Protocol
 
 import confluent_kafka
 
@@ -28,6 +27,7 @@ from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.start_offsets import Partitions, seek_back, take
+from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.errors import (
     CdcOutboxError,
@@ -56,16 +56,6 @@ _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 5.0
 """Doubled from one to the other: quick for a deadlock, patient for a database that restarts."""
 _MAX_STARTS = 3
 """How often an event may be begun and not ended before it is taken for the one that kills the process."""
-
-
-class Waits(Protocol):
-    """What waiting is: for the thread, or for the event loop."""
-
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        """Call what may block for a while."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait, unless it is told to stop meanwhile."""
 
 
 class Loop:

@@ -20,13 +20,13 @@ from cdc_outbox.consumer.calls import ours_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.loop import Waits
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, aggregate_of, judge
 from cdc_outbox.consumer.park import REASONS
 from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.selection import Selection, refuse_ahead
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.errors import (
     ConsumerError,
     HandlerError,

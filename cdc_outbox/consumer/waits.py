@@ -1,14 +1,24 @@
-"""What waiting is: for a thread, and for an event loop. Both are :class:`~cdc_outbox.consumer.loop.Waits`."""
+"""What waiting is: for a thread, and for an event loop."""
 
 import asyncio
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 _GLANCE_SECONDS = 0.05
 """How long one who waits may take to notice that it shall stop."""
+
+
+class Waits(Protocol):
+    """What waiting is: for the thread, or for the event loop."""
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        """Call what may block for a while."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, unless it is told to stop meanwhile."""
 
 
 class Blocking:
