@@ -28,26 +28,21 @@ from cdc_outbox.consumer.ordering import (
     successors_of,
 )
 from cdc_outbox.consumer.park import ParkStore, Rank, Reason
-from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, is_of_driver
+from cdc_outbox.consumer.transaction_error import error_of
+from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState
 from cdc_outbox.drivers.overlap import Meanwhile, nothing_else, overlapping
 from cdc_outbox.errors import (
     CdcOutboxError,
-    ConsumerError,
     DatabaseUnavailableError,
     HandlerError,
     MessageError,
     PartitionLostError,
-    TransactionAbortedError,
-    TransactionConflictError,
     TransactionEndedError,
 )
 
 _log = logging.getLogger(__name__)
 
 NOTHING_STORED: Mapping[Place, int] = MappingProxyType({})
-
-_FAILED_TRANSACTION = "25P02"
-"""https://www.postgresql.org/docs/current/errcodes-appendix.html: a statement came after one that failed."""
 
 
 class Outcome(StrEnum):
@@ -156,9 +151,10 @@ class Delivery:
             if not isinstance(error, Exception):
                 raise
             if await self._take_back(work.claims, connection):
-                raise TransactionEndedError(f"a handler committed {_names(items)} by itself") from error
+                names = several([item.event for item in items])
+                raise TransactionEndedError(f"a handler committed {names} by itself") from error
             ours = await self._lost(error, connection)
-            ours = ours or _aborted(error, items) or ours_of(error) or _refused(error, items)
+            ours = ours or error_of(error, [item.event for item in items])
             if ours is None or ours is error:
                 raise
             raise ours from error
@@ -376,27 +372,3 @@ def _behind_unreadable(items: Sequence[Item], there: Set[str]) -> set[str]:
         elif item.is_unreadable and item.parked is not None and item.parked.blocks and item.parked.event_id in there:
             stopped.add(item.aggregate)
     return behind
-
-
-def _aborted(error: Exception, items: Sequence[Item]) -> ConsumerError | None:
-    """Return the error of a transaction that had failed before our statement did: some drivers tell only then."""
-    if getattr(error, "sqlstate", None) != _FAILED_TRANSACTION:
-        return None
-    return TransactionAbortedError(f"a handler of {_names(items)} swallowed an SQL error")
-
-
-def _refused(error: Exception, items: Sequence[Item]) -> CdcOutboxError | None:
-    """Return the error of what the database refused; what our own code raises is no event's fault."""
-    if isinstance(error, ConnectionError):  # the socket's own, which SQLAlchemy lets pass under asyncpg
-        return DatabaseUnavailableError("the connection broke")
-    if isinstance(error, TimeoutError):  # asyncpg's ``command_timeout``
-        return TransactionConflictError("an answer of the server was waited for longer than the connection allows")
-    if isinstance(error, UnicodeEncodeError):
-        return MessageError("the event holds half a surrogate pair, which no database takes")
-    if not is_of_driver(error):
-        return None
-    return ConsumerError(f"{_names(items)} could not be applied: {type(error).__name__}")
-
-
-def _names(items: Sequence[Item]) -> str:
-    return several([item.event for item in items])
