@@ -170,7 +170,7 @@ class Connected(MemoryDatabase):
         return await super().find_parked(connection, event_ids)
 
     async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:
-        self._expect_lock(aggregate_of(event), blocks=failure.reason.blocks)
+        self._expect_lock(aggregate_of(event), blocks=failure.blocks)
         write = partial(super().add, connection, event, message, failure)
         await self._write("add", "parked", [event.id], write)
 

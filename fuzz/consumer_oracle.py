@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.ids import time_of
-from cdc_outbox.consumer.item import item_of
 from cdc_outbox.consumer.ordering import Aggregate, Mark, aggregate_of
 from cdc_outbox.consumer.park import Reason, State
+from cdc_outbox.consumer.unreadable import identity_of
 from cdc_outbox.errors import MessageError
 from cdc_outbox.event import Event
+from cdc_outbox.message import Message
 from cdc_outbox.testing.memory_inbox import MemoryRow
-from fuzz.consumer_world import CONTRACT, GAPLESS, LATEST, NONE, RETRY_ATTEMPTS, WATERMARK, World
+from fuzz.consumer_world import GAPLESS, LATEST, MENDED, NONE, RETRY_ATTEMPTS, WATERMARK, World
 
 
 @dataclass
@@ -160,16 +161,17 @@ class Oracle:
             case _:
                 pass
 
-    def _check_kept(self, message: object) -> None:
+    def _check_kept(self, message: Message) -> None:
         """Look for the event of a message that will not come again."""
         committed = self.world.server.committed
         parked = {row.parked.event_id for row in committed.rows.values()}
-        try:
-            event = CONTRACT.event_of(message)  # type: ignore[arg-type]
-        except MessageError:
-            known_as = item_of(message, CONTRACT).event_id  # type: ignore[arg-type]
-            assert known_as in parked | self.skipped, f"{known_as} is lost"
+        known_as = identity_of(message)
+        if known_as in parked | self.skipped:
             return
+        try:
+            event = MENDED.event_of(message)
+        except MessageError:
+            raise AssertionError(f"{known_as} is lost") from None
         last = committed.marks.get(aggregate_of(event), Mark()).last
         is_stale = event.aggregate_type == WATERMARK and (event.sequence or 0) <= last
         assert event.id in parked | self._claimed | self.skipped or is_stale, f"{event} is lost"

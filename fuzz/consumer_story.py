@@ -24,6 +24,7 @@ from fuzz.consumer_world import (
     INCREASING,
     KINDS,
     LATEST,
+    MENDED,
     NONE,
     PLACES,
     WATERMARK,
@@ -150,6 +151,11 @@ class Story(RuleBasedStateMachine):
     def write_rubbish(self, place: Place) -> None:
         self.world.append(place, Message(topic=place.topic, key=b"1", value=b"{}"))
 
+    @rule(kind=st.sampled_from([INCREASING, NONE]), number=numbers)
+    def garble(self, kind: str, number: int) -> None:
+        """Write an event that nobody can read before the end."""
+        self._send(self._written(kind, str(number)), value=b"\xff")
+
     @rule(kind=st.sampled_from([GAPLESS, LATEST, WATERMARK]), number=numbers, place=places)
     def move_home(self, kind: str, number: int, place: Place) -> None:
         """Write an aggregate's later events elsewhere, as after an increase of the partitions.
@@ -273,9 +279,9 @@ class Story(RuleBasedStateMachine):
         self.oracle.written[event.id or ""] = event
         return event
 
-    def _send(self, event: Event) -> None:
+    def _send(self, event: Event, value: bytes = b"{}") -> None:
         home = self._homes.get((event.aggregate_type, event.aggregate_id), PLACES[int(event.aggregate_id)])
-        self.world.append(home, CONTRACT.message_of(event))
+        self.world.append(home, replace(CONTRACT.message_of(event), value=value))
 
     def _step(self, running: Running, step: str) -> None:
         plan = self._plan
@@ -329,7 +335,10 @@ class Story(RuleBasedStateMachine):
         self.world.group.evict(running.client, heir.client)
 
     def _end(self) -> None:
-        """Let all faults end, and wait until nothing moves; then have what failed tried again, and wait once more."""
+        """Let all faults end, and wait until nothing moves; then have what failed tried again, and wait once more.
+
+        What could not be read can be by then.
+        """
         self.world.faults.clear()
         for event in self._withheld:
             self._send(event)
@@ -338,6 +347,8 @@ class Story(RuleBasedStateMachine):
             running.watch._limits = replace(running.limits, max_parked_events=10_000)  # noqa: SLF001
         self._settle()
         self.oracle.check_end()
+        for running in self.world.consumers:
+            running.loop._contract = MENDED  # noqa: SLF001
         for place, row in self.operator.rows():
             if row.parked.state is State.DEAD and row.parked.blocks:
                 self.operator.retry(place, is_forced=False)

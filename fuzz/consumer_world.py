@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from types import SimpleNamespace
@@ -34,6 +34,7 @@ from cdc_outbox.drivers.overlap import Meanwhile, nothing_else
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
+from cdc_outbox.modes import PayloadType
 from cdc_outbox.wire import WireContract
 from fuzz.consumer_database import Connected, Server
 from fuzz.consumer_group import Client, Group
@@ -51,6 +52,8 @@ CONTRACT = WireContract(
     },
     topic="events",
 )
+MENDED = replace(CONTRACT, payload_type=PayloadType.BYTES)
+"""Reads also what is no JSON."""
 PLACES = tuple(Place("events", partition) for partition in range(3))
 RETRY_ATTEMPTS = 3
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -257,7 +257,7 @@ def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str
         skipped = Park(inbox).skip(_once(places), note=note)
     for each in skipped:
         click.echo(f"{each.row.place}  {visible(_skipped(each.row, is_hole=each.is_hole))}")
-    if any(each.row.is_unreadable for each in skipped):
+    if any(each.row.is_unreadable and not each.row.blocks for each in skipped):
         click.echo(
             "Nobody knows what an unreadable message was. If it had a number, its successors wait for it: see "
             "`dead-letters list --reason gap` and `cdc-outbox baseline --aggregate`.",
@@ -310,6 +310,6 @@ def _once(places: tuple[int, ...]) -> tuple[int, ...]:
 
 def _skipped(row: ParkedRow, *, is_hole: bool) -> str:
     if row.is_unreadable:
-        return f"skipped the message {row.event_id}"
+        return f"skipped the message {row.event_id}{f' of {name_of(row)}' if name_of(row) else ''}"
     moved = f", {name_of(row)} stands at {row.sequence} now" if is_hole else ""
     return f"skipped {row.type} {row.event_id} of {name_of(row)}{moved}"

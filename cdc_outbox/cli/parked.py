@@ -50,7 +50,7 @@ def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool
 
 def name_of(row: ParkedRow) -> str:
     """Return the aggregate as the options take it, empty where nobody can tell."""
-    return "" if row.is_unreadable else f"{row.aggregate.aggregate_type}/{row.aggregate.aggregate_id}"
+    return f"{row.aggregate.aggregate_type}/{row.aggregate.aggregate_id}" if row.aggregate.aggregate_type else ""
 
 
 def json_of(row: ParkedRow, consumer: str) -> dict[str, Any]:

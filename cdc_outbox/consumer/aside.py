@@ -49,27 +49,29 @@ class Aside:
 
     async def put_unreadable(self, item: Item) -> None:
         """Park what nobody can read; what others wait for goes on to be waited for."""
-        assert item.failure is not None  # noqa: S101 - that is what unreadable means
-        if item.parked is None:
-            await self._put(item, item.failure)
-        elif not item.parked.blocks:
-            await self._park.fail(self._connection, item.parked.place, item.failure)
-        elif item.parked.is_due:
-            await self._park.fail(self._connection, item.parked.place, replace(item.failure, reason=Reason.FAILED))
+        failure, row = item.failure, item.parked
+        assert failure is not None  # noqa: S101 - that is what unreadable means
+        if row is None:
+            await self._put(item, failure)
+        elif row.is_due or not row.blocks:
+            was_read = row.blocks and row.reason is not Reason.UNREADABLE
+            reason = Reason.FAILED if was_read else Reason.UNREADABLE
+            await self._park.fail(self._connection, row.place, replace(failure, reason=reason))
 
     async def put(self, item: Item, judgement: Judgement) -> None:
         """Do with an event what its verdict says, unless it is applied: then take it out of the park."""
-        verdict = judgement.verdict
-        if item.parked is not None and not item.is_redone:
-            self._removed.append(item.parked.place)
+        verdict, row = judgement.verdict, item.parked
+        if row is not None and not _keeps_row(item, verdict):
+            self._removed.append(row.place)
+            self._blocking[row.aggregate] -= row.blocks
         if item.is_stuck or (not verdict.is_done and (verdict is not Verdict.NEXT or item.failure)):
             self._released.add(item.event_id)
         elif verdict.is_done:
             self._done.add(item.event_id)
-        if item.parked is not None and item.is_redone:
+        if row is not None and _keeps_row(item, verdict):
             if not item.is_stuck:
-                await self._put_back(item, item.parked, judgement)
-        elif item.failure is not None and verdict is Verdict.NEXT:
+                await self._put_back(item, row, judgement)
+        elif item.failure is not None and (verdict is Verdict.NEXT or (item.is_unreadable and verdict.is_set_aside)):
             await self._put(item, item.failure)
         elif verdict.is_set_aside:
             await self._put(item, Failure(reason=REASONS[verdict], error=sentence(judgement), attempts=0))
@@ -89,7 +91,7 @@ class Aside:
         if self.reasons.total() >= self._room + len(self._removed):
             raise ParkFullError(f"{item.event} is to be parked, and as many are parked as may be")
         await self._park.add(self._connection, item.event, item.message, failure)
-        self._blocking[item.aggregate] += failure.reason.blocks
+        self._blocking[item.aggregate] += failure.blocks
         self.reasons[failure.reason] += 1
 
     async def _put_back(self, item: Item, row: ParkedEvent, judgement: Judgement) -> None:
@@ -99,10 +101,22 @@ class Aside:
             failure = Failure(reason=Reason.CONFLICT, error=sentence(judgement), attempts=row.attempts)
         if failure is not None:
             await self._park.fail(self._connection, row.place, failure)
-            self._blocking[aggregate] += failure.reason.blocks - row.blocks
-        elif verdict in {Verdict.GAP, Verdict.BEHIND}:
+            self._blocking[aggregate] += failure.blocks - row.blocks
+        elif verdict in {Verdict.GAP, Verdict.BEHIND, Verdict.PARKED}:  # the last one behind itself, read at last
             if row.is_due:
                 self._rested.append(row.place)
         else:
             self._removed.append(row.place)
             self._blocking[aggregate] -= row.blocks
+
+
+def _keeps_row(item: Item, verdict: Verdict) -> bool:
+    """Tell whether a parked event stays in its row, unless it is applied; otherwise it is parked anew if at all.
+
+    The row of an unreadable message holds its place in the aggregate. What is read at last, and waits for no event
+    that is parked, needs that place no more, but a row that says what it is.
+    """
+    if item.is_stuck:
+        return True
+    is_read_at_last = item.parked is not None and item.parked.reason is Reason.UNREADABLE
+    return item.is_redone and not (is_read_at_last and verdict in {Verdict.GAP, Verdict.CONFLICT, Verdict.EXPIRED})

@@ -22,7 +22,6 @@ from cdc_outbox.consumer.ordering import (
     Memory,
     Order,
     Verdict,
-    aggregate_of,
     judge,
     moves_of,
     successors_of,
@@ -39,6 +38,7 @@ from cdc_outbox.errors import (
     PartitionLostError,
     TransactionEndedError,
 )
+from cdc_outbox.event import SequenceMode
 
 _log = logging.getLogger(__name__)
 
@@ -210,10 +210,20 @@ class _Work:
         self._calls, self._order_of = calls, order_of
         self._connection = connection
         self._held = held
-        self._items = items
-        self._readable = [item for item in items if not item.is_unreadable]
+        self._items = [self._ordered(item) for item in items]
+        self._judged = [item for item in self._items if item.is_judged]
         self._behind: set[str] = set()
         self.claims = Claims()
+
+    def _ordered(self, item: Item) -> Item:
+        """Return the item, of a message that cannot be read without its aggregate where no order depends on it.
+
+        Where numbers have no gaps, the missing one keeps the order.
+        """
+        if not item.is_unreadable or not item.is_judged:
+            return item
+        is_gapless = self._order_of(item.event.aggregate_type).mode is SequenceMode.GAPLESS
+        return item.disordered() if is_gapless or not self._inbox.fits(item.aggregate) else item
 
     async def run(self) -> Delivered:
         """Do all but the commit."""
@@ -222,7 +232,7 @@ class _Work:
             self.claims = await self._claim()
             await self._fence()
             marks, judgements = await self._judge(marks)
-        judged = list(zip(self._readable, judgements, strict=True))
+        judged = list(zip(self._judged, judgements, strict=True))
         applied = [(item, judgement) for item, judgement in judged if _is_applied(item, judgement)]
         handled = [item for item, _ in applied]
         await self._calls.run(handled, self._connection)
@@ -241,21 +251,24 @@ class _Work:
         rows = [item.parked.event_id for item in self._items if item.parked is not None]
         if not rows:
             return {}
-        redone = [item.aggregate for item in self._readable if item.is_redone]
-        marks = await self._inbox.lock_marks(self._connection, redone)
+        parked = [(item, item.parked) for item in self._judged if item.parked is not None]
+        redone = {item.aggregate for item, _ in parked if item.is_redone}
+        blocked = {row.aggregate for _, row in parked if row.blocks}
+        marks = await self._inbox.lock_marks(self._connection, redone | blocked)
         # Under the ids that their rows have: what could not be read then has another one now.
         there = await self._park.find_parked(self._connection, rows)
         self._behind = _behind_unreadable(self._items, there.keys())
-        self._readable = [item for item in self._readable if item.parked is None or item.parked.event_id in there]
+        self._judged = [item for item in self._judged if item.parked is None or item.parked.event_id in there]
         return marks
 
     async def _claim(self) -> Claims:
-        orders = {name: self._order_of(name) for name in {item.event.aggregate_type for item in self._readable}}
+        readable = [item for item in self._judged if not item.is_unreadable]
+        orders = {name: self._order_of(name) for name in {item.event.aggregate_type for item in readable}}
         if not any(order.by_watermark for order in orders.values()):
-            return await self._inbox.claim(self._connection, [item.event_id for item in self._readable])
+            return await self._inbox.claim(self._connection, [item.event_id for item in readable])
         # The park keeps every id.
-        self._inbox.refuse([item.event_id for item in self._readable])
-        ids = [item.event_id for item in self._readable if not orders[item.event.aggregate_type].by_watermark]
+        self._inbox.refuse([item.event_id for item in readable])
+        ids = [item.event_id for item in readable if not orders[item.event.aggregate_type].by_watermark]
         claims = await self._inbox.claim(self._connection, ids)
         return claims if claims.transaction else await self._inbox.identify(self._connection)
 
@@ -274,31 +287,33 @@ class _Work:
         """Judge without locks, and again under lock where something is parked or is to be."""
         purged_before = await self._inbox.find_purge(self._connection)
         # A lock was taken after nothing: what it read is as new as it gets.
-        others = {aggregate_of(item.event) for item in self._readable} - locked.keys()
+        others = {item.aggregate for item in self._judged} - locked.keys()
         marks = {**await self._inbox.find_marks(self._connection, others), **locked}
-        memory = Memory(unseen=self.claims.new, marks=marks, purged_before=purged_before)
+        unseen = self.claims.new | {item.event_id for item in self._judged if item.is_unreadable}
+        memory = Memory(unseen=unseen, marks=marks, purged_before=purged_before)
         judgements = self._judgements(memory)
         blocked = {aggregate for aggregate, mark in marks.items() if mark.parked}
         wanted = {
             judgement.aggregate
-            for item, judgement in zip(self._readable, judgements, strict=True)
+            for item, judgement in zip(self._judged, judgements, strict=True)
             if (judgement.verdict is not _NEXT and judgement.verdict.is_set_aside)
             or item.failure is not None
             or (blocked and judgement.aggregate in blocked)
         }
         if wanted:
             marks |= await self._inbox.lock_marks(self._connection, wanted - locked.keys())
-            ids = [item.event_id for item in self._readable if item.aggregate in wanted]
+            ids = [item.event_id for item in self._judged if item.aggregate in wanted]
             parked = await self._park.find_parked(self._connection, ids)
-            memory = Memory(unseen=self.claims.new, marks=marks, parked=parked.keys(), purged_before=purged_before)
+            memory = Memory(unseen=unseen, marks=marks, parked=parked.keys(), purged_before=purged_before)
             judgements = self._judgements(memory)
-            _refuse_ids_of_others(judgements, parked)
+            judged = zip(self._judged, judgements, strict=True)
+            _refuse_ids_of_others([judgement for item, judgement in judged if not item.is_unreadable], parked)
         return marks, judgements
 
     def _judgements(self, memory: Memory) -> list[Judgement]:
-        special = [item for item in self._readable if item.failure is not None or item.parked is not None]
+        special = [item for item in self._judged if item.failure is not None or item.parked is not None]
         return judge(
-            [item.event for item in self._readable],
+            [item.event for item in self._judged],
             memory,
             self._order_of,
             failed={item.event_id for item in special if item.failure or item.is_stuck},
@@ -312,7 +327,7 @@ class _Work:
             inbox=self._inbox, park=self._park, epochs=self._epochs, connection=self._connection, room=self._room
         )
         for item in self._items:
-            if item.is_unreadable:
+            if not item.is_judged:
                 await aside.put_unreadable(item)
         for item, judgement in judged:
             # Most are applied, and there is nothing to do about those.
@@ -363,12 +378,14 @@ def _refuse_ids_of_others(judgements: Sequence[Judgement], parked: Mapping[str, 
 
 
 def _behind_unreadable(items: Sequence[Item], there: Set[str]) -> set[str]:
-    """Return the ids of what comes out of the park behind what nobody can read any more, and is still there."""
+    """Return the ids of what comes out of the park behind what stays there, and is no event of the same aggregate."""
     stopped: set[Aggregate] = set()
     behind = set()
     for item in items:
         if item.is_redone and item.aggregate in stopped:
             behind.add(item.event_id)
-        elif item.is_unreadable and item.parked is not None and item.parked.blocks and item.parked.event_id in there:
-            stopped.add(item.aggregate)
+        elif item.parked is None or not item.parked.blocks or item.parked.event_id not in there:
+            continue
+        elif item.is_unreadable or (item.is_stuck and not item.is_redone):
+            stopped.add(item.parked.aggregate)
     return behind

@@ -36,6 +36,9 @@ class InboxStore(Protocol):
     its commit, and a rollback undoes all of it. Lists may be of any length; an empty one does nothing.
     """
 
+    def fits(self, aggregate: Aggregate) -> bool:
+        """Tell whether an aggregate can have a watermark here."""
+
     def refuse(self, event_ids: Sequence[str]) -> None:
         """Refuse what cannot be claimed, for those who write an id down before it is, or without.
 
@@ -102,6 +105,14 @@ class SqlInbox:
 
     def __init__(self, statements: Statements) -> None:
         self._sql = statements
+
+    def fits(self, aggregate: Aggregate) -> bool:
+        """Ask whether it fits into the index."""
+        try:
+            self._refuse("aggregate", [aggregate])
+        except MessageError:
+            return False
+        return True
 
     def refuse(self, event_ids: Sequence[str]) -> None:
         """Refuse an id that does not fit into the index."""

@@ -1,19 +1,18 @@
 """One event on its way through a consumer."""
 
-import hashlib
 from dataclasses import dataclass, field, replace
 
 from cdc_outbox.consumer.epochs import Place, place_of
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.park import Failure, ParkedEvent, Reason
+from cdc_outbox.consumer.unreadable import aggregate_in, identity_of
 from cdc_outbox.errors import MessageError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
 from cdc_outbox.wire import WireContract
 
-_DIGEST_DIGITS = 32
-"""Of the content of a message that cannot be read: 128 bits."""
 _FROM_MESSAGE = Place("", -1)
+_UNKNOWN = Aggregate("", "", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ class Item:
     @property
     def aggregate(self) -> Aggregate:
         """What its watermark is kept for."""
-        return self.parked.aggregate if self.parked is not None and self.is_unreadable else aggregate_of(self.event)
+        return aggregate_of(self.event)
 
     @property
     def event_id(self) -> str:
@@ -51,16 +50,26 @@ class Item:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether nothing is known but the message."""
+        """Whether nothing is known but the message, and its aggregate at best."""
         return self.failure is not None and self.failure.reason is Reason.UNREADABLE
 
     @property
-    def is_redone(self) -> bool:
-        """Whether it comes out of the park as the event that it was put there as.
+    def is_judged(self) -> bool:
+        """Whether its place in its aggregate is judged; what was parked and is unreadable still stays where it is."""
+        if self.failure is None or self.failure.reason is not Reason.UNREADABLE:
+            return True
+        return self.failure.keeps_order and self.parked is None
 
-        Of what nobody could read, the row knows neither id nor aggregate: read at last, it is a new event.
+    @property
+    def is_redone(self) -> bool:
+        """Whether it comes out of the park to the place in its aggregate that its row holds.
+
+        Where the row of what nobody could read knows no aggregate, or another one, it is a new event, read at last.
         """
-        return self.parked is not None and self.parked.reason is not Reason.UNREADABLE
+        row = self.parked
+        if row is None or row.reason is not Reason.UNREADABLE:
+            return row is not None
+        return row.blocks and row.aggregate == self.aggregate
 
     @property
     def is_stuck(self) -> bool:
@@ -75,6 +84,12 @@ class Item:
         """Return the same, to be parked."""
         return replace(self, failure=failure)
 
+    def disordered(self) -> "Item":
+        """Return the same of a message that cannot be read, as of one whose aggregate cannot be told."""
+        assert self.failure is not None  # noqa: S101 - that is what unreadable means
+        event = replace(self.event, source=None, aggregate_type="", aggregate_id="")
+        return replace(self, event=event, failure=replace(self.failure, keeps_order=False))
+
 
 def item_of(
     message: Message, contract: WireContract, parked: ParkedEvent | None = None, place: Place = _FROM_MESSAGE
@@ -83,19 +98,30 @@ def item_of(
     try:
         return Item(event=contract.event_of(message), message=message, parked=parked, place=place)
     except MessageError as error:
-        return replace(unreadable(message, error, parked), place=place)
+        return replace(unreadable(message, error, parked, aggregate_in(message, contract)), place=place)
 
 
-def unreadable(message: Message, error: MessageError, parked: ParkedEvent | None = None) -> Item:
-    """Return the item of a message that cannot be read; position and content stand for its id."""
-    event_id = parked.event_id if parked else _identity_of(message)
-    event = Event(aggregate_type="", aggregate_id="", type="", payload=None, id=event_id)
-    attempts = parked.attempts + 1 if parked else 1
-    failure = Failure(reason=Reason.UNREADABLE, error=str(error), attempts=attempts)
+def unreadable(
+    message: Message, error: MessageError, parked: ParkedEvent | None = None, aggregate: Aggregate | None = None
+) -> Item:
+    """Return the item of a message that cannot be read; position and content stand for its id.
+
+    Args:
+        aggregate: What it can be told to be of; of what is parked, the row tells.
+    """
+    source, aggregate_type, aggregate_id = parked.aggregate if parked else aggregate or _UNKNOWN
+    event = Event(
+        source=source or None,
+        aggregate_type=aggregate_type,
+        aggregate_id=aggregate_id,
+        type="",
+        payload=None,
+        id=parked.event_id if parked else identity_of(message),
+    )
+    failure = Failure(
+        reason=Reason.UNREADABLE,
+        error=str(error),
+        attempts=parked.attempts + 1 if parked else 1,
+        keeps_order=parked.blocks if parked else aggregate is not None,
+    )
     return Item(event=event, message=message, failure=failure, parked=parked)
-
-
-def _identity_of(message: Message) -> str:
-    """Return the position with a digest of the content: a topic that is created anew gives the same positions again."""
-    content = repr((message.timestamp_ms, message.key, message.value, message.headers, message.has_headers))
-    return f"{message.position}#{hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_DIGITS]}"

@@ -45,7 +45,7 @@ class Reason(StrEnum):
 
     @property
     def blocks(self) -> bool:
-        """Whether later events of its aggregate wait for it."""
+        """Whether later events of its aggregate wait for it; for what is unreadable, if its aggregate is known."""
         return self in {Reason.GAP, Reason.BEHIND, Reason.FAILED, Reason.CRASHED}
 
     @property
@@ -71,12 +71,19 @@ class Failure:
         error: What happened, in a sentence without the payload.
         attempts: How often it was tried by now, in rounds: what is repeated at once counts as one.
         retry_seconds: When it is tried again; ``None`` where it is not.
+        keeps_order: Whether the aggregate of a message that cannot be read is known, so that later events wait for it.
     """
 
     reason: Reason
     error: str
     attempts: int = 1
     retry_seconds: float | None = None
+    keeps_order: bool = False
+
+    @property
+    def blocks(self) -> bool:
+        """Whether later events of the aggregate wait for this one."""
+        return self.reason.blocks or self.keeps_order
 
     @property
     def state(self) -> State:
@@ -92,7 +99,7 @@ class ParkedEvent:
         place: Its number there, by which it is named.
         is_due: Whether it is this one that is due, or one that waits behind it.
         forced: Whether somebody decided to apply it in spite of its verdict.
-        aggregate: What it was parked under; of what nobody could read there is none.
+        aggregate: What it was parked under; three empty texts where nobody could tell.
     """
 
     place: int

@@ -59,7 +59,7 @@ class Poison:
         An event that comes out of the park is not tried again at once: it has waited already.
         """
         if isinstance(error, MessageError):
-            return unreadable(item.message, error, item.parked), None
+            return unreadable(item.message, error, item.parked, item.aggregate), None
         is_hopeless = self.is_hopeless(error)
         if item.parked is None and not is_hopeless:
             tries, since, _ = self._tries.get(item.event_id, _Tries(0, self._clock(), item.place))

@@ -125,7 +125,7 @@ def _columns_of(failure: Failure) -> dict[str, Any]:
     return {
         "state": failure.state,
         "reason": failure.reason,
-        "blocks": failure.reason.blocks,
+        "blocks": failure.blocks,
         "error": _without_nul(failure.error),
         "attempts": failure.attempts,
         "retry_seconds": failure.retry_seconds,

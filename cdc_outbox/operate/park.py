@@ -190,9 +190,9 @@ class Park:
     def _locked(self, rows: Sequence[ParkedRow]) -> tuple[list[ParkedRow], Mapping[Aggregate, int]]:
         """Lock the watermarks of events, and return those that are parked still, and where the watermarks stand.
 
-        What nobody can read belongs to no aggregate, and nothing waits for it.
+        For a message of which nobody can tell the aggregate, nothing waits.
         """
-        aggregates = {row.aggregate for row in rows if not row.is_unreadable}
+        aggregates = {row.aggregate for row in rows if row.blocks or not row.is_unreadable}
         marks = finish(self._inbox.stores.inbox.lock_marks(self._inbox.connection, aggregates))
         still, _ = self.find(ParkFilter(places=tuple(row.place for row in rows)))
         return still, {aggregate: mark.last for aggregate, mark in marks.items()}
@@ -211,7 +211,7 @@ def _by_aggregate(rows: Iterable[ParkedRow]) -> list[tuple[Aggregate, list[Parke
 
 def _parked(*columns: Any) -> ParkedRow:  # noqa: ANN401 - a row
     place, state, reason, source, aggregate_type, aggregate_id, event_id, kind, sequence, *others = columns
-    blocks, forced, attempts, error, parked_at, tried_at, retry_at, topic, partition, offset = others
+    blocks, forced, attempts, error, parked_at, tried_at, retry_at, topic, partition, offset, turn = others
     return ParkedRow(
         place=place,
         state=State(state),
@@ -230,6 +230,7 @@ def _parked(*columns: Any) -> ParkedRow:  # noqa: ANN401 - a row
         topic=topic,
         partition=partition,
         offset=offset,
+        turn=turn,
     )
 
 

@@ -24,7 +24,8 @@ class ParkedRow:
 
     Args:
         place: The number by which it is named.
-        aggregate: Three empty texts where the message cannot be read.
+        aggregate: Three empty texts where the message cannot be read, and does not tell it either.
+        turn: By it, and then by their numbers, an aggregate's events are applied in order.
         tried_at: When it was tried last; of one that never was, when it was parked.
     """
 
@@ -45,10 +46,11 @@ class ParkedRow:
     topic: str
     partition: int
     offset: int
+    turn: int
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether nothing is known but the message."""
+        """Whether nothing is known but the message, and its aggregate at best."""
         return self.reason is Reason.UNREADABLE
 
 
@@ -144,7 +146,7 @@ def decide_skip(chosen: Sequence[ParkedRow], parked: Sequence[ParkedRow], last: 
 
 
 def _order(row: ParkedRow) -> tuple[int, int]:
-    return row.sequence or 0, row.place
+    return row.turn, row.place
 
 
 def _is_next(row: ParkedRow, waiting: Sequence[ParkedRow], last: int) -> bool:
@@ -155,8 +157,9 @@ def _is_next(row: ParkedRow, waiting: Sequence[ParkedRow], last: int) -> bool:
 def _not_next(row: ParkedRow, waiting: Sequence[ParkedRow], last: int) -> str:
     name = f"{row.aggregate.aggregate_type}/{row.aggregate.aggregate_id}"
     first = waiting[0] if waiting else row
-    if first.place != row.place and first.sequence is not None:
-        return f"{row.place} is {name} #{row.sequence}, and #{first.sequence} is parked at {first.place} before it"
+    if first.place != row.place:
+        before = f"#{first.sequence}" if first.sequence is not None else f"one that is {first.reason}"
+        return f"{row.place} is {name} #{row.sequence}, and {before} is parked at {first.place} before it"
     return f"{row.place} is {name} #{row.sequence}, and #{last + 1} did not come yet"
 
 

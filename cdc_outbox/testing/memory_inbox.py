@@ -100,6 +100,10 @@ class MemoryDatabase:
         """Forget."""
         self.now, self._is_open = self.committed, False
 
+    def fits(self, aggregate: Aggregate) -> bool:  # noqa: ARG002
+        """There is room for any."""
+        return True
+
     def refuse(self, event_ids: Sequence[str]) -> None:
         """Refuse nothing: there is room for any."""
 
@@ -177,7 +181,7 @@ class MemoryDatabase:
             event_id=event.id or "",
             state=failure.state,
             reason=failure.reason,
-            blocks=failure.reason.blocks,
+            blocks=failure.blocks,
             forced=False,
             attempts=failure.attempts,
             message=message,
@@ -201,7 +205,7 @@ class MemoryDatabase:
             row.parked,
             state=failure.state,
             reason=failure.reason,
-            blocks=failure.reason.blocks,
+            blocks=failure.blocks,
             attempts=failure.attempts,
             forced=row.parked.forced and failure.state is State.WAITING,
         )

@@ -14,12 +14,13 @@ from cdc_outbox.consumer.ordering import Mark, Move
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import MessageError, TransactionEndedError
 from tests.contract.inbox_contract import CONSUMER, HOME, A, EpochContract, InboxContract, Opened, failed, gap
+from tests.contract.order_contract import OrderContract
 from tests.contract.park_contract import ParkContract
 from tests.support.rig import eventually
 
 
-class StoresContract(InboxContract, ParkContract, EpochContract):
-    """All three, as one database keeps them."""
+class StoresContract(InboxContract, ParkContract, EpochContract, OrderContract):
+    """All of it, as one database keeps it."""
 
     def test_a_rollback_undoes_all_of_it(self, opened: Opened) -> None:
         opened.claim("1")

@@ -14,6 +14,7 @@ from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.park import Reason, State
 from cdc_outbox.drivers.psycopg import Psycopg, connect
 from cdc_outbox.errors import ConfigError, InboxError, TransactionConflictError
+from cdc_outbox.modes import PayloadType
 from cdc_outbox.operate.baseline import Baseline
 from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.operate.park import Park
@@ -184,6 +185,34 @@ def test_what_became_readable_takes_the_place_in_its_aggregate_that_it_should_ha
         service.deliver(make_event(1))
         assert service.retry_parked() == [APPLIED]
     assert service.effects() == [("1", number) for number in range(1, sequence + 1)]
+
+
+@pytest.mark.parametrize("aggregate_type", ["price", "visit"])
+@pytest.mark.parametrize("decision", ["retry", "skip"])
+def test_what_waits_behind_an_unreadable_message_goes_on_when_that_is_read_or_skipped(
+    service: BrokerlessService, aggregate_type: str, decision: str
+) -> None:
+    is_numbered = aggregate_type == "price"
+    events = [make_event(number if is_numbered else None, aggregate_type=aggregate_type) for number in (1, 2, 3)]
+    first, third = service.message_of(events[0]), service.message_of(events[2])
+    unreadable = replace(service.message_of(events[1]), value=b"\xff")
+    assert service.deliver(first, unreadable, third) == [APPLIED, PARKED, PARKED]
+    parked_id, behind = sorted(service.parked_by_id())
+    with opened(service) as inbox:
+        [row] = Park(inbox).get([parked_id])
+    assert (row.aggregate.aggregate_type, row.aggregate.aggregate_id) == (aggregate_type, "1")
+    if is_numbered:
+        with pytest.raises(InboxError, match=f"and one that is unreadable is parked at {parked_id} before it"):
+            skip(service, behind)
+    if decision == "skip":
+        skip(service, parked_id)
+        assert service.retry_parked() == [APPLIED]
+    else:
+        service.contract = replace(CONTRACT, payload_type=PayloadType.BYTES)
+        assert retry(service, parked_id) == [parked_id]
+        assert service.retry_parked() == [APPLIED, APPLIED]
+    assert len(service.effects()) == (2 if decision == "skip" else 3)
+    assert (service.parked(), service.parked_behind(aggregate_type=aggregate_type)) == ([], 0)
 
 
 def test_a_skip_leaves_a_hole_that_says_why_and_lets_go_on_what_waited(service: BrokerlessService) -> None:

@@ -33,6 +33,7 @@ def row(place: int, sequence: int | None, reason: Reason = Reason.GAP) -> Parked
         topic="events",
         partition=0,
         offset=place,
+        turn=sequence or 0,
     )
 
 
@@ -67,6 +68,17 @@ def test_where_numbers_have_gaps_the_first_that_waits_is_the_next() -> None:
     assert skipped([second, first], [first, second], 3) == (20, [10, 20], 2)
     with pytest.raises(InboxError, match="#10 is parked at 7 before it"):
         decide_skip([second], [first, second], 3)
+
+
+def test_what_waits_behind_an_unreadable_one_is_not_skipped_before_it() -> None:
+    unreadable = replace(row(2, None, Reason.UNREADABLE), blocks=True, turn=10)
+    first, last = row(1, 10, Reason.FAILED), row(3, 20, Reason.BEHIND)
+    parked = [first, unreadable, last]
+    assert skipped([first], parked, 3) == (10, [10], 1)
+    assert skipped([unreadable], parked, 3) == (3, [], 1)
+    assert skipped([last, unreadable, first], parked, 3) == (20, [10, 20], 3)
+    with pytest.raises(InboxError, match="and one that is unreadable is parked at 2 before it"):
+        decide_skip([last], [unreadable, last], 10)
 
 
 def test_a_conflict_ahead_of_its_aggregate_is_not_skipped_before_what_is_missing_came() -> None:

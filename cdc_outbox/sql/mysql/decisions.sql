@@ -22,7 +22,7 @@ select
     coalesce(error, ''), timestampdiff(microsecond, '1970-01-01', parked_at) / 1000000,
     timestampdiff(microsecond, '1970-01-01', tried_at) / 1000000,
     timestampdiff(microsecond, '1970-01-01', retry_at) / 1000000,
-    convert(topic using utf8mb4), `partition`, `offset`, count(*) over ()
+    convert(topic using utf8mb4), `partition`, `offset`, turn, count(*) over ()
 from {parked}
 where consumer = convert(:consumer using utf8mb4)
     and (

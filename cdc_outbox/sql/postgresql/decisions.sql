@@ -17,7 +17,7 @@ select
     place, state, reason, source, aggregatetype, aggregateid, event_id, type, sequence, blocks, forced, attempts,
     coalesce(error, ''), cast(extract(epoch from parked_at) as double precision),
     cast(extract(epoch from tried_at) as double precision), cast(extract(epoch from retry_at) as double precision),
-    topic, "partition", "offset", count(*) over ()
+    topic, "partition", "offset", turn, count(*) over ()
 from {parked}
 where consumer = :consumer
     and (cast(:places as bigint[]) is null or place = any(cast(:places as bigint[])))

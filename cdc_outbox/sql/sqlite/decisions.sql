@@ -16,7 +16,7 @@ select consumer from {epochs} union select consumer from {parked} order by consu
 select
     place, state, reason, source, aggregatetype, aggregateid, event_id, type, sequence, blocks, forced, attempts,
     coalesce(error, ''), (julianday(parked_at) - 2440587.5) * 86400.0, (tried_at - 2440587.5) * 86400.0,
-    (retry_at - 2440587.5) * 86400.0, topic, "partition", "offset", count(*) over ()
+    (retry_at - 2440587.5) * 86400.0, topic, "partition", "offset", turn, count(*) over ()
 from {parked}
 where consumer = :consumer
     and (:rows is null or place in (select value ->> '$.places' from json_each(:rows)))
