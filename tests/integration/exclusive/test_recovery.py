@@ -1,7 +1,7 @@
 """A database that went back to an older state: what its heartbeats show, and what can still be published."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.postgres import find_installed, make_postgres
 from tests.support.own_server import OwnServer
-from tests.support.rig import eventually, one, open_folder
+from tests.support.rig import Connection, eventually, one, open_folder
 
 SEEN_BY = ("preflight", "doctor", "recover")
 SLOT = "from pg_replication_slots where slot_name = %s"
@@ -136,15 +136,32 @@ def test_a_database_that_wrote_nothing_since_the_restore_can_be_accepted(own: Ow
     assert codes(own) == set()
 
 
-def test_a_slot_that_is_lost_is_no_history_without_a_gap(own: OwnServer) -> None:
-    own.pipeline.client.stop(own.pipeline.name)
-    slot = own.pipeline.spec.database.slot
-    active = "select active from pg_replication_slots where slot_name = %s"
+def drop_slot(connection: Connection, slot: str) -> None:
+    connection.execute("select pg_drop_replication_slot(%s)", (slot,))
+
+
+def invalidate_slot(connection: Connection, slot: str) -> None:
+    """Let the server remove the WAL that a slot needs."""
+    connection.execute("alter system set max_slot_wal_keep_size = '1MB'")
+    connection.execute("select pg_reload_conf()")
+
+    def is_lost() -> bool:
+        connection.execute("select pg_logical_emit_message(false, 'x', ''), pg_switch_wal()")
+        connection.execute("checkpoint")
+        return bool(one(connection, f"select wal_status = 'lost' {SLOT}", slot))
+
+    eventually(is_lost, "the slot to be lost")
+
+
+@pytest.mark.parametrize(("lose", "said"), [(drop_slot, "does not exist"), (invalidate_slot, "has lost its WAL")])
+def test_a_slot_that_is_lost_is_no_history_without_a_gap(
+    own: OwnServer, lose: Callable[[Connection, str], None], said: str
+) -> None:
+    stop(own)
     with own.pipeline.connect() as connection:
-        eventually(lambda: not one(connection, active, slot), "the connector to leave its slot")
-        connection.execute("select pg_drop_replication_slot(%s)", (slot,))
+        lose(connection, own.pipeline.spec.database.slot)
     lost = own.run("recover")
-    assert (lost.returncode, "does not exist" in lost.stderr, "republish" in lost.stderr) == (1, True, True)
+    assert (lost.returncode, said in lost.stderr, "republish" in lost.stderr) == (1, True, True), lost.stderr
 
 
 def test_a_clone_that_publishes_beside_the_database_is_found(own: OwnServer) -> None:
