@@ -178,6 +178,14 @@ def test_a_slot_at_the_commit_of_a_transaction_that_overlapped_another_is_not_ah
         plan_slot("s", replace(state, slot=slot(301)), None)
 
 
+def test_a_slot_that_is_read_is_ahead_of_the_offset_until_connect_stores_the_next_one() -> None:
+    """Debezium confirms what was sent while Connect stored an offset."""
+    state = SlotState(slot=slot(301, active=True), stored=at(300), wal_end=Lsn(400))
+    assert plan_slot("s", state, None) == KEEP
+    with pytest.raises(UnpublishedEventsError, match="ahead of Connect's offset"):
+        plan_slot("s", replace(state, slot=slot(301)), None)
+
+
 def test_a_snapshot_is_finished_when_the_offset_no_longer_speaks_of_it() -> None:
     def inside(**offset: object) -> bool:
         stored = stored_offset([{"partition": {"server": "orders"}, "offset": offset}], topic_prefix="orders")
