@@ -37,8 +37,10 @@ name: {NAME}
 database: {{kind: mariadb, host: h, name: {NAME}, user: connector, password: "${{env:CONNECTOR_PASSWORD}}"}}
 aggregates: {{order: {{}}}}
 """
+PASSWORD = "reads-the-binlog"
+"""A word of no sentence: it is taken out of whatever is said of any connector beside this one."""
 USERS = f"""
-create user connector identified by 'connector';
+create user connector identified by '{PASSWORD}';
 grant select, reload, show databases, replication slave, replication slave admin, binlog monitor on *.* to connector;
 create user pruner identified by 'pruner';
 grant process, binlog monitor on *.* to pruner;
@@ -51,7 +53,7 @@ def config(server: MariaDb) -> dict[str, str]:
     return render(parse_spec(SPEC)) | {
         "database.hostname": "127.0.0.1",
         "database.port": str(server.port),
-        "database.password": "connector",
+        "database.password": PASSWORD,
         "snapshot.mode": "initial",
         "heartbeat.interval.ms": "200",
         # The server says that it is idle at 0.8 of this; where it is late, the connector logs in again and again.
@@ -176,8 +178,17 @@ class Orders:
         eventually(lambda: self.client.find_status(NAME).state == "STOPPED", "the connector to stop")
 
     def go_on(self) -> None:
+        """Start the halted connector, and wait until it reads."""
+        before = self.dumps()
         self.client.resume(NAME)
+        # The server may not have noticed yet that nobody reads on an old connection.
+        eventually(lambda: self.dumps() - before, "the connector to read the binlog", seconds=60)
         self.wait_until_reading()
+
+    def dumps(self) -> set[int]:
+        """Return the connections on which the binlog is read."""
+        query = "select id from information_schema.processlist where command like 'Binlog Dump%'"
+        return {int(number) for (number,) in self.query(query)}
 
     def wait_until_reading(self) -> None:
         eventually(self.is_reading, "the connector to read, and to store an offset", seconds=60)
@@ -196,13 +207,16 @@ def running_orders(stack: Stack) -> Iterator[Orders]:
     with open_folder() as folder:
         server = make_mariadb(folder / "mariadb", stack.folder.reserve_port())
         server.start()
-        orders = Orders(stack, server, server.create_database(NAME))
-        orders.make_tables()
-        for statement in USERS.split(";"):
-            orders.query(statement)
-        orders.write(2)  # before the connector: its snapshot publishes them
-        orders.client.create_stopped(config(server))
-        orders.go_on()
-        yield orders
-        orders.client.delete(NAME)
-        server.stop()
+        try:
+            orders = Orders(stack, server, server.create_database(NAME))
+            orders.make_tables()
+            for statement in USERS.split(";"):
+                orders.query(statement)
+            orders.write(2)  # before the connector: its snapshot publishes them
+            orders.client.create_stopped(config(server))
+            orders.client.reset_offsets(NAME)  # those of an earlier one, on another server
+            orders.go_on()
+            yield orders
+            orders.client.delete(NAME)
+        finally:
+            server.stop()
