@@ -47,7 +47,8 @@ class Member:
         with self._changed:
             said = self._changed.wait_for(lambda: word in self._said or self._process.poll() is not None, seconds)
         assert said, f"{self.name} did not come so far as to be {word}"
-        assert word in self._said, f"{self.name} ended before it was {word}: {self.log()}"
+        code = self._process.returncode
+        assert word in self._said, f"{self.name} ended with {code} before it was {word}: {self.log()}"
 
     def tell(self, order: str = GO) -> None:
         assert self._process.stdin is not None

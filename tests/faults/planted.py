@@ -48,7 +48,7 @@ BUGS = (
         "operate/heartbeats.py",
         "if stored is not None else ()",
         "if False else ()",
-        "tests/integration/exclusive/test_recovery.py::test_a_dump_that_is_restored_is_found",
+        "tests/integration/test_recovery.py::test_a_dump_that_is_restored_is_found",
     ),
     Bug(
         "offset-trusted",

@@ -39,4 +39,5 @@ def is_cell(item: pytest.Item) -> TypeGuard[pytest.Function]:
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.point}-{cell.fault}")
 def test_effects_come_once_and_in_order(runs: Mapping[Cell, Future[Result]], cell: Cell) -> None:
-    assert runs[cell].result().violations == []
+    violations = runs[cell].result().violations
+    assert not violations, "\n".join(violations)

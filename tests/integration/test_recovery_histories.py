@@ -11,14 +11,14 @@ from tests.support.rig import open_folder
 
 
 @pytest.fixture(scope="module")
-def ground(exclusive_stack: Stack) -> Iterator[tuple[Postgres, Path]]:
-    with open_folder() as folder, open_server(exclusive_stack, folder) as server:
+def ground(outbox_stack: Stack) -> Iterator[tuple[Postgres, Path]]:
+    with open_folder() as folder, open_server(outbox_stack, folder) as server:
         yield server, folder
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_each_event_has_its_effect_once_or_is_named(
-    exclusive_stack: Stack, ground: tuple[Postgres, Path], seed: int
+    outbox_stack: Stack, ground: tuple[Postgres, Path], seed: int
 ) -> None:
-    told = run_history(exclusive_stack, *ground, seed)
+    told = run_history(outbox_stack, *ground, seed)
     assert told.violations == [], "\n".join(told.log)

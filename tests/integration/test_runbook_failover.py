@@ -16,8 +16,8 @@ PAGE = "failover.md"
 
 
 @pytest.fixture
-def own(exclusive_stack: Stack) -> Iterator[OwnServer]:
-    with open_folder() as folder, OwnServer.started(exclusive_stack, folder, f"r{uuid4().hex[:10]}") as server:
+def own(outbox_stack: Stack) -> Iterator[OwnServer]:
+    with open_folder() as folder, OwnServer.started(outbox_stack, folder, f"r{uuid4().hex[:10]}") as server:
         yield server
 
 
