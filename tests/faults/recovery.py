@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -78,6 +79,7 @@ def run_history(stack: Stack, server: Postgres, folder: Path, seed: int, *, step
                     told.violations += _prove(history)
         except Exception as error:  # noqa: BLE001 - a history that cannot go on is what is looked for
             told.violations.append(f"{type(error).__name__}: {error}")
+            history.log += traceback.format_exc().splitlines()
         history.clear()
     told.log = history.log
     told.events, told.seconds = len(history.ledger.committed), time.monotonic() - begun_at
