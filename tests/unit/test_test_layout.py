@@ -9,7 +9,9 @@ ROOT = Path(__file__).parents[2]
 MODULES = [path for folder in ("tests", "fuzz", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
 _IMPORT = re.compile(r"^\s*(?:from|import) (tests\.[\w.]*\btest_\w+)", re.MULTILINE)
 _RECONFIGURES = re.compile(r"alter (?:role connector\b|system)|set (?:@@)?global\b", re.IGNORECASE)
-_OWN_SERVER = re.compile(r"\.add_(?:postgres|mariadb)\(|\bmake_(?:postgres|mariadb)\(|\bexclusive_(?:stack|mariadb)\b")
+_OWN_SERVER = re.compile(
+    r"\.add_(?:postgres|mariadb)\(|\bmake_(?:postgres|mariadb)\(|\bexclusive_(?:stack|mariadb)\b|\bOwnServer\.started\("
+)
 _TESTS = re.compile(r"test_\w+|\w+_contract|conftest|__init__")
 
 
