@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not in __all__
+from confluent_kafka.admin import AdminClient
 
 from cdc_outbox import kafka
 from cdc_outbox.consumer.epochs import Place, Tenure, TopicId
@@ -123,16 +123,12 @@ class KafkaPartitions:
         self._admin = AdminClient({**kafka.connection_settings(settings), **servers}, logger=logger)
 
     def find(self, places: Iterable[Place]) -> dict[Place, Partition]:
-        """Return these partitions, all asked for at once."""
+        """Return these partitions."""
         wanted = [TopicPartition(*place) for place in places]
         topics = sorted({each.topic for each in wanted})
         try:
             cluster = self._admin.describe_cluster(request_timeout=_ANSWER_SECONDS)
             described = self._admin.describe_topics(TopicCollection(topics), request_timeout=_ANSWER_SECONDS)
-            firsts, ends = (
-                self._admin.list_offsets(dict.fromkeys(wanted, spec), request_timeout=_ANSWER_SECONDS)
-                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
-            )
             committed = {
                 Place(each.topic, each.partition): each.offset
                 for each in self._client.committed(wanted, timeout=_ANSWER_SECONDS)
@@ -142,8 +138,7 @@ class KafkaPartitions:
             return {
                 place: Partition(
                     ids[place.topic],
-                    firsts[each].result().offset,
-                    ends[each].result().offset,
+                    *self._bounds(each),
                     committed[place] if committed[place] >= 0 else None,
                 )
                 for each in wanted
@@ -151,6 +146,13 @@ class KafkaPartitions:
             }
         except KafkaException as error:
             raise _translated(error.args[0]) from error
+
+    def _bounds(self, wanted: TopicPartition) -> tuple[int, int]:
+        # AdminClient.list_offsets crashes the process now and then, with a segmentation fault.
+        bounds = self._client.get_watermark_offsets(wanted, timeout=_ANSWER_SECONDS, cached=False)
+        if bounds is None:
+            raise BrokerUnavailableError(f"no answer about {wanted.topic}[{wanted.partition}]")
+        return bounds
 
 
 def seek_back(client: Consumer, place: Place, offset: int) -> None:
