@@ -8,7 +8,7 @@ from dataclasses import replace
 from cdc_outbox.consumer import Consumer, Event
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
-from tests.support.service import QUICK, Service, apply_effect, effects_of
+from tests.support.service import QUICKLY_MISSED, Service, apply_effect, effects_of
 from tests.support.timings import QUICK_LIMITS
 
 HANDLER_SECONDS = 0.04
@@ -19,7 +19,8 @@ EVENTS = {0: 300, 1: 100}
 def slow_consumer(service: Service, calls: Counter[str], lock: threading.Lock) -> Consumer:
     """Return a consumer whose group soon takes a member for dead that does not poll."""
     consumer = service.consumer(
-        limits=replace(QUICK_LIMITS, handler_seconds=0.5), kafka_settings=QUICK | {"max.poll.interval.ms": 2000}
+        limits=replace(QUICK_LIMITS, handler_seconds=0.5),
+        kafka_settings=QUICKLY_MISSED | {"max.poll.interval.ms": 2000},
     )
 
     @consumer.on("Reported")

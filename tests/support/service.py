@@ -19,8 +19,10 @@ from tests.support.pipeline import Pipeline, create_service_tables
 from tests.support.rig import Connection, eventually, one
 from tests.support.timings import QUICK_LIMITS
 
-QUICK = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "topic.metadata.refresh.interval.ms": 300}
-"""Settings of a consumer that notices everything soon."""
+QUICK = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "topic.metadata.refresh.interval.ms": 300}
+"""Settings of a consumer that notices everything soon; a thread of a busy machine may stand still for seconds."""
+QUICKLY_MISSED = QUICK | {"session.timeout.ms": 2000}
+"""The same for one that dies without leaving its group, and whose successor is waited for."""
 PATIENT = Retry(inline_retry_seconds=0, parked_pause_seconds=3600)
 """What fails is parked at once, and stays there as long as a test takes."""
 HASTY = Retry(inline_retry_seconds=0, parked_pause_seconds=0.05, longest_pause_seconds=0.05, max_attempts=3)

@@ -15,7 +15,7 @@ from cdc_outbox.consumer import Consumer, Event, Limits, WireContract
 from cdc_outbox.spec import parse_spec
 from tests.support.pipeline import FedPipeline
 from tests.support.rig import Connection
-from tests.support.service import QUICK, Service, apply_effect
+from tests.support.service import QUICKLY_MISSED, Service, apply_effect
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def main(settings: dict[str, Any]) -> None:
         contract=contract,
         bootstrap_servers=settings["servers"],
         connect=lambda: psycopg.connect(settings["dsn"]),
-        kafka_settings=QUICK | settings.get("kafka", {}),
+        kafka_settings=QUICKLY_MISSED | settings.get("kafka", {}),
         limits=Limits(**settings.get("limits", {})),
         pipeline=settings.get("pipeline", False),
     )
