@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +9,10 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import InboxTable, Outcome
-from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.park import Reason, State
 from cdc_outbox.drivers.psycopg import Psycopg, connect
 from cdc_outbox.errors import ConfigError, InboxError, TransactionConflictError
 from cdc_outbox.modes import PayloadType
-from cdc_outbox.operate.baseline import Baseline
 from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.operate.park import Park
 from cdc_outbox.operate.parked import ParkFilter
@@ -42,28 +39,15 @@ def service(dsn: str) -> Iterator[BrokerlessService]:
         connection.execute("truncate effects, inbox, inbox_watermarks, inbox_parked, inbox_holes, inbox_epochs")
 
 
-@contextmanager
-def opened(service: BrokerlessService) -> Iterator[OpenInbox]:
-    with connect(service.dsn) as connection:
-        yield OpenInbox(connection, Psycopg(), table=InboxTable(), consumer=service.name)
-
-
 def retry(service: BrokerlessService, *parked_ids: int, forced: Reason | None = None) -> list[int]:
-    with opened(service) as inbox:
+    with service.opened() as inbox:
         retried = Park(inbox).retry(ParkFilter(places=parked_ids), forced={forced} if forced else set())
         return [row.place for row in retried.due]
 
 
 def skip(service: BrokerlessService, *parked_ids: int, note: str = "by hand") -> None:
-    with opened(service) as inbox:
+    with service.opened() as inbox:
         Park(inbox).skip(parked_ids, note=note)
-
-
-def holes(service: BrokerlessService) -> list[tuple[Any, ...]]:
-    query = (
-        "select aggregateid, first, last, reason, event_id, note from inbox_holes where consumer = %s order by first"
-    )
-    return service.rows(query, service.name)
 
 
 def test_a_dead_event_that_is_retried_is_applied_by_its_consumer_and_those_behind_it_in_order(
@@ -86,7 +70,7 @@ def test_a_retry_of_all_takes_what_can_go_on_and_says_what_cannot(service: Broke
     service.broken = {"1", "2"}
     service.deliver(make_event(1), make_event(2), make_event(1, "2"))
     service.deliver(make_event(1, "3"), make_event(1, "3"))
-    with opened(service) as inbox:
+    with service.opened() as inbox:
         retried = Park(inbox).retry(ParkFilter())
     assert [(row.aggregate.aggregate_id, row.reason) for row in retried.due] == [("1", "failed"), ("2", "failed")]
     assert [(row.reason, bool(why)) for row, why in retried.left] == [("gap", True), ("conflict", True)]
@@ -120,7 +104,7 @@ def test_what_contradicts_its_own_id_is_never_applied_again(service: BrokerlessS
     skip(service, service.parked_id_of(2))
     assert service.retry_parked() == [APPLIED]
     assert service.effects() == [("1", 1), ("1", 3)]
-    assert holes(service) == [("1", 2, 2, "skipped", event.id, "by hand")]
+    assert service.holes() == [("1", 2, 2, "skipped", event.id, "by hand")]
 
 
 def test_an_unreadable_message_is_read_again_by_the_contract_of_today(service: BrokerlessService) -> None:
@@ -198,7 +182,7 @@ def test_what_waits_behind_an_unreadable_message_goes_on_when_that_is_read_or_sk
     unreadable = replace(service.message_of(events[1]), value=b"\xff")
     assert service.deliver(first, unreadable, third) == [APPLIED, PARKED, PARKED]
     parked_id, behind = sorted(service.parked_by_id())
-    with opened(service) as inbox:
+    with service.opened() as inbox:
         [row] = Park(inbox).get([parked_id])
     assert (row.aggregate.aggregate_type, row.aggregate.aggregate_id) == (aggregate_type, "1")
     if is_numbered:
@@ -222,7 +206,7 @@ def test_a_skip_leaves_a_hole_that_says_why_and_lets_go_on_what_waited(service: 
     service.broken = set()
     skip(service, service.parked_id_of(1), note="ticket 4711")
     assert (service.watermark(), service.parked_behind()) == (1, 2)
-    assert holes(service) == [("1", 1, 1, "skipped", events[0].id, "ticket 4711")]
+    assert service.holes() == [("1", 1, 1, "skipped", events[0].id, "ticket 4711")]
     assert service.retry_parked() == [APPLIED, APPLIED]
     assert service.effects() == [("1", 2), ("1", 3)]
     assert service.deliver(events[0]) == [DUPLICATE]
@@ -246,7 +230,7 @@ def test_several_are_skipped_in_their_order_whatever_order_they_are_named_in(ser
     service.deliver(*(make_event(sequence) for sequence in (1, 2, 3)))
     skip(service, service.parked_id_of(2), service.parked_id_of(1))
     assert (service.watermark(), service.parked_behind()) == (2, 1)
-    assert [hole[1:3] for hole in holes(service)] == [(1, 1), (2, 2)]
+    assert [hole[1:3] for hole in service.holes()] == [(1, 1), (2, 2)]
 
 
 def test_an_event_that_is_not_the_next_one_is_not_skipped(service: BrokerlessService) -> None:
@@ -261,7 +245,7 @@ def test_an_event_that_is_not_the_next_one_is_not_skipped(service: BrokerlessSer
     with pytest.raises(InboxError, match="order/2 #5, and #1 did not come yet") as caught:
         skip(service, service.parked_id_of(5))
     assert f"baseline --aggregate order/2 --source {SOURCE}" in caught.value.hint
-    assert (len(service.parked()), holes(service)) == (3, [])
+    assert (len(service.parked()), service.holes()) == (3, [])
 
 
 @pytest.mark.parametrize(("kind", "sequences"), [("price", (4, 9, 12)), ("visit", (None, None, None))])
@@ -280,7 +264,7 @@ def test_where_numbers_have_gaps_or_there_are_none_a_skip_lets_go_on_what_came_n
     assert service.retry_parked() == [APPLIED, APPLIED]
     assert service.effects() == [("1", sequence) for sequence in sequences[1:]]
     assert service.deliver(*events) == [DUPLICATE] * 3
-    assert [hole[1] for hole in holes(service)] == ([4] if kind == "price" else [])
+    assert [hole[1] for hole in service.holes()] == ([4] if kind == "price" else [])
     assert service.parked_behind(aggregate_type=kind) == 0
 
 
@@ -288,7 +272,7 @@ def test_a_conflict_that_is_skipped_leaves_no_hole_for_its_place_is_taken(servic
     first, second = make_event(1), make_event(1)
     service.deliver(first, second)
     skip(service, service.parked_id_of(1))
-    assert (service.parked(), holes(service)) == ([], [])
+    assert (service.parked(), service.holes()) == ([], [])
     assert (service.watermark(), service.parked_behind()) == (1, 0)
     assert service.deliver(second) == [DUPLICATE]
 
@@ -305,7 +289,7 @@ def test_a_place_that_is_not_there_is_told_with_those_that_are(service: Brokerle
 def test_a_name_that_nobody_uses_is_told_with_those_that_are_used(service: BrokerlessService) -> None:
     service.deliver(make_event(2))
     sentence = f"no consumer 'shiping' has used the inbox .* there are: {service.name}"
-    with opened(replace(service, name="shiping")) as inbox, pytest.raises(ConfigError, match=sentence):
+    with replace(service, name="shiping").opened() as inbox, pytest.raises(ConfigError, match=sentence):
         inbox.refuse_unknown()
 
 
@@ -337,7 +321,7 @@ def test_who_decides_waits_for_the_consumer_that_is_at_work_on_the_aggregate(
         consumer.execute("update inbox_watermarks set last = 1, parked = 1")
     operator.join(30)
     assert done == [None]
-    assert (service.watermark(), service.parked_behind(), holes(service)) == (1, 1, [])
+    assert (service.watermark(), service.parked_behind(), service.holes()) == (1, 1, [])
 
 
 def test_an_operator_does_not_wait_for_ever(service: BrokerlessService, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +359,7 @@ def test_an_event_that_was_taken_for_a_killer_begins_anew(service: BrokerlessSer
 def test_filters_leave_what_they_say_and_the_rest_is_counted(service: BrokerlessService) -> None:
     service.broken = {"1"}
     service.deliver(make_event(1), make_event(2), make_event(7, "a/b"))
-    with opened(service) as inbox:
+    with service.opened() as inbox:
         park = Park(inbox)
         for selection, sequences in (
             (ParkFilter(), [1, 2, 7]),
@@ -388,46 +372,3 @@ def test_filters_leave_what_they_say_and_the_rest_is_counted(service: Brokerless
             assert ([row.sequence for row in rows], total) == (sequences, len(sequences))
         rows, total = park.find(ParkFilter(), limit=1)
         assert (len(rows), total) == (1, 3)
-
-
-def test_a_baseline_accepts_what_came_before_of_those_that_were_never_seen(service: BrokerlessService) -> None:
-    service.deliver(make_event(41), make_event(42), make_event(7, "2"))
-    service.deliver(make_event(1, "3"), make_event(3, "3"))
-    service.broken = {"4", "5"}
-    service.deliver(
-        make_event(1, "4"),
-        make_event(2, "4"),
-        make_event(5, "5", aggregate_type="price"),
-    )
-    with opened(service) as inbox:
-        work = Baseline(inbox)
-        gaps = work.find()
-        assert [(gap.aggregate.aggregate_id, gap.missing, gap.parked) for gap in gaps] == [("1", 40, 2), ("2", 6, 1)]
-        assert holes(service) == []
-        service.deliver(*(make_event(sequence, "2") for sequence in range(1, 7)))  # they come after all
-        assert [gap.aggregate.aggregate_id for gap in work.accept(gaps, note="from June")] == ["1"]
-        assert work.find() == []
-    assert holes(service) == [("1", 1, 40, "baseline", None, "from June")]
-    service.retry_parked()
-    assert (service.watermark(), service.parked_behind()) == (42, 0)
-    assert [effect for effect in service.effects() if effect[0] == "1"] == [("1", 41), ("1", 42)]
-    assert (service.watermark("3"), service.parked_behind("3")) == (1, 1)
-    assert service.deliver(make_event(40)) == [PARKED]
-    assert "conflict" in {reason for _, _, reason in service.parked()}
-
-
-def test_a_missing_event_in_the_middle_is_given_up_only_where_it_is_named(service: BrokerlessService) -> None:
-    service.deliver(make_event(1), make_event(4))
-    service.deliver(make_event(1, "2"), make_event(3, "2"))
-    with opened(service) as inbox:
-        assert Baseline(inbox).find() == []
-        with pytest.raises(
-            InboxError, match=r"order/9 of 'orders.1' waits for no missing event; .*order/1 of orders.1"
-        ):
-            Baseline(inbox, Aggregate(SOURCE, "order", "9")).find()
-        work = Baseline(inbox, Aggregate(SOURCE, "order", "1"))
-        work.accept(work.find(), note=None)
-    assert holes(service) == [("1", 2, 3, "baseline", None, None)]
-    assert service.retry_parked() == [APPLIED]
-    assert (service.watermark(), service.parked_behind()) == (4, 0)
-    assert (service.watermark("2"), service.parked_behind("2")) == (1, 1)

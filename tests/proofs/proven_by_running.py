@@ -387,12 +387,7 @@ RAN = (
     ),
     Ran(
         code="CC522",
-        changes={
-            **_MESSAGES,
-            "transforms.decode.fields.null.include": None,
-            **_STRICT,
-            _PLACEMENT: None,
-        },
+        changes={**_MESSAGES, "transforms.decode.fields.null.include": None, **_STRICT, _PLACEMENT: None},
         mended={**_MESSAGES, **_STRICT, _PLACEMENT: None},
         act=_emit("null"),
         shows=_NO_PAYLOAD,

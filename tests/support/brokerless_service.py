@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 import psycopg
 
-from cdc_outbox.consumer import Event, Limits, Outcome, SequenceMode, WireContract
+from cdc_outbox.consumer import Event, InboxTable, Limits, Outcome, SequenceMode, WireContract
 from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.handlers import Handlers
@@ -16,9 +17,11 @@ from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.drivers.psycopg import Psycopg, connect
 from cdc_outbox.errors import HandlerError
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
+from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.tracing import OpenTelemetrySpans
 from tests.support.rig import Connection
 from tests.support.service import ServiceTables, apply_effect
@@ -64,6 +67,20 @@ class BrokerlessService(ServiceTables):
         """Apply events, each in a transaction of its own; what fails is parked, dead."""
         messages = [self.message_of(each) if isinstance(each, Event) else each for each in arrived]
         return [self._apply(item_of(message, self.contract)) for message in messages]
+
+    @contextmanager
+    def opened(self) -> Iterator[OpenInbox]:
+        """Open its inbox as an operator does."""
+        with connect(self.dsn) as connection:
+            yield OpenInbox(connection, Psycopg(), table=InboxTable(), consumer=self.name)
+
+    def holes(self) -> list[tuple[Any, ...]]:
+        """Return aggregate id, first and last number, reason, event id and note of each hole, in order."""
+        query = (
+            "select aggregateid, first, last, reason, event_id, note from inbox_holes where consumer = %s"
+            " order by first"
+        )
+        return self.rows(query, self.name)
 
     def retry_parked(self, meanwhile: Callable[[], object] = _nothing) -> list[Outcome]:
         """Apply parked events until none is due, and return the outcome of each.
