@@ -46,6 +46,10 @@ _COMMANDS = {
     "preflight": ("cdc_outbox.cli.preflight:preflight", "Find what is wrong with a pipeline's database."),
     "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
     "purge-inbox": ("cdc_outbox.cli.purge_inbox:purge_inbox", "Forget the ids that an inbox need not know any more."),
+    "recover": (
+        "cdc_outbox.cli.recover:recover",
+        "Publish what a restored database still holds, and accept what was found.",
+    ),
     "render": ("cdc_outbox.cli.render:render_connector", "Print the configuration that a spec becomes."),
     "replay": ("cdc_outbox.cli.replay:replay", "Give a consumer messages again."),
     "reset": ("cdc_outbox.cli.reset:reset", "Make a consumer forget events, so that their effects run again."),
@@ -57,10 +61,6 @@ _COMMANDS = {
     "status": ("cdc_outbox.cli.status:status", "Say what connectors, their tasks and their slots do."),
     "stop": ("cdc_outbox.cli.halt:stop", "Let connectors give up their tasks and their slot."),
     "topics": ("cdc_outbox.cli.topics:topics", "Create the topics of pipelines."),
-    "recover": (
-        "cdc_outbox.cli.recover:recover",
-        "Publish what a restored database still holds, and accept what was found.",
-    ),
     "verify": ("cdc_outbox.cli.verify:verify", "Compare the outbox, its topics and a consumer."),
     "watch": ("cdc_outbox.cli.watch:watch", "Restart what fails, and give up loudly."),
 }

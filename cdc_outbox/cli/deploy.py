@@ -15,7 +15,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import complain
 from cdc_outbox.cli.heartbeats import heartbeat_findings
-from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.options import connect_url_option, dsns_option, stable_seconds_option
 from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, exit_code
 from cdc_outbox.cli.specs import read_specs, specs_argument
 from cdc_outbox.cli.steps import Steps
@@ -37,15 +37,7 @@ from cdc_outbox.spec import Spec
 @dsns_option(required=True, note=", for a role that may create replication slots")
 @connect_url_option(required=True)
 @click.option("--dry-run", is_flag=True, help="Check everything, show what would change, change nothing; exit 3 if so.")
-@click.option(
-    "--stable-seconds",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    show_default=True,
-    envvar="CDC_OUTBOX_STABLE_SECONDS",
-    show_envvar=True,
-    help="How long connector and tasks must run on before the deployment counts.",
-)
+@stable_seconds_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -146,7 +138,7 @@ class _Call:
         """Refuse a database that went back, unless it was decided what to do about its events.
 
         Raises:
-            ConfigError: It did, and nobody has accepted that.
+            UnpublishedEventsError: It did, and that is not accepted.
         """
         found = self.heartbeats(render(spec), dsn=self.databases.of(spec.name))
         for finding in found:

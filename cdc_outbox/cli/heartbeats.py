@@ -10,9 +10,9 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import SlotFacts
-from cdc_outbox.connect.facts.lag import find_lag
+from cdc_outbox.connect.facts.lag import SlotLag, find_lag
 from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
-from cdc_outbox.connect.plan import SlotState, find_hole, stored_offset
+from cdc_outbox.connect.plan import SlotState, StoredOffset, find_hole, stored_offset
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding, Place, Severity
@@ -47,7 +47,7 @@ def heartbeat_findings(
     *,
     runs: bool | None = None,
 ) -> list[Finding]:
-    """Return what a connector's heartbeats show, and a note where nobody can look.
+    """Return what a connector's heartbeats show, and a note where they cannot be read.
 
     Args:
         runs: Whether the connector runs.
@@ -59,18 +59,10 @@ def heartbeat_findings(
     if beating is None:
         return []
     if bootstrap_servers is None:
-        message = "nobody looked whether the database went back to an older state."
-        location = Place(document="heartbeats", path=beating.topic)
-        note = explanations()["OP406"]
-        return [
-            Finding(
-                code="OP406",
-                severity=note.severity,
-                place=location,
-                message=message,
-                remedy="Give --bootstrap-servers.",
-            )
-        ]
+        message = "the heartbeats were not read: whether the database went back to an older state is not known."
+        location, note = Place(document="heartbeats", path=beating.topic), explanations()["OP406"]
+        remedy = "Give --bootstrap-servers."
+        return [Finding(code=note.code, severity=note.severity, place=location, message=message, remedy=remedy)]
     settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox heartbeats")
     history = history_of(config, settings, dsn)
     return [] if history is None else history.look(runs=runs)
@@ -80,8 +72,8 @@ class Looks:
     """Looks at the histories of connectors again and again; what was read of a topic is not read again.
 
     Args:
-        settings: librdkafka's, for a consumer; ``None`` where nobody said where the brokers are.
-        databases: ``None`` where nobody said where they are.
+        settings: librdkafka's, for a consumer; ``None`` where the brokers are not known.
+        databases: ``None`` where they are not known.
     """
 
     def __init__(self, client: ConnectClient, settings: Mapping[str, Any] | None, databases: Databases | None) -> None:
@@ -96,7 +88,7 @@ class Looks:
         """
         config = self._client.find_config(name) or {}
         dsn = None if self._databases is None else self._databases.of(name)
-        found = [] if dsn is None else find_hole_in(name, config, self._client, dsn)
+        found = [] if dsn is None else _find_hole(self._client, config, dsn)
         if self._settings is not None:
             if name not in self._histories:
                 self._histories[name] = history_of(config, self._settings, dsn)
@@ -105,14 +97,21 @@ class Looks:
         return found
 
 
-def find_hole_in(name: str, config: Mapping[str, str], client: ConnectClient, dsn: str) -> list[Finding]:
+def find_positions(
+    client: ConnectClient, config: Mapping[str, str], dsn: str
+) -> tuple[SlotLag | None, StoredOffset | None]:
+    """Return where a connector's slot and its stored offset are, on PostgreSQL."""
+    # The slot first: read later, it may have gone on beyond an offset that was read before.
+    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
+        slot = find_lag(connection, driver, slot_of(config))
+    return slot, stored_offset(client.find_offsets(config["name"]), topic_prefix=config.get("topic.prefix", ""))
+
+
+def _find_hole(client: ConnectClient, config: Mapping[str, str], dsn: str) -> list[Finding]:
     """Return whether a connector's slot and its offset leave out events between them, on PostgreSQL."""
     if kind_of(config.get("connector.class", "")) is not Kind.POSTGRESQL:
         return []
-    # The slot first: read later, it may have gone on beyond an offset that was read before.
-    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
-        lag = find_lag(connection, driver, slot_of(config))
-    stored = stored_offset(client.find_offsets(name), topic_prefix=config.get("topic.prefix", ""))
+    lag, stored = find_positions(client, config, dsn)
     if lag is None or stored is None:
         return []
     slot = SlotFacts(

@@ -138,7 +138,7 @@ def _refuse_another_history(found: Sequence[Finding]) -> None:
     """Refuse a database that went back: its rows may be the only copies of events that were never published.
 
     Raises:
-        UnprovenDeliveryError: It did, and nobody has accepted that.
+        UnprovenDeliveryError: It did, and that is not accepted.
     """
     errors = errors_in(tuple(found))
     if errors:

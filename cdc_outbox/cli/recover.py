@@ -6,27 +6,23 @@ import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import one_name_of
 from cdc_outbox.cli.contexts import Databases
-from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import visible
-from cdc_outbox.cli.heartbeats import history_of
-from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.heartbeats import find_positions, history_of
+from cdc_outbox.cli.options import connect_url_option, dsns_option, stable_seconds_option
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.facts.lag import SlotLag, find_lag
-from cdc_outbox.connect.lint.config import slot_of
-from cdc_outbox.connect.plan import StoredOffset, stored_offset
+from cdc_outbox.connect.facts.lag import SlotLag
 from cdc_outbox.connect.states import Ward
-from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError, UnpublishedEventsError
 from cdc_outbox.finding import Finding
 from cdc_outbox.lsn import Lsn
@@ -41,15 +37,7 @@ from cdc_outbox.operate.recovery import History
 @click.option("--accept", "accepts", is_flag=True, help="Record that what is found was looked at, which ends it.")
 @click.option("--by", metavar="WHO", help="Who accepts.  [default: the user at this machine]")
 @click.option("--yes", is_flag=True, help="Let the connector go on where its slot stands without asking.")
-@click.option(
-    "--stable-seconds",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    show_default=True,
-    envvar="CDC_OUTBOX_STABLE_SECONDS",
-    show_envvar=True,
-    help="How long connector and tasks must run on before it counts.",
-)
+@stable_seconds_option
 def recover(
     connector: str,
     *,
@@ -97,7 +85,7 @@ def recover(
         click.echo(visible(str(finding)))
     if accepts:
         return _accept(history, by or f"{getpass.getuser()}@{socket.gethostname()}")
-    slot, stored = _positions(client, name, config, dsn)
+    slot, stored = find_positions(client, config, dsn)
     went_back = stored is not None and slot is not None and stored.lsn > slot.log_end
     is_lost = stored is not None and (slot is None or slot.kept_bytes is None)
     if not (went_back or is_lost or found):
@@ -110,14 +98,13 @@ def recover(
         return ExitCode.FAILED
     text += f", and not at Connect's offset {stored.lsn}; consumers skip what they had"
     if not yes:
-        if not sys.stdin.isatty():
-            raise UnpublishedEventsError(f"{text}.", hint="Run again with --yes.")
-        click.confirm(visible(f"{text}. Do it?"), abort=True, err=True)
-    timings = replace(cluster.timings, timeout_seconds=60.0)
-    ward = Ward(client, name, timings=timings, report=lambda said: steps.report("wait", said))
+        _confirm(text)
+    ward = Ward(
+        client, name, timings=replace(cluster.timings, timeout_seconds=60.0), report=partial(steps.report, "wait")
+    )
     with steps.shown(), ward.stopped(stable_seconds=stable_seconds):
         # Looked at once more where it stopped: until then it may have moved the slot.
-        slot, _ = _positions(client, name, config, dsn)
+        slot, _ = find_positions(client, config, dsn)
         _proven(name, slot, found, published_until=history.published_until)
         client.reset_offsets(name)
         steps.report("offsets", "deleted")
@@ -129,13 +116,10 @@ def recover(
     return ExitCode.FAILED if found else ExitCode.DONE
 
 
-def _positions(
-    client: ConnectClient, name: str, config: dict[str, str], dsn: str
-) -> tuple[SlotLag | None, StoredOffset | None]:
-    # The slot first: read later, it may have gone on beyond an offset that was read before.
-    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
-        slot = find_lag(connection, driver, slot_of(config))
-    return slot, stored_offset(client.find_offsets(name), topic_prefix=config.get("topic.prefix", ""))
+def _confirm(text: str) -> None:
+    if not sys.stdin.isatty():
+        raise UnpublishedEventsError(f"{text}.", hint="Run again with --yes.")
+    click.confirm(visible(f"{text}. Do it?"), abort=True, err=True)
 
 
 def _proven(name: str, slot: SlotLag | None, found: Sequence[Finding], *, published_until: Lsn | None) -> SlotLag:
@@ -171,7 +155,7 @@ def _accept(history: History, by: str) -> ExitCode:
     acceptance = history.accept(by)
     for text in acceptance.found:
         click.echo(visible(f"accepted: {text}"))
-    left: list[Any] = history.look()
+    left = history.look()
     if not acceptance.ids:
         click.echo("there is nothing to accept", err=True)
     return ExitCode.FAILED if left else ExitCode.DONE

@@ -9,7 +9,7 @@ from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, read_aggregate
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.operate.reset import Reset
+from cdc_outbox.operate.reset import Forgotten, Reset
 
 
 @click.command(short_help="Make a consumer forget events, so that their effects run again.")
@@ -75,14 +75,7 @@ def reset(
             click.echo(f"{'would be forgotten' if dry_run else 'forgotten'}: the offsets of {partitions:,} partitions")
             return ExitCode.DONE
         forgotten = resetting.run(dry_run=not run_effects_again)
-    click.echo(
-        f"{'forgotten' if run_effects_again else 'would be forgotten'}: {forgotten.claims:,} claims, "
-        f"{forgotten.aggregates:,} watermarks, {forgotten.parked:,} parked events, {forgotten.holes:,} holes"
-    )
-    if forgotten.kept:
-        click.echo(
-            f"{forgotten.kept:,} of the watermarks stay where the topic begins: what came before is gone from it"
-        )
+    _tell(forgotten, was_done=run_effects_again)
     if dry_run:
         return ExitCode.DONE
     if not run_effects_again:
@@ -99,3 +92,14 @@ def reset(
     )
     click.echo(again, err=True)
     return ExitCode.DONE
+
+
+def _tell(forgotten: Forgotten, *, was_done: bool) -> None:
+    click.echo(
+        f"{'forgotten' if was_done else 'would be forgotten'}: {forgotten.claims:,} claims, "
+        f"{forgotten.aggregates:,} watermarks, {forgotten.parked:,} parked events, {forgotten.holes:,} holes"
+    )
+    if forgotten.kept:
+        click.echo(
+            f"{forgotten.kept:,} of the watermarks stay where the topic begins: what came before is gone from it"
+        )
