@@ -16,23 +16,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox import message
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError, ConfigError
+from cdc_outbox.kafka_refusals import refuse_settings
 from cdc_outbox.topic import Topic
-
-_REFUSED = {
-    "allow.auto.create.topics": "a topic that was created by asking for it has the wrong number of partitions",
-    "auto.commit.enable": "an offset may be committed only after its effects",
-    "auto.offset.reset": "a consumer that starts elsewhere than at the earliest offset skips events",
-    "bootstrap.servers": "it has a parameter of its own",
-    "default.topic.config": "what stands in it overrides everything else",
-    "enable.auto.commit": "an offset may be committed only after its effects",
-    "enable.auto.offset.store": "an offset may be stored only after its effects",
-    "enable.partition.eof": "the consumer has no use for it",
-    "group.id": "it is the consumer's name",
-    "isolation.level": "what a producer aborted must not have effects",
-    "metadata.broker.list": "it is another name of bootstrap.servers",
-    "on_commit": "the consumer needs the answers itself",
-}
-"""Settings that would break a promise, and the reason."""
 
 _UNREACHABLE = frozenset(
     {
@@ -134,10 +119,9 @@ def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str,
         extra: The user's own settings: security, timeouts, assignment strategy.
 
     Raises:
-        ConfigError: A setting would break a promise.
+        ConfigError: A setting would break a promise, or run code.
     """
-    for key in sorted(extra.keys() & _REFUSED.keys()):
-        raise ConfigError(f"{key} cannot be set: {_REFUSED[key]}", field=f"kafka.{key}")
+    refuse_settings(extra)
     # Leaving partitions where they are: after a member came or went, the others go on without a pause. The newer
     # protocol does so by itself, and takes no strategy.
     newer = str(extra.get("group.protocol", "classic")).lower() == "consumer"

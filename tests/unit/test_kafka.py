@@ -38,6 +38,31 @@ def test_a_setting_that_breaks_a_promise_is_refused(key: str) -> None:
         consumer_settings(bootstrap_servers="b:1", group="g", extra={key: "x"})
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("plugin.library.paths", "./evil.so"),
+        ("ssl.engine.location", "./evil.so"),
+        ("ssl.engine.id", "evil"),
+        ("ssl_engine_callback_data", "evil"),
+        ("ssl.providers", "evil"),
+        ("sasl.kerberos.kinit.cmd", "touch evil"),
+        ("sasl.kerberos.principal", "orders; touch evil"),
+        ("sasl.kerberos.keytab", "$(touch evil)"),
+        ("sasl.kerberos.service.name", "`touch evil`"),
+    ],
+)
+def test_a_setting_that_runs_code_is_refused(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} cannot be set: librdkafka") as caught:
+        consumer_settings(bootstrap_servers="b:1", group="g", extra={key: value})
+    assert "evil" not in str(caught.value)
+
+
+def test_kerberos_names_are_taken() -> None:
+    extra = {"sasl.kerberos.principal": "orders/host-1.x@EXAMPLE.COM", "sasl.kerberos.keytab": "/etc/orders_1.keytab"}
+    assert consumer_settings(bootstrap_servers="b:1", group="g", extra=extra).items() >= extra.items()
+
+
 def made(**extra: object) -> Consumer:
     settings = consumer_settings(bootstrap_servers="127.0.0.1:1", group="g", extra=extra)
     return make_consumer(settings, logging.getLogger("silent"))
