@@ -1,16 +1,17 @@
 """``--context``: what a command was not told, a named context tells it."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from cdc_outbox.cli.contexts import Context
+from cdc_outbox.cli.contexts import Context, Contexts
 from cdc_outbox.cli.contexts_file import read_contexts
 from cdc_outbox.errors import ConfigError
 
-_NAME, _PATIENCE = "cdc_outbox.context", "cdc_outbox.patience"
+_NAME, _FILE, _PATIENCE = "cdc_outbox.context", "cdc_outbox.contexts", "cdc_outbox.patience"
 
 
 class ContextValue(click.Option):
@@ -33,7 +34,7 @@ class ContextValue(click.Option):
         name, is_explicit = ctx.meta.get(_NAME, (None, False))
         if source is ParameterSource.COMMANDLINE or (source is ParameterSource.ENVIRONMENT and not is_explicit):
             return value, source
-        context = _context(name)
+        context = _context(ctx, name)
         found = self.entry(context) if context is not None else None
         return (value, source) if found is None else (found, ParameterSource.DEFAULT_MAP)
 
@@ -60,8 +61,13 @@ def take_contexts(command: click.Command) -> click.Command:
         for each in command.commands.values():
             take_contexts(each)
     elif any(isinstance(each, ContextValue) for each in command.params) and _option not in command.params:
-        command.params.append(_option)
+        command.params += [_option, contexts_option]
     return command
+
+
+def contexts_of(context: click.Context) -> Contexts:
+    """Return the contexts that a command knows: those of the file that ``--contexts`` names, if it does."""
+    return read_contexts(named=context.meta.get(_FILE))
 
 
 def _note(context: click.Context, option: click.Parameter, value: str | None) -> None:
@@ -69,16 +75,20 @@ def _note(context: click.Context, option: click.Parameter, value: str | None) ->
     context.meta[_NAME] = (value, source is ParameterSource.COMMANDLINE)
 
 
-def _context(name: str | None) -> Context | None:
-    contexts = read_contexts()
+def _note_file(context: click.Context, _option: click.Parameter, value: Path | None) -> None:
+    context.meta[_FILE] = value
+
+
+def _context(context: click.Context, name: str | None) -> Context | None:
+    contexts = contexts_of(context)
     chosen = name or contexts.default
     return None if chosen is None else contexts.find(chosen)
 
 
-def _names(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+def _names(context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
     """Return what a shell may complete a context's name to; a file that cannot be read says nothing."""
     try:
-        known = read_contexts().known
+        known = contexts_of(context).known
     except ConfigError:
         return []
     return [name for name in sorted(known) if name.startswith(incomplete)]
@@ -94,4 +104,16 @@ _option = click.Option(
     callback=_note,
     shell_complete=_names,
     help="Where the command goes, by its name in cdc-outbox.yaml.",
+)
+
+contexts_option = click.Option(
+    ["--contexts"],
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar="CDC_OUTBOX_CONTEXTS",
+    show_envvar=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_note_file,
+    help="The file of contexts, in place of cdc-outbox.yaml in the working directory, if trusted, or the user's own.",
 )

@@ -147,7 +147,7 @@ class Contexts:
             raise ConfigError(
                 f"there is no context {name!r}, for there is no file of contexts",
                 field="--context",
-                hint="Write cdc-outbox.yaml, or name the file in CDC_OUTBOX_CONTEXTS: docs/deploying.md.",
+                hint="Write cdc-outbox.yaml, or name the file with --contexts: docs/deploying.md.",
             )
         offer = did_you_mean(name, list(self.known))
         there = f"There are {', '.join(sorted(self.known))}."

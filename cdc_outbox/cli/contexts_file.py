@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts
+from cdc_outbox.cli.contexts_trust import TrustedFiles, user_folder
 from cdc_outbox.cli.files import read_text
 from cdc_outbox.connect.cluster import Keeper
 from cdc_outbox.document import Document, did_you_mean
@@ -28,26 +29,49 @@ _WHOLE = {
 """What may stand where."""
 
 
-def contexts_path(variables: Mapping[str, str], folder: Path) -> Path | None:
-    """Return the file that counts: the one that a variable names, the folder's own, or the user's."""
-    if named := variables.get("CDC_OUTBOX_CONTEXTS"):
-        return Path(named)
-    home = variables.get("XDG_CONFIG_HOME") or Path(variables.get("HOME", "/nonexistent")) / ".config"
-    places = (folder / CONTEXTS_FILE, Path(home) / "cdc-outbox" / "contexts.yaml")
+def contexts_path(variables: Mapping[str, str], folder: Path, named: Path | None = None) -> Path | None:
+    """Return the file that counts: the one that is named, here or by a variable, the folder's own, or the user's."""
+    if named is not None or variables.get("CDC_OUTBOX_CONTEXTS"):
+        return named or Path(variables["CDC_OUTBOX_CONTEXTS"])
+    own = user_folder(variables, "XDG_CONFIG_HOME", ".config")
+    places = (folder / CONTEXTS_FILE, *([] if own is None else [own / "cdc-outbox" / "contexts.yaml"]))
     return next((place for place in places if place.is_file()), None)
 
 
-def read_contexts(variables: Mapping[str, str] | None = None, folder: Path | None = None) -> Contexts:
+def read_contexts(
+    variables: Mapping[str, str] | None = None, folder: Path | None = None, *, named: Path | None = None
+) -> Contexts:
     """Read the file of contexts, if there is one.
 
+    Args:
+        named: The file that counts; ``None`` leaves it to the environment, the working directory and the user.
+
     Raises:
-        ConfigError: It cannot be read or is wrong, with every mistake.
+        ConfigError: It cannot be read or is wrong, with every mistake; or it is the working directory's, and its user
+            has not trusted it.
     """
-    variables = os.environ if variables is None else variables
-    path = contexts_path(variables, folder or Path())
+    variables, folder = os.environ if variables is None else variables, folder or Path()
+    path = contexts_path(variables, folder, named)
     if path is None:
         return Contexts()
-    document = read_yaml(read_text(path, field="CDC_OUTBOX_CONTEXTS"), name=str(path))
+    text = read_text(path, field="CDC_OUTBOX_CONTEXTS")
+    is_found = not named and not variables.get("CDC_OUTBOX_CONTEXTS") and path == folder / CONTEXTS_FILE
+    if is_found and not TrustedFiles(variables).has(path, text):
+        raise ConfigError(
+            f"{path} in the working directory is not trusted, or has changed since",
+            field="contexts",
+            hint="Read it, then run `cdc-outbox contexts trust`; or name a file of contexts with --contexts.",
+        )
+    return parse_contexts(text, path, variables)
+
+
+def parse_contexts(text: str, path: Path, variables: Mapping[str, str]) -> Contexts:
+    """Return what a file of contexts says.
+
+    Raises:
+        ConfigError: It is wrong, with every mistake.
+    """
+    document = read_yaml(text, name=str(path))
     mistakes = [str(finding) for finding in document.findings] or list(_mistakes(document))
     if mistakes:
         raise ConfigError(

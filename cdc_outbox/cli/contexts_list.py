@@ -1,38 +1,88 @@
 """``cdc-outbox contexts``."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import click
 
-from cdc_outbox.cli.contexts import Context, urls_of
-from cdc_outbox.cli.contexts_file import read_contexts
+from cdc_outbox.cli.context_option import contexts_of, contexts_option
+from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts, urls_of
+from cdc_outbox.cli.contexts_file import CONTEXTS_FILE, parse_contexts
+from cdc_outbox.cli.contexts_trust import TrustedFiles
+from cdc_outbox.cli.files import read_text
 from cdc_outbox.cli.findings import API_VERSION, visible
 
 
-@click.command(short_help="List the places that commands can be told to go to.")
+@click.group(
+    short_help="List the places that commands can be told to go to.",
+    invoke_without_command=True,
+    params=[contexts_option],
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one document instead of lines.")
-def contexts(*, as_json: bool) -> None:
+@click.pass_context
+def contexts(context: click.Context, *, as_json: bool) -> None:
     """List the contexts of cdc-outbox.yaml, with what stands there and never what a reference leads to.
 
-    The file is the one that CDC_OUTBOX_CONTEXTS names, cdc-outbox.yaml here, or cdc-outbox/contexts.yaml in the user's
-    folder of configurations. An asterisk marks the one that counts where no other is named.
+    The file is the one that --contexts names, cdc-outbox.yaml here once it is trusted, or cdc-outbox/contexts.yaml in
+    the user's folder of configurations. An asterisk marks the context that counts where no other is named.
 
     \b
     Examples:
       cdc-outbox contexts
       cdc-outbox plan connectors/orders.yaml --context production
     """
-    found = read_contexts()
+    if context.invoked_subcommand is not None:
+        return
+    found = contexts_of(context)
     if as_json:
         default = found.default
         items = [{"name": each.name, "default": each.name == default, **_told(each)} for each in _all(found.known)]
         click.echo(json.dumps({"apiVersion": API_VERSION, "kind": "Contexts", "contexts": items}, indent=2))
         return
+    _show(found)
+    click.echo(f"from {found.path}" if found.path is not None else "there is no file of contexts", err=True)
+
+
+@contexts.command()
+@click.option("--revoke", is_flag=True, help="Trust the file no longer.")
+def trust(*, revoke: bool) -> None:
+    """Trust cdc-outbox.yaml of the working directory with its present content.
+
+    Until then commands refuse it: whoever wrote it chooses which hosts are addressed, and which variables and files go
+    there. A change of the file ends the trust, and so does another path. A file that --contexts names, and the user's
+    own, need none. The command shows what the file says.
+
+    \b
+    Examples:
+      cdc-outbox contexts trust
+      cdc-outbox contexts trust --revoke
+    """
+    path = Path(CONTEXTS_FILE).absolute()
+    trusted = TrustedFiles(os.environ)
+    if revoke:
+        trusted.remove(path)
+        click.echo(visible(f"no longer trusted: {path}"), err=True)
+        return
+    text = read_text(path)
+    found = parse_contexts(text, path, os.environ)
+    _show(found)
+    for context in _all(found.known):
+        click.echo(visible(f"  {context.name}  reads: {', '.join(_references(context.content)) or 'nothing'}"))
+    trusted.add(path, text)
+    click.echo(visible(f"trusted until it changes: {path}"), err=True)
+
+
+def _show(found: Contexts) -> None:
     for each in _all(found.known):
         told = "  ".join(f"{key}: {value}" for key, value in _told(each).items() if value)
         click.echo(visible(f"{'*' if each.name == found.default else ' '} {each.name}  {told}"))
-    click.echo(f"from {found.path}" if found.path is not None else "there is no file of contexts", err=True)
+
+
+def _references(value: object) -> Iterator[str]:
+    """Yield the references in a part of a context, such as ``${env:CONNECT_PASSWORD}``, each once."""
+    yield from dict.fromkeys(found[0] for found in REFERENCE.finditer(json.dumps(value, ensure_ascii=False)))
 
 
 def _all(known: Mapping[str, Context]) -> list[Context]:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from cdc_outbox.cli import cli
 from cdc_outbox.cli.brokers import broker_options
 from cdc_outbox.cli.context_option import take_contexts
-from cdc_outbox.cli.contexts import Context, Databases
+from cdc_outbox.cli.contexts import Context, Contexts, Databases
 from cdc_outbox.cli.contexts_file import contexts_path, read_contexts
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster
@@ -47,8 +47,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def contexts(folder: Path, **variables: str) -> Contexts:
+    return read_contexts(variables, named=folder / "cdc-outbox.yaml")
+
+
 def context(name: str, folder: Path, **variables: str) -> Context:
-    return read_contexts(variables, folder).find(name)
+    return contexts(folder, **variables).find(name)
 
 
 def test_references_are_resolved_when_somebody_asks(folder: Path) -> None:
@@ -115,7 +119,7 @@ def test_every_mistake_is_told_with_its_place_and_without_its_value(
     assert old in FILE
     (folder / "cdc-outbox.yaml").write_text(FILE.replace(old, new, 1))
     with pytest.raises(ConfigError) as caught:
-        read_contexts({}, folder)
+        contexts(folder)
     assert said in str(caught.value)
     assert SECRET not in str(caught.value)
 
@@ -129,7 +133,9 @@ def test_a_file_that_is_named_goes_before_the_folders_and_that_before_the_users(
     assert contexts_path(home, tmp_path) == users
     (tmp_path / "cdc-outbox.yaml").touch()
     assert contexts_path(home, tmp_path) == tmp_path / "cdc-outbox.yaml"
-    assert contexts_path(home | {"CDC_OUTBOX_CONTEXTS": "x.yaml"}, tmp_path) == Path("x.yaml")
+    variable = home | {"CDC_OUTBOX_CONTEXTS": "x.yaml"}
+    assert contexts_path(variable, tmp_path) == Path("x.yaml")
+    assert contexts_path(variable, tmp_path, Path("y.yaml")) == Path("y.yaml")
 
 
 @click.command
@@ -152,7 +158,8 @@ def shown(*arguments: str, **variables: str) -> str:
 @pytest.fixture
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    for name in ("CDC_OUTBOX_CONTEXT", "CDC_OUTBOX_CONTEXTS", "CDC_OUTBOX_DSN", "CDC_OUTBOX_CONNECT_URL"):
+    monkeypatch.setenv("CDC_OUTBOX_CONTEXTS", "cdc-outbox.yaml")
+    for name in ("CDC_OUTBOX_CONTEXT", "CDC_OUTBOX_DSN", "CDC_OUTBOX_CONNECT_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("CDC_OUTBOX_BOOTSTRAP_SERVERS", raising=False)
     monkeypatch.setenv("DB_PASSWORD", "x")
@@ -268,7 +275,7 @@ def test_the_file_that_the_documentation_shows_is_taken(tmp_path: Path) -> None:
     (tmp_path / "cdc-outbox.yaml").write_text(shown)
     for name in ("ca.pem", "deployer.pem", "deployer.key"):
         (tmp_path / name).touch()
-    found = read_contexts({"CONNECT_PASSWORD": SECRET, "ORDERS_DSN": "x", "BILLING_DSN": "y"}, tmp_path)
+    found = contexts(tmp_path, CONNECT_PASSWORD=SECRET, ORDERS_DSN="x", BILLING_DSN="y")
     cluster = found.find("production").cluster()
     assert cluster is not None
     assert cluster.login == Basic("deployer", SECRET)

@@ -102,9 +102,9 @@ def test_offsets_are_shown_and_not_changed_in_strimzis_cluster() -> None:
 def test_a_context_says_who_keeps_the_connectors(tmp_path: Path) -> None:
     text = "contexts: {k8s: {connect: {url: http://connect:8083, managed_by: strimzi}}}\n"
     (tmp_path / "cdc-outbox.yaml").write_text(text)
-    cluster = read_contexts({}, tmp_path).find("k8s").cluster()
+    cluster = read_contexts({}, named=tmp_path / "cdc-outbox.yaml").find("k8s").cluster()
     assert cluster is not None
     assert cluster.keeper is Keeper.STRIMZI
     (tmp_path / "cdc-outbox.yaml").write_text(text.replace("strimzi", "helm"))
     with pytest.raises(ConfigError, match="managed_by: is rest or strimzi"):
-        read_contexts({}, tmp_path)
+        read_contexts({}, named=tmp_path / "cdc-outbox.yaml")
