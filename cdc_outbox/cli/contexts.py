@@ -67,9 +67,8 @@ class Context:
             return None
         tls = {name: self._path(path) for name, path in connect.get("tls", {}).items()}
         options = {"patience_seconds": connect["patience_seconds"]} if "patience_seconds" in connect else {}
-        urls = tuple(self._resolve(url) for url in urls_of(connect))
         keeper = Keeper(connect["managed_by"]) if "managed_by" in connect else None
-        return Cluster(urls=urls, login=self._login(connect), tls=Tls(**tls), keeper=keeper, **options)
+        return Cluster(urls=urls_of(connect), login=self._login(connect), tls=Tls(**tls), keeper=keeper, **options)
 
     def databases(self) -> Databases | None:
         """Return the DSNs, ``None`` if there are none."""
@@ -90,8 +89,8 @@ class Context:
 
     def bootstrap_servers(self) -> str | None:
         """Return the brokers, ``None`` if nothing is said of them."""
-        found = self.content.get("kafka", {}).get("bootstrap_servers")
-        return None if found is None else self._resolve(found)
+        found: str | None = self.content.get("kafka", {}).get("bootstrap_servers")
+        return found
 
     def kafka_settings(self) -> Path | None:
         """Return the file of librdkafka's settings, ``None`` if there is none."""

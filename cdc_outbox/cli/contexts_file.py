@@ -118,6 +118,11 @@ def _in_context(document: Document, path: tuple[str, ...]) -> Iterator[str]:
         if isinstance(text, str) and _shows_password(text):
             yield f"{document.place(place)}: a password does not stand here: write ${{env:NAME}} or ${{file:PATH}}"
     yield from _connect_mistakes(document, (*path, "connect"))
+    for address in (("connect", "url"), ("connect", "urls"), ("kafka", "bootstrap_servers")):
+        found = _at(document, (*path, *address))
+        if any(isinstance(each, str) and REFERENCE.search(each) for each in (found, *_list(found))):
+            # What a reference leads to would be said to name servers, proxies and logs.
+            yield f"{document.place((*path, *address))}: an address has no reference in it"
 
 
 def _connect_mistakes(document: Document, path: tuple[str, ...]) -> Iterator[str]:

@@ -104,6 +104,22 @@ def test_a_name_that_is_not_there_lists_what_is(folder: Path) -> None:
         ("basic:", f"bearer: {SECRET}\n      basic:", "has either basic or bearer"),
         ("urls: [https://connect-1:8443, https://connect-2:8443/]", "urls: []", "must be a list of URLs"),
         ("//connect-2", f"//me:{SECRET}@connect-2", "connect.urls: a password does not stand here"),
+        (
+            "http://connect.staging:8083",
+            "'http://${env:HOST}:8083'",
+            "contexts.staging.connect.url: an address has no reference",
+        ),
+        (
+            "http://connect.staging:8083",
+            "'http://connect.staging:8083/${file:x}'",
+            "connect.url: an address has no reference in it",
+        ),
+        (
+            "https://connect-2:8443/",
+            "'https://connect-2:8443/${env:TOKEN}'",
+            "connect.urls: an address has no reference in it",
+        ),
+        ("kafka.staging:9092", "${env:TOKEN}.evil:9092", "kafka.bootstrap_servers: an address has no reference in it"),
         ("{url: http://connect.staging:8083}", "{}", "has either url or urls"),
         ("{url: http://connect.staging:8083}", "[]", "contexts.staging.connect: must be a mapping"),
         ("patience_seconds: 90", "patience_seconds: soon", "must be a number of seconds"),

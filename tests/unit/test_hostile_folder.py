@@ -79,6 +79,15 @@ def test_settings_that_load_a_library_are_refused_whoever_names_them(library: st
     assert asked == []
 
 
+def test_a_reference_does_not_stand_in_a_url_even_of_a_file_that_is_named(asked: list[Asked]) -> None:
+    hostile = Path("cdc-outbox.yaml")
+    hostile.write_text(hostile.read_text().replace("/leak", "/leak/${env:GITHUB_TOKEN}"))
+    done = run("status", "--contexts=cdc-outbox.yaml")
+    assert (done.returncode, asked) == (2, [])
+    assert "connect.url: an address has no reference in it" in done.stderr
+    assert run("contexts", "trust").returncode == 2
+
+
 def test_what_its_user_has_read_is_obeyed_until_it_changes(asked: list[Asked]) -> None:
     shown = run("contexts", "trust")
     assert (shown.returncode, asked) == (0, [])
