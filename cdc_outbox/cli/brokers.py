@@ -22,6 +22,7 @@ def broker_options(*, required: bool = True) -> Callable[[FC], FC]:
         "--bootstrap-servers",
         cls=ContextValue,
         entry=Context.bootstrap_servers,
+        address="brokers",
         envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
         show_envvar=True,
         required=required,

@@ -1,17 +1,20 @@
 """``--context``: what a command was not told, a named context tells it."""
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from click.core import ParameterSource
 
 from cdc_outbox.cli.contexts import Context, Contexts
 from cdc_outbox.cli.contexts_file import read_contexts
+from cdc_outbox.cli.findings import visible
 from cdc_outbox.errors import ConfigError
 
 _NAME, _FILE, _PATIENCE = "cdc_outbox.context", "cdc_outbox.contexts", "cdc_outbox.patience"
+_CONTEXT, _ADDRESSED = "cdc_outbox.context.read", "cdc_outbox.context.addressed"
 
 
 class ContextValue(click.Option):
@@ -22,11 +25,19 @@ class ContextValue(click.Option):
 
     Args:
         entry: What of a context it is; ``None`` where the context says nothing of it.
+        address: Which of :meth:`Context.addresses` the command addresses by it; ``None`` for none.
     """
 
-    def __init__(self, *arguments: Any, entry: Callable[[Context], Any], **options: Any) -> None:  # noqa: ANN401 - click's
+    def __init__(
+        self,
+        *arguments: Any,  # noqa: ANN401 - click's
+        entry: Callable[[Context], Any],
+        address: str | None = None,
+        **options: Any,  # noqa: ANN401 - click's
+    ) -> None:
         super().__init__(*arguments, **options)
         self.entry = entry
+        self.address = address
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
         """Return what counts, and where it is from."""
@@ -36,7 +47,10 @@ class ContextValue(click.Option):
             return value, source
         context = _context(ctx, name)
         found = self.entry(context) if context is not None else None
-        return (value, source) if found is None else (found, ParameterSource.DEFAULT_MAP)
+        if found is None:
+            return value, source
+        ctx.meta.setdefault(_ADDRESSED, []).append(self.address)
+        return found, ParameterSource.DEFAULT_MAP
 
 
 class PatienceOption(click.Option):
@@ -62,6 +76,7 @@ def take_contexts(command: click.Command) -> click.Command:
             take_contexts(each)
     elif any(isinstance(each, ContextValue) for each in command.params) and _option not in command.params:
         command.params += [_option, contexts_option]
+        command.callback = _telling(command.callback)
     return command
 
 
@@ -80,9 +95,28 @@ def _note_file(context: click.Context, _option: click.Parameter, value: Path | N
 
 
 def _context(context: click.Context, name: str | None) -> Context | None:
-    contexts = contexts_of(context)
-    chosen = name or contexts.default
-    return None if chosen is None else contexts.find(chosen)
+    if _CONTEXT not in context.meta:
+        contexts = contexts_of(context)
+        chosen = name or contexts.default
+        context.meta[_CONTEXT] = None if chosen is None else contexts.find(chosen)
+    found: Context | None = context.meta[_CONTEXT]
+    return found
+
+
+def _telling(callback: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return a command that first says which context it goes by, and where that leads."""
+
+    @wraps(cast("Callable[..., Any]", callback))
+    def told(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - a command's own
+        meta = click.get_current_context().meta
+        context: Context | None = meta.get(_CONTEXT)
+        if context is not None and _ADDRESSED in meta:
+            addresses = context.addresses()
+            leads = "; ".join(f"{each.replace('_', ' ')} {addresses[each]}" for each in meta[_ADDRESSED] if each)
+            click.echo(visible(f"context {context.name} of {context.file}: {leads}".removesuffix(": ")), err=True)
+        return cast("Callable[..., Any]", callback)(*arguments, **options)
+
+    return told
 
 
 def _names(context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:

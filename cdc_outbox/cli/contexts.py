@@ -13,6 +13,9 @@ from cdc_outbox.errors import ConfigError
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 """What stands for a secret: a variable, or a file's text; a relative path begins where the file of contexts lies."""
 
+_HOST = re.compile(r"(?:^|[\s?&])(?:host|hostaddr|service)\s*=\s*'?([^\s'&]+)")
+"""Where a connection string, or the query of a URL, names the server."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Databases:
@@ -52,7 +55,7 @@ class Context:
     """One context, with its references unresolved until somebody asks for what they stand for."""
 
     name: str
-    folder: Path
+    file: Path
     content: Mapping[str, Any] = field(repr=False)
     variables: Mapping[str, str] = field(repr=False)
 
@@ -97,6 +100,19 @@ class Context:
         found = self.content.get("kafka", {}).get("settings")
         return None if found is None else self._path(found)
 
+    def addresses(self) -> dict[str, str]:
+        """Return where the context leads, by ``connect``, ``database``, ``inbox_database`` and ``brokers``."""
+        content, dsn = self.content, self.content.get("dsn")
+        dsns = dict.fromkeys(_host(each) for each in (dsn, *content.get("dsns", {}).values()) if each is not None)
+        inbox = content.get("inbox_dsn", dsn)
+        found = {
+            "connect": ", ".join(urls_of(content["connect"])) if content.get("connect") else "",
+            "database": ", ".join(dsns),
+            "inbox_database": _host(inbox) if inbox is not None else "",
+            "brokers": self.bootstrap_servers() or "",
+        }
+        return {what: address for what, address in found.items() if address}
+
     def _login(self, connect: Mapping[str, Any]) -> Basic | Bearer | None:
         if "bearer" in connect:
             return Bearer(self._resolve(connect["bearer"]))
@@ -106,7 +122,7 @@ class Context:
         return None
 
     def _path(self, text: str) -> Path:
-        return self.folder / Path(self._resolve(text)).expanduser()
+        return self.file.parent / Path(self._resolve(text)).expanduser()
 
     def _resolve(self, text: str) -> str:
         return REFERENCE.sub(self._value, text)
@@ -119,7 +135,7 @@ class Context:
                 raise ConfigError(f"the variable {name} is not set, which the context {self.name} wants", field=where)
             return self.variables[name]
         try:
-            return (self.folder / Path(name).expanduser()).read_text(encoding="utf-8").strip()
+            return (self.file.parent / Path(name).expanduser()).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             message = f"{name}, which the context {self.name} wants, cannot be read: {reason}"
@@ -151,6 +167,17 @@ class Contexts:
         offer = did_you_mean(name, list(self.known))
         there = f"There are {', '.join(sorted(self.known))}."
         raise ConfigError(f"{self.path} has no context {name!r}", field="--context", hint=f"{offer} {there}".strip())
+
+
+def _host(dsn: str) -> str:
+    """Return the host that a DSN names, never its login; a reference stands for itself."""
+    if REFERENCE.fullmatch(dsn):
+        return dsn
+    hosts = _HOST.findall(dsn)
+    if "://" in dsn:
+        # A reference to a file has slashes in it, and stands before the last @.
+        hosts.insert(0, dsn.partition("://")[2].rpartition("@")[2].partition("/")[0].partition("?")[0])
+    return ", ".join(filter(None, hosts)) or "this machine"
 
 
 def urls_of(connect: Mapping[str, Any]) -> tuple[str, ...]:

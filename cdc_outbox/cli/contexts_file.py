@@ -78,7 +78,7 @@ def parse_contexts(text: str, path: Path, variables: Mapping[str, str]) -> Conte
             "; ".join(mistakes), field="contexts", hint="Correct the file of contexts: docs/deploying.md."
         )
     known = {
-        name: Context(name=name, folder=path.parent, content=content, variables=variables)
+        name: Context(name=name, file=path, content=content, variables=variables)
         for name, content in document.content["contexts"].items()
     }
     return Contexts(path=path, default=document.content.get("default"), known=known)

@@ -168,7 +168,7 @@ def shown(*arguments: str, **variables: str) -> str:
     done = CliRunner().invoke(take_contexts(show), arguments, env=variables, catch_exceptions=True)
     if done.exception is not None and not isinstance(done.exception, CdcOutboxError | SystemExit):
         raise done.exception
-    return (done.output or str(done.exception)).strip()
+    return (done.stdout or done.stderr or str(done.exception)).strip()
 
 
 @pytest.fixture
@@ -197,6 +197,43 @@ def test_the_command_line_counts_before_a_named_context_and_that_before_variable
         "http://b:2",
         "5",
     ]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "connect http://connect.staging:8083; brokers kafka.staging:9092; database db.staging"),
+        (["--dsn=dbname=y"], "connect http://connect.staging:8083; brokers kafka.staging:9092"),
+        (["--connect-url=http://a:1", "--bootstrap-servers=b:1"], "database db.staging"),
+        (["--connect-url=http://a:1", "--bootstrap-servers=b:1", "--dsn=dbname=y"], None),
+    ],
+)
+def test_the_file_and_the_addresses_that_come_of_it_are_said_on_stderr(arguments: list[str], said: str | None) -> None:
+    done = CliRunner().invoke(take_contexts(show), arguments, catch_exceptions=False)
+    [line, *more] = done.stderr.splitlines() or [""]
+    assert more == []
+    parts = set(line.removeprefix("context staging of cdc-outbox.yaml: ").split("; "))
+    assert parts == ({""} if said is None else set(said.split("; ")))
+
+
+@pytest.mark.parametrize(
+    ("dsn", "host"),
+    [
+        ("${env:ORDERS_DSN}", "${env:ORDERS_DSN}"),
+        ("postgresql://deployer:${env:X}@db:5432/orders", "db:5432"),
+        ("postgresql://deployer:${file:/run/x@y}@db/orders?sslmode=require", "db"),
+        ("postgresql:///orders?host=db&user=x", "db"),
+        ("mysql://u:${env:X}@db/orders", "db"),
+        ("host=db hostaddr=10.0.0.1 password='${env:X}'", "db, 10.0.0.1"),
+        ("host = 'db' dbname=orders", "db"),
+        ("service=orders", "orders"),
+        ("dbname=orders", "this machine"),
+    ],
+)
+def test_the_host_of_a_dsn_is_said_without_its_login(dsn: str, host: str) -> None:
+    context = Context(name="x", file=Path("x.yaml"), content={"dsn": dsn}, variables={})
+    assert context.addresses() == {"database": host, "inbox_database": host}
 
 
 @pytest.mark.usefixtures("here")

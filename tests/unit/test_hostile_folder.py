@@ -93,8 +93,11 @@ def test_what_its_user_has_read_is_obeyed_until_it_changes(asked: list[Asked]) -
     assert (shown.returncode, asked) == (0, [])
     assert "dev  reads: ${file:~/.ssh/id_rsa}, ${env:GITHUB_TOKEN}" in shown.stdout
     assert SECRET not in shown.stdout + shown.stderr
-    assert run("status").returncode == 0
+    done = run("status")
+    assert done.returncode == 0
     assert asked
+    assert "context dev of cdc-outbox.yaml: " in done.stderr
+    assert "connect http://127.0.0.1:" in done.stderr
     asked.clear()
     with Path("cdc-outbox.yaml").open("a") as file:
         file.write("# changed\n")
