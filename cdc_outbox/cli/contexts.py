@@ -69,7 +69,7 @@ class Context:
         if connect is None:
             return None
         tls = {name: self._path(path) for name, path in connect.get("tls", {}).items()}
-        options = {"patience_seconds": connect["patience_seconds"]} if "patience_seconds" in connect else {}
+        options = {name: connect[name] for name in ("patience_seconds", "allow_plaintext_login") if name in connect}
         keeper = Keeper(connect["managed_by"]) if "managed_by" in connect else None
         return Cluster(urls=urls_of(connect), login=self._login(connect), tls=Tls(**tls), keeper=keeper, **options)
 

@@ -21,12 +21,13 @@ _IN_CONNINFO = re.compile(r"password\s*=\s*'?[^\s$']", re.IGNORECASE)
 _WHOLE = {
     "": ("version", "default", "contexts"),
     "context": ("connect", "dsn", "dsns", "inbox_dsn", "kafka"),
-    "connect": ("url", "urls", "basic", "bearer", "tls", "patience_seconds", "managed_by"),
+    "connect": ("url", "urls", "basic", "bearer", "allow_plaintext_login", "tls", "patience_seconds", "managed_by"),
     "connect.basic": ("user", "password"),
     "connect.tls": ("ca", "certificate", "key"),
     "kafka": ("bootstrap_servers", "settings"),
 }
 """What may stand where."""
+_NO_TEXT = {"patience_seconds", "allow_plaintext_login"}
 
 
 def contexts_path(variables: Mapping[str, str], folder: Path, named: Path | None = None) -> Path | None:
@@ -113,7 +114,7 @@ def _in_context(document: Document, path: tuple[str, ...]) -> Iterator[str]:
         elif found is not None and section in _WHOLE:
             yield from _unknown(document, inner, _WHOLE[section])
     for place, text in _texts(context, path):
-        if place[-1] != "patience_seconds" and not isinstance(text, str):
+        if place[-1] not in _NO_TEXT and not isinstance(text, str):
             yield f"{document.place(place)}: must be text"
         if isinstance(text, str) and _shows_password(text):
             yield f"{document.place(place)}: a password does not stand here: write ${{env:NAME}} or ${{file:PATH}}"
@@ -141,6 +142,8 @@ def _connect_mistakes(document: Document, path: tuple[str, ...]) -> Iterator[str
     patience = connect.get("patience_seconds", 0)
     if isinstance(patience, bool) or not isinstance(patience, int | float) or patience < 0:
         yield f"{document.place((*path, 'patience_seconds'))}: must be a number of seconds"
+    if not isinstance(connect.get("allow_plaintext_login", False), bool):
+        yield f"{document.place((*path, 'allow_plaintext_login'))}: must be true or false"
     if connect.get("managed_by", Keeper.REST) not in list(Keeper):
         yield f"{document.place((*path, 'managed_by'))}: is {' or '.join(Keeper)}"
     for secret in (("bearer",), ("basic", "password")):

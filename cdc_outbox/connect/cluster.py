@@ -4,6 +4,7 @@ import re
 from base64 import b64encode
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -100,6 +101,8 @@ class Cluster:
         login: ``None`` where Connect wants none.
         patience_seconds: How long one request is repeated that meets a rebalance, an error of the worker's or nobody
             at all. Thirty, because a worker that was killed is replaced within that time.
+        allow_plaintext_login: Whether the login may go over ``http`` to other hosts than this one; no, because whoever
+            stands between reads it.
         keeper: ``None`` takes it for Strimzi where workers are named as Strimzi names them.
         timings: How long is waited for its workers and its connectors.
     """
@@ -108,6 +111,7 @@ class Cluster:
     login: Basic | Bearer | None = None
     tls: Tls = field(default_factory=Tls)
     patience_seconds: float = 30.0
+    allow_plaintext_login: bool = False
     keeper: Keeper | None = None
     timings: Timings = field(default_factory=Timings)
 
@@ -118,6 +122,8 @@ class Cluster:
             raise ConfigError("patience is not negative", field="Cluster.patience_seconds")
         for url in self.urls:
             _refuse_url(url)
+            if self.login is not None and not self.allow_plaintext_login:
+                _refuse_plaintext(url)
         # One slash at the end more or less is the same worker.
         object.__setattr__(self, "urls", tuple(dict.fromkeys(url.rstrip("/") for url in self.urls)))
 
@@ -139,3 +145,20 @@ def _refuse_url(url: str) -> None:
         )
     if parts.query or parts.fragment:
         raise ConfigError("the Connect URL must have neither a query nor a fragment", field="connect_url")
+
+
+def _refuse_plaintext(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        raise ConfigError(
+            f"a login must not go to {parts.hostname} over http, where it can be read on the way",
+            field="connect_url",
+            hint="Give an https URL; or, where the network is safe, set allow_plaintext_login in the context.",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -250,6 +250,21 @@ def test_a_login_does_not_go_to_a_url_that_is_not_the_contexts() -> None:
     assert [each.login is None for each in found] == [False, True]
 
 
+def test_a_login_goes_over_http_only_where_the_context_allows_it(tmp_path: Path) -> None:
+    file = tmp_path / "cdc-outbox.yaml"
+    text = "contexts: {x: {connect: {url: 'http://connect:8083', bearer: '${env:TOKEN}'%s}}}"
+    file.write_text(text % "")
+    with pytest.raises(ConfigError, match="a login must not go to connect over http"):
+        context("x", tmp_path, TOKEN=SECRET).cluster()
+    file.write_text(text % ", allow_plaintext_login: true")
+    cluster = context("x", tmp_path, TOKEN=SECRET).cluster()
+    assert cluster is not None
+    assert cluster.login == Bearer(SECRET)
+    file.write_text(text % ", allow_plaintext_login: perhaps")
+    with pytest.raises(ConfigError, match="must be true or false"):
+        contexts(tmp_path)
+
+
 @pytest.mark.usefixtures("here")
 def test_a_context_that_lacks_something_wanted_is_wrong_use() -> None:
     assert "has no context 'nobody'" in shown("--context", "nobody")

@@ -154,6 +154,22 @@ def test_what_cannot_be_sent_is_refused_at_birth_and_not_quoted(wrong: object) -
     assert SECRET not in f"{caught.value} {caught.value.hint}"
 
 
+@pytest.mark.parametrize("login", [Basic("me", SECRET), Bearer(SECRET)])
+@pytest.mark.parametrize("host", ["connect.prod", "10.0.0.1", "[fd00::1]", "127.0.0.1.example.com", "localhost.evil"])
+def test_a_login_does_not_go_to_another_host_over_http(host: str, login: Basic | Bearer) -> None:
+    with pytest.raises(ConfigError, match="over http") as caught:
+        Cluster(urls=("https://connect", f"http://{host}:8083"), login=login)
+    assert SECRET not in f"{caught.value} {caught.value.hint}"
+    assert Cluster(urls=(f"http://{host}:8083",), login=login, allow_plaintext_login=True).login == login
+    assert Cluster(urls=(f"https://{host}:8083",), login=login).login == login
+    assert Cluster(urls=(f"http://{host}:8083",)).login is None
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1", "127.1.2.3", "[::1]"])
+def test_a_login_may_go_to_this_machine_over_http(host: str) -> None:
+    assert Cluster(urls=(f"http://{host}:8083",), login=Bearer(SECRET)).login == Bearer(SECRET)
+
+
 def test_secrets_are_not_shown() -> None:
     cluster = Cluster(urls=("https://connect",), login=Bearer(SECRET))
     assert SECRET not in f"{cluster!r} {cluster} {Basic('me', SECRET)!r}"
