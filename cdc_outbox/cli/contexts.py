@@ -15,6 +15,8 @@ REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 _HOST = re.compile(r"(?:^|[\s?&])(?:host|hostaddr|service)\s*=\s*'?([^\s'&]+)")
 """Where a connection string, or the query of a URL, names the server."""
+_OPTIONS = ("patience_seconds", "allow_plaintext_login", "proxy")
+"""What a context says of its cluster in the cluster's own words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class Context:
         if connect is None:
             return None
         tls = {name: self._path(path) for name, path in connect.get("tls", {}).items()}
-        options = {name: connect[name] for name in ("patience_seconds", "allow_plaintext_login") if name in connect}
+        options = {name: connect[name] for name in _OPTIONS if name in connect}
         keeper = Keeper(connect["managed_by"]) if "managed_by" in connect else None
         return Cluster(urls=urls_of(connect), login=self._login(connect), tls=Tls(**tls), keeper=keeper, **options)
 
@@ -104,9 +106,10 @@ class Context:
         """Return where the context leads, by ``connect``, ``database``, ``inbox_database`` and ``brokers``."""
         content, dsn = self.content, self.content.get("dsn")
         dsns = dict.fromkeys(_host(each) for each in (dsn, *content.get("dsns", {}).values()) if each is not None)
-        inbox = content.get("inbox_dsn", dsn)
+        connect, inbox = content.get("connect"), content.get("inbox_dsn", dsn)
+        proxy = f" by the proxy {connect['proxy']}" if connect and "proxy" in connect else ""
         found = {
-            "connect": ", ".join(urls_of(content["connect"])) if content.get("connect") else "",
+            "connect": ", ".join(urls_of(connect)) + proxy if connect else "",
             "database": ", ".join(dsns),
             "inbox_database": _host(inbox) if inbox is not None else "",
             "brokers": self.bootstrap_servers() or "",

@@ -21,7 +21,17 @@ _IN_CONNINFO = re.compile(r"password\s*=\s*'?[^\s$']", re.IGNORECASE)
 _WHOLE = {
     "": ("version", "default", "contexts"),
     "context": ("connect", "dsn", "dsns", "inbox_dsn", "kafka"),
-    "connect": ("url", "urls", "basic", "bearer", "allow_plaintext_login", "tls", "patience_seconds", "managed_by"),
+    "connect": (
+        "url",
+        "urls",
+        "basic",
+        "bearer",
+        "allow_plaintext_login",
+        "tls",
+        "proxy",
+        "patience_seconds",
+        "managed_by",
+    ),
     "connect.basic": ("user", "password"),
     "connect.tls": ("ca", "certificate", "key"),
     "kafka": ("bootstrap_servers", "settings"),
@@ -119,7 +129,7 @@ def _in_context(document: Document, path: tuple[str, ...]) -> Iterator[str]:
         if isinstance(text, str) and _shows_password(text):
             yield f"{document.place(place)}: a password does not stand here: write ${{env:NAME}} or ${{file:PATH}}"
     yield from _connect_mistakes(document, (*path, "connect"))
-    for address in (("connect", "url"), ("connect", "urls"), ("kafka", "bootstrap_servers")):
+    for address in (("connect", "url"), ("connect", "urls"), ("connect", "proxy"), ("kafka", "bootstrap_servers")):
         found = _at(document, (*path, *address))
         if any(isinstance(each, str) and REFERENCE.search(each) for each in (found, *_list(found))):
             # What a reference leads to would be said to name servers, proxies and logs.
@@ -183,7 +193,7 @@ def _at(document: Document, path: tuple[str, ...]) -> Any:  # noqa: ANN401 - YAM
 
 
 def _login_mistakes(place: object, connect: Mapping[str, Any]) -> Iterator[str]:
-    if any(_has_login(url) for url in (connect.get("url"), *_list(connect.get("urls")))):
+    if any(_has_login(url) for url in (connect.get("url"), connect.get("proxy"), *_list(connect.get("urls")))):
         yield f"{place}: a URL has no login in it: write basic or bearer"
     if {"basic", "bearer"} <= connect.keys():
         yield f"{place}: has either basic or bearer"

@@ -103,6 +103,7 @@ class Cluster:
             at all. Thirty, because a worker that was killed is replaced within that time.
         allow_plaintext_login: Whether the login may go over ``http`` to other hosts than this one; no, because whoever
             stands between reads it.
+        proxy: The URL of an HTTP proxy that leads to the workers; those of the environment are not used.
         keeper: ``None`` takes it for Strimzi where workers are named as Strimzi names them.
         timings: How long is waited for its workers and its connectors.
     """
@@ -112,6 +113,7 @@ class Cluster:
     tls: Tls = field(default_factory=Tls)
     patience_seconds: float = 30.0
     allow_plaintext_login: bool = False
+    proxy: str | None = None
     keeper: Keeper | None = None
     timings: Timings = field(default_factory=Timings)
 
@@ -123,33 +125,35 @@ class Cluster:
         for url in self.urls:
             _refuse_url(url)
             if self.login is not None and not self.allow_plaintext_login:
-                _refuse_plaintext(url)
+                _refuse_plaintext(url, self.proxy)
+        if self.proxy is not None:
+            _refuse_url(self.proxy, "proxy's")
         # One slash at the end more or less is the same worker.
         object.__setattr__(self, "urls", tuple(dict.fromkeys(url.rstrip("/") for url in self.urls)))
 
 
-def _refuse_url(url: str) -> None:
+def _refuse_url(url: str, whose: str = "Connect") -> None:
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:  # such as half an IPv6 address
-        raise ConfigError("the Connect URL cannot be read", field="connect_url") from error
+        raise ConfigError(f"the {whose} URL cannot be read", field="connect_url") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         # Not quoted: what is no URL may be credentials and a host without a scheme.
-        raise ConfigError("the Connect URL is not an http:// or https:// URL", field="connect_url")
+        raise ConfigError(f"the {whose} URL is not an http:// or https:// URL", field="connect_url")
     if parts.username or parts.password:
         raise ConfigError(
-            "the Connect URL must not carry credentials",
+            f"the {whose} URL must not carry credentials",
             field="connect_url",
             hint="Put them into a context, as references: docs/deploying.md.",
         )
     if parts.query or parts.fragment:
-        raise ConfigError("the Connect URL must have neither a query nor a fragment", field="connect_url")
+        raise ConfigError(f"the {whose} URL must have neither a query nor a fragment", field="connect_url")
 
 
-def _refuse_plaintext(url: str) -> None:
+def _refuse_plaintext(url: str, proxy: str | None) -> None:
     parts = urlsplit(url)
-    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+    if parts.scheme == "http" and not (proxy is None and _is_loopback(parts.hostname or "")):
         raise ConfigError(
             f"a login must not go to {parts.hostname} over http, where it can be read on the way",
             field="connect_url",

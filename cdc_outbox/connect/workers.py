@@ -1,5 +1,6 @@
 """What Connect's workers are asked by HTTP: any of them may answer, and what passes is waited for."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from requests.auth import AuthBase
 
 from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.http import AnswerTooLargeError, open_session, read_answer
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import (
     ConnectError,
@@ -28,6 +30,7 @@ _STALLED = (
     "and into the worker's log."
 )
 _BROKEN_OFF = "Look whether the worker still runs, and what stands before it: a proxy, a load balancer."
+_NOT_CONNECT = "Check that the URL is the Connect worker's own: host, port, and no proxy or login page before it."
 _LOGIN = "Give the context a login (basic or bearer) that Connect takes: docs/deploying.md."
 _REDIRECT = "Redirects are not followed, for a login would go along: write the URL that it leads to, if it is the one."
 _CERTIFICATE = "Name in the context the certificates that the workers' are signed by (tls.ca): docs/deploying.md."
@@ -61,8 +64,7 @@ class Workers:
         self._veil = veil
         self._waits = waits
         self._urls = list(cluster.urls)
-        self._session = requests.Session()
-        # Always one: without, requests would look for a login in a .netrc that nobody here spoke of.
+        self._session = open_session(cluster.proxy)
         self._login = _Login(cluster.login.header if cluster.login is not None else None)
 
     def close(self) -> None:
@@ -123,11 +125,12 @@ class Workers:
                 json=body,
                 timeout=(timings.reach_seconds, timings.answer_seconds),
                 allow_redirects=False,
+                stream=True,
                 auth=self._login,
-                # Named with each request: a variable of the environment goes before what a session says.
                 verify=str(tls.ca) if tls.ca is not None else True,
                 cert=_own_certificate(self.cluster),
             )
+            content = read_answer(answer)
         except requests.RequestException as error:
             raise _silence(error, worker, url, timings) from error
         except OSError as error:  # a file of certificates that cannot be used
@@ -135,8 +138,8 @@ class Workers:
                 f"the certificates for {worker} cannot be used ({type(error).__name__})", url=url, hint=_CERTIFICATE
             ) from error
         if 200 <= answer.status_code < 300:
-            return _content(answer, url)
-        raise _refusal(answer.status_code, self._veil.over(_reason(answer)), url)
+            return _parsed(content, answer.status_code, url)
+        raise _refusal(answer.status_code, self._veil.over(_reason(content)), url)
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,9 @@ def _silence(error: requests.RequestException, worker: str, url: str, timings: T
         case requests.exceptions.SSLError():
             message = f"no safe connection to {worker} can be made: the certificate is refused, here or there"
             return ConnectError(message, url=url, hint=_CERTIFICATE)
+        case AnswerTooLargeError():
+            message = f"what answers at {worker} sends more than Kafka Connect does"
+            return ConnectError(message, url=url, hint=_NOT_CONNECT)
         case requests.ReadTimeout():
             seconds = timings.answer_seconds
             message = f"the worker at {worker} took a request and did not answer it within {seconds:g} s"
@@ -178,17 +184,17 @@ def _broke_off(error: BaseException | None) -> bool:
     return error is not None and (isinstance(error, ends) or _broke_off(error.__context__))
 
 
-def _content(answer: requests.Response, url: str) -> Any:  # noqa: ANN401 - JSON
-    if not answer.content:
+def _parsed(content: bytes, status: int, url: str) -> Any:  # noqa: ANN401 - JSON
+    if not content:
         return None
     try:
-        return answer.json()
-    except ValueError as error:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise ConnectError(
             f"what answers at {url} is not Kafka Connect",
-            status=answer.status_code,
+            status=status,
             url=url,
-            hint="Check that the URL is the Connect worker's own: host, port, and no proxy or login page before it.",
+            hint=_NOT_CONNECT,
         ) from error
 
 
@@ -214,9 +220,9 @@ def _refusal(status: int, reason: str, url: str) -> ConnectError:
     return ConnectError(f"{said}, a redirect" if redirects else said, status=status, url=url, hint=hint)
 
 
-def _reason(answer: requests.Response) -> str:
+def _reason(content: bytes) -> str:
     """Return Connect's own words, empty where the answer is not Connect's."""
     try:
-        return " ".join(str(answer.json()["message"]).split())
-    except (ValueError, KeyError, TypeError):
+        return " ".join(str(json.loads(content)["message"]).split())
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""

@@ -1,6 +1,7 @@
 """Something that answers where Connect is expected, as it is told to."""
 
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -80,6 +81,29 @@ def answering(
             yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}", asked
         finally:
             server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def trickling(octets: bytes, pause_seconds: float) -> Iterator[str]:
+    """Answer the first request so, a byte at a time; give the URL."""
+    over = threading.Event()
+
+    def send() -> None:
+        with suppress(OSError), listener.accept()[0] as connection:  # who asked may have waited no longer
+            connection.recv(65536)
+            for octet in octets:
+                connection.sendall(bytes([octet]))
+                if over.wait(pause_seconds):
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=send)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            over.set()
             thread.join()
 
 

@@ -122,6 +122,8 @@ def test_a_name_that_is_not_there_lists_what_is(folder: Path) -> None:
         ("kafka.staging:9092", "${env:TOKEN}.evil:9092", "kafka.bootstrap_servers: an address has no reference in it"),
         ("{url: http://connect.staging:8083}", "{}", "has either url or urls"),
         ("{url: http://connect.staging:8083}", "[]", "contexts.staging.connect: must be a mapping"),
+        ("patience_seconds: 90", "proxy: 'http://${env:X}:1'", "connect.proxy: an address has no reference in it"),
+        ("patience_seconds: 90", "proxy: 'http://${env:X}@p:1'", "a URL has no login in it"),
         ("patience_seconds: 90", "patience_seconds: soon", "must be a number of seconds"),
         ("version: 1", "version: 2", "only version 1 is known"),
         ("contexts:", "context:", "contexts is missing"),

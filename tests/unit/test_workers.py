@@ -14,7 +14,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, Tls
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import ConfigError, ConnectError, ConnectUnavailableError
-from tests.support.connect_server import BROKEN, NOBODY, REBALANCING, RESET, STARTING, answering, each
+from tests.support.connect_server import BROKEN, NOBODY, REBALANCING, RESET, STARTING, answering, each, trickling
 
 NOWHERE = "http://127.0.0.1:1"
 SECRET = "hunter2-s3cret"
@@ -220,3 +220,51 @@ def test_a_worker_that_leaves_a_request_unanswered_is_told_from_one_that_is_gone
         finally:
             over.set()
     assert "brokers" in caught.value.hint
+
+
+@pytest.mark.parametrize("octets", [b"HTTP/1.1 200 OK\r\nX: " + b"x" * 40, b"HTTP/1.1 200 OK\r\n\r\n[" + b" " * 40])
+def test_an_answer_that_comes_a_byte_at_a_time_is_waited_for_as_long_as_one_that_does_not_come(octets: bytes) -> None:
+    whole = octets + (b"\r\nContent-Length: 2\r\n\r\n[]" if octets.endswith(b"x") else b"]")
+    timings = Timings(answer_seconds=0.3)
+    with trickling(whole, pause_seconds=0.05) as url, pytest.raises(ConnectUnavailableError, match=r"within 0\.3 s"):
+        client(url, seconds=0, timings=timings).find_names()
+
+
+def test_an_answer_that_is_larger_than_any_of_connects_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_outbox.connect.http.MAX_BYTES", 1000)
+    with answering(each((200, ["x" * 500]), (200, ["x" * 1001]))) as (url, asked):
+        found = client(url)
+        assert len(found.find_names()) == 1
+        with pytest.raises(ConnectError, match="sends more than Kafka Connect does") as caught:
+            found.find_names()
+    assert not caught.value.retryable
+    assert len(asked) == 2
+
+
+def test_an_answer_that_nests_too_deeply_is_not_connects() -> None:
+    with answering(each((200, "[" * 100_000))) as (url, _), pytest.raises(ConnectError, match="is not Kafka Connect"):
+        client(url).find_names()
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+def test_a_proxy_of_the_environment_is_not_used(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with answering(each(NAMES)) as (proxy, passed), answering(each(NAMES)) as (url, asked):
+        monkeypatch.setenv(variable, proxy)
+        ConnectClient(Cluster(urls=(url,), login=Basic("me", SECRET))).find_names()
+    assert (passed, len(asked)) == ([], 1)
+
+
+def test_a_proxy_that_is_named_is_used() -> None:
+    with answering(each(NAMES)) as (proxy, passed):
+        ConnectClient(Cluster(urls=("http://connect.invalid:8083",), proxy=proxy)).find_names()
+    assert [each.path for each in passed] == ["http://connect.invalid:8083/connectors"]
+
+
+def test_a_login_does_not_go_through_a_proxy_in_plain_text() -> None:
+    with pytest.raises(ConfigError, match="over http"):
+        Cluster(urls=("http://127.0.0.1:8083",), login=Bearer(SECRET), proxy="http://proxy:3128")
+    with pytest.raises(ConfigError, match="the proxy's URL must not carry credentials") as caught:
+        Cluster(urls=("https://connect",), proxy=f"http://me:{SECRET}@proxy:3128")
+    assert SECRET not in str(caught.value)
