@@ -9,27 +9,45 @@ REFERENCE = re.compile(r"\$\{([^}:]+):([^}]+)\}")
 """What the worker resolves: a provider, and what it is asked for."""
 
 _SECRET = re.compile(
-    r"password|passphrase|secret|token(?!\.endpoint)|credential|jaas|(private|keystore)\.key", re.IGNORECASE
+    r"password|passwd|passphrase|(^|[._-])(pass|pwd)($|[._-])|secret|token(?!\.endpoint)|credential|jaas"
+    r"|(private|keystore|encryption)[._-]?key|key(store)?\.pem",
+    re.IGNORECASE,
 )
-_IN_URL = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
+_HIDDEN = re.compile(r"access[._-]?key|certificate\.chain$|truststore\.certificates$|\.pem$", re.IGNORECASE)
+"""Options that may be written down but are not shown: certificates, which Connect types as passwords, half a login."""
 _USER_INFO = re.compile(r"user\.info$|api\.?key", re.IGNORECASE)
 _ADDRESS = re.compile(r"connection\.(string|url)$", re.IGNORECASE)
 """Where a login may stand inside; one that shows none is no secret."""
-_GIVEN = re.compile(r"((?:password|secret|token)\w*\s*=\s*[\"']?)(?!\$\{)[^\"'\s;,]+", re.IGNORECASE)
-_LOGIN = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
-_PASSWORD = re.compile(
-    r"""(?:password|secret|token)\w*\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^"'\s;,&]+))""", re.IGNORECASE
+_LOGIN = re.compile(
+    r"://[^/@\s:]{0,128}:(?!\d{1,5}(?:[/?,;]|$)|\$\{[^}]{1,128}\}@)((?:(?!://)[^@\s])+(?:@[^@\s/,]*)*)@"
 )
+"""A login in a URL. A port and a path before an @ are none, nor is a reference.
+
+No form goes beyond the beginning of the next one: else a long value would be read to its end once for each of them.
+"""
+_ORACLE = re.compile(
+    r"(?<=jdbc:oracle:)(?:thin|oci):[^/@\s]{0,128}/(?!\$\{[^}]{1,128}\}@)(\"[^\"]{1,256}\"|(?:(?!jdbc:)[^@\s])+)@",
+    re.IGNORECASE,
+)
+_WORD = r"(?:password|passwd|passphrase|\bpass\b|pwd|secret|token)\w{0,40}"
+_GIVEN = re.compile(rf"({_WORD}\s*=\s*[\"']?)(?!\$\{{)[^\"'\s;,]+", re.IGNORECASE)
+_PASSWORD = re.compile(rf"""{_WORD}\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^"'\s;,&]+))""", re.IGNORECASE)
+_ASSIGNED = re.compile(rf"{_WORD}\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
+_HEADER = re.compile(
+    r"((?:authorization[\"']?\s*[:=]\s*[\"']?basic|\bbearer)\s+)(?!\$\{|authenti|authori|token\b)([\w.~+/-]{6,}=*)",
+    re.IGNORECASE,
+)
+_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)")
 _LONG = 4
 """A secret of fewer letters stands in too many words."""
 MASK = "********"
-_ASSIGNED = re.compile(r"(password|secret|token)\w*\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
 
 
 def shows_password(url: str) -> bool:
     """Tell whether a URL, or a connection string, has a password in it that is no reference."""
-    return bool(_IN_URL.search(REFERENCE.sub("", url)))
+    text = REFERENCE.sub("", url)
+    return bool(_LOGIN.search(text) or _ORACLE.search(text))
 
 
 def is_secret(option: str) -> bool:
@@ -67,12 +85,24 @@ class Veil:
         for secret in sorted(self._known, key=len, reverse=True):
             for form in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], quote(secret)):
                 text = text.replace(form, MASK)
-        return _GIVEN.sub(rf"\1{MASK}", _IN_URL.sub(f"://{MASK}@", text))
+        for written, masked in (
+            (_KEY, MASK),
+            (_LOGIN, f"://{MASK}@"),
+            (_ORACLE, f"{MASK}@"),
+            (_HEADER, rf"\1{MASK}"),
+            (_GIVEN, rf"\1{MASK}"),
+        ):
+            text = written.sub(masked, text)
+        return text
 
 
 def _parts(value: str) -> Iterator[str]:
     """Yield the secrets inside a value: behind a user's name, in a URL, after a word that says so."""
-    yield from (part for found in _LOGIN.finditer(value) for part in (found[1], unquote(found[1])))
+    for form in (_LOGIN, _ORACLE):
+        yield from (
+            part for found in form.finditer(value) for part in (found[1], found[1].strip('"'), unquote(found[1]))
+        )
+    yield from (found[2] for found in _HEADER.finditer(value))
     for found in _PASSWORD.finditer(value):
         written = found[1] or found[2] or found[3] or ""
         # Who has read it says it without the backslashes that it was written with.
@@ -84,9 +114,10 @@ def _parts(value: str) -> Iterator[str]:
 
 def hides(option: str, value: str) -> bool:
     """Tell whether a value had better not be shown; of what is no secret, little is hidden too much."""
+    text = REFERENCE.sub("", value)
     return (
         shows_secret(option, value)
         or shows_password(value)
-        or bool(_USER_INFO.search(option) and not REFERENCE.fullmatch(value))
-        or bool(_ASSIGNED.search(REFERENCE.sub("", value)))
+        or any(form.search(option) and not REFERENCE.fullmatch(value) for form in (_USER_INFO, _HIDDEN))
+        or any(form.search(text) for form in (_ASSIGNED, _HEADER, _KEY))
     )

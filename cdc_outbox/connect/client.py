@@ -135,6 +135,9 @@ class ConnectClient:
         plugin = _segment(config["connector.class"])
         self._veil.remember_options(config)
         answer = self._ask("PUT", f"/connector-plugins/{plugin}/config/validate", config)
+        # A plugin knows its own secrets, whatever they are called.
+        typed = {each["definition"]["name"] for each in answer["configs"] if _is_password(each)}
+        self._veil.remember(*(value for option, value in config.items() if option in typed))
         return tuple(
             _refused(option["value"]["name"], " ".join(self._veil.over(message).split()))
             for option in answer["configs"]
@@ -261,6 +264,10 @@ class ConnectClient:
         )
         trace = over(connector.get("trace", ""))
         return ConnectorStatus(connector["state"], tasks, trace, connector.get("version", ""))
+
+
+def _is_password(option: dict[str, Any]) -> bool:
+    return bool(option.get("definition", {}).get("type") == "PASSWORD")
 
 
 def _refused(option: str, message: str) -> Finding:
