@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -200,6 +201,14 @@ def _find(name: str) -> StackFolder:
 
 
 def _exports(environment: dict[str, str]) -> str:
+    """Return what a shell evaluates.
+
+    Raises:
+        StackError: A name is more than a name to a shell.
+    """
+    for name in environment:
+        if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+            raise StackError(f"{name!r} is not a name for a variable")
     return "\n".join(f"export {key}={shlex.quote(value)}" for key, value in environment.items())
 
 

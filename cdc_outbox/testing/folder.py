@@ -3,6 +3,9 @@
 Whoever brought a stack up holds a file lock in its folder; the kernel lets go of it with the process, however that
 ends. A folder whose lock is free is left over. Its processes are ended only if they still are those that were written
 down: by the time of a crash's discovery a pid may be somebody else's.
+
+The temporary folder is open to all, and the names in it can be guessed. What lies under a stack's name is believed only
+if it is a folder of this user's that nobody else may write to.
 """
 
 import contextlib
@@ -60,7 +63,7 @@ class StackFolder:
     @property
     def owner(self) -> ProcessRecord | None:
         """The process that holds the stack."""
-        return ProcessRecord.read(self.path / "owner.json")
+        return ProcessRecord.read(self._own_path() / "owner.json")
 
     @property
     def is_held_here(self) -> bool:
@@ -71,7 +74,7 @@ class StackFolder:
     def is_held(self) -> bool:
         """Whether somebody holds the stack."""
         try:
-            with _lock(self.path) as lock:
+            with _lock(self._own_path()) as lock:
                 return lock is None
         except FileNotFoundError:
             return False
@@ -80,8 +83,9 @@ class StackFolder:
         """Clear away what crashed, make the folder, and hold it until :meth:`release` or the end of the process.
 
         Raises:
-            StackError: A stack of this name is held.
+            StackError: A stack of this name is held, or its folder's name is taken by somebody else.
         """
+        self._own_path()
         for folder in self._all():
             _clear_if_free(folder)
         new = Path(tempfile.mkdtemp(dir=self._root, prefix=f"{self._prefix}{self.name}."))
@@ -99,6 +103,7 @@ class StackFolder:
             self._lock.close()
             self._lock = None
             shutil.rmtree(new)
+            self._own_path()
             raise StackError(
                 f"a stack named {self.name!r} is running",
                 hint=f"End it with `cdc-outbox stack down --name {self.name}`, or choose another name.",
@@ -107,19 +112,20 @@ class StackFolder:
     def release(self) -> None:
         """End every process that was recorded, remove the folder and let go of it; once is enough."""
         if self._lock is not None:
-            _end_parts(self.path)
-            with contextlib.suppress(FileNotFoundError):  # somebody else's clearing of the temporary folder
-                _remove(_set_aside(self.path))
+            if _is_ours(self.path):  # not so after somebody else's clearing of the temporary folder
+                _end_parts(self.path)
+                with contextlib.suppress(FileNotFoundError):
+                    _remove(_set_aside(self.path))
             self._lock.close()
             self._lock = None
 
     def clear_left_over(self) -> bool:
         """Clear away what a crash left of this stack, and tell whether there was something."""
-        return _clear_if_free(self.path)
+        return _clear_if_free(self._own_path())
 
     def reserve_port(self) -> int:
         """Return a port that nobody listens on and that no stack of this user has reserved."""
-        with (self.path / "ports.lock").open("w") as lock:
+        with (self._own_path() / "ports.lock").open("w") as lock:
             # Copies of the stack in other processes reserve ports too.
             fcntl.flock(lock, fcntl.LOCK_EX)
             mine, others = _ports_of(self.path), [port for folder in self._all() for port in _ports_of(folder)]
@@ -133,7 +139,7 @@ class StackFolder:
 
     def write_environment(self, environment: Mapping[str, str]) -> None:
         """Note how the stack is reached, and that it is ready."""
-        new = self.path / "environment.json.new"
+        new = self._own_path() / "environment.json.new"
         new.touch(mode=0o600)
         new.write_text(json.dumps(dict(environment)))
         new.rename(self.path / "environment.json")
@@ -141,13 +147,13 @@ class StackFolder:
     def find_environment(self) -> dict[str, str] | None:
         """Return how the stack is reached, ``None`` while it is not ready."""
         with contextlib.suppress(OSError, ValueError):
-            environment: dict[str, str] = json.loads((self.path / "environment.json").read_text())
+            environment: dict[str, str] = json.loads((self._own_path() / "environment.json").read_text())
             return environment
         return None
 
     def find_states(self) -> dict[str, str]:
         """Return what each part does, by its name."""
-        return {name: record.state() for name, record in _records(self.path).items()}
+        return {name: record.state() for name, record in _records(self._own_path()).items()}
 
     def log(self, part: str) -> Path:
         """Return a part's log.
@@ -155,7 +161,7 @@ class StackFolder:
         Raises:
             StackError: There is no such part.
         """
-        known = sorted(_records(self.path))
+        known = sorted(_records(self._own_path()))
         if part not in known:
             raise StackError(f"the stack has no part {part!r}", hint=f"Its parts are {', '.join(known)}.")
         return self.path / part / "log"
@@ -171,26 +177,41 @@ class StackFolder:
 
     def wants_restart(self, part: str) -> bool:
         """Tell whether somebody asked for it, and was not answered yet."""
-        return (self.path / part / "restart").exists()
+        return (self._own_path() / part / "restart").exists()
 
     def answer_restart(self, part: str) -> None:
         """Tell whoever asked that it was done, or tried."""
-        (self.path / part / "restart").unlink(missing_ok=True)
+        (self._own_path() / part / "restart").unlink(missing_ok=True)
 
     @property
     def _prefix(self) -> str:
         return f"cdc-outbox-{os.geteuid()}-"
+
+    def _own_path(self) -> Path:
+        """Return where the folder is, or would be.
+
+        Raises:
+            StackError: What is there is not this user's folder, or others may write to it.
+        """
+        if _is_ours(self.path) is False:
+            raise StackError(
+                f"{self.path} is not a folder of yours that nobody else may write to",
+                hint="Somebody else may have put it there. Choose another name, or set TMPDIR to a folder of your own.",
+            )
+        return self.path
 
     def _all(self) -> list[Path]:
         """Return this user's folders; somebody else's of the same name is not ours to look at."""
         return [path for path in self._root.glob(f"{self._prefix}*") if _is_ours(path)]
 
 
-def _is_ours(path: Path) -> bool:
+def _is_ours(path: Path) -> bool | None:
+    """Tell whether it is a folder of this user's that nobody else may write to, ``None`` where nothing is."""
     with contextlib.suppress(FileNotFoundError):  # cleared away since it was listed
         found = path.lstat()
-        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return False
+        writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not writable_by_others
+    return None
 
 
 @contextlib.contextmanager

@@ -53,11 +53,13 @@ class ProcessRecord:
         path.write_text(json.dumps(asdict(self)))
 
     def find(self) -> psutil.Process | None:
-        """Return the process if it still is the one that was written down, and still runs."""
+        """Return the process if it still is the one that was written down, is this user's, and still runs."""
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.started) <= _START_TIME_TOLERANCE_SECONDS
-            if same and process.status() != psutil.STATUS_ZOMBIE:
+            # Root's databases run as other users.
+            ours = os.geteuid() in {0, process.uids().real}
+            if same and ours and process.status() != psutil.STATUS_ZOMBIE:
                 return process
         return None
 

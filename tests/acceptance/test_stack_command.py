@@ -182,7 +182,8 @@ def test_what_a_crash_left_is_cleared_by_the_next_stack_and_nothing_else_is(
     # A folder whose record names a process that is somebody else's by now: same pid, another start time.
     bystander = subprocess.Popen(["sleep", "60"])
     stranger = StackFolder("stranger", server_folder)
-    (stranger.path / "postgres").mkdir(parents=True)
+    stranger.path.mkdir(mode=0o700)
+    (stranger.path / "postgres").mkdir()
     (stranger.path / "lock").touch()
     record = ProcessRecord.of(bystander.pid)
     ProcessRecord(record.pid, record.started - 100).write(stranger.path / "postgres" / "process.json")

@@ -20,7 +20,8 @@ from cdc_outbox.testing.process import ProcessRecord
 def left_over(tmp_path: Path) -> StackFolder:
     """What a crash left of the stack `try`."""
     folder = StackFolder("try", tmp_path)
-    (folder.path / "postgres").mkdir(parents=True)
+    folder.path.mkdir(mode=0o700)
+    (folder.path / "postgres").mkdir()
     (folder.path / "lock").touch()
     ProcessRecord(os.getpid(), 0).write(folder.path / "postgres" / "process.json")
     return folder
