@@ -102,7 +102,7 @@ def broker_environment(folder: Path, port: int, controller_port: int) -> dict[st
 
 def make_broker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jvm) -> Broker:
     """Format a broker's storage, unless it is formatted, and return the broker, not started yet."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     whole = {"PATH": os.environ.get("PATH", os.defpath), **environment}
     settings = str(settings_file("kafka.properties"))
     options = ("--ignore-formatted", "--cluster-id=cdcOutboxLocalStackKaf", f"--config={settings}")

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cdc_outbox.errors import ConfigError, StackError
-from cdc_outbox.testing.process import ProcessRecord, end
+from cdc_outbox.testing.process import ProcessRecord, end, open_private, write_private
 
 HOST = "127.0.0.1"
 """Where every part listens: a stack is nobody else's business."""
@@ -89,13 +89,14 @@ class StackFolder:
         for folder in self._all():
             _clear_if_free(folder)
         new = Path(tempfile.mkdtemp(dir=self._root, prefix=f"{self._prefix}{self.name}."))
-        self._lock = (new / "lock.new").open("wb")
+        self._lock = os.fdopen(open_private(new / "lock.new", os.O_WRONLY | os.O_CREAT), "wb")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         # Nobody ever sees a lock that nobody holds yet.
         (new / "lock.new").rename(new / "lock")
         ProcessRecord.of(os.getpid()).write(new / "owner.json")
-        # As root, PostgreSQL's own user must reach its data; else nobody but us.
-        new.chmod(0o755 if os.geteuid() == 0 else 0o700)
+        if os.geteuid() == 0:
+            # PostgreSQL's own user must pass to its data; what else lies here is closed, and nobody may list it.
+            new.chmod(0o711)
         try:
             # With the lock in it: nobody ever sees the folder under its name without it.
             new.rename(self.path)
@@ -125,14 +126,14 @@ class StackFolder:
 
     def reserve_port(self) -> int:
         """Return a port that nobody listens on and that no stack of this user has reserved."""
-        with (self._own_path() / "ports.lock").open("w") as lock:
+        with open(self._own_path() / "ports.lock", "w", opener=open_private) as lock:
             # Copies of the stack in other processes reserve ports too.
             fcntl.flock(lock, fcntl.LOCK_EX)
             mine, others = _ports_of(self.path), [port for folder in self._all() for port in _ports_of(folder)]
             for port in random.sample(_PORTS, len(_PORTS)):  # no cryptography
                 if port not in others and _can_listen(port):
                     new = self.path / "ports.json.new"
-                    new.write_text(json.dumps([*mine, port]))
+                    write_private(new, json.dumps([*mine, port]))
                     new.rename(self.path / "ports.json")
                     return port
         raise StackError(f"no port from {_PORTS.start} to {_PORTS.stop - 1} is free")
@@ -140,8 +141,7 @@ class StackFolder:
     def write_environment(self, environment: Mapping[str, str]) -> None:
         """Note how the stack is reached, and that it is ready."""
         new = self._own_path() / "environment.json.new"
-        new.touch(mode=0o600)
-        new.write_text(json.dumps(dict(environment)))
+        write_private(new, json.dumps(dict(environment)))
         new.rename(self.path / "environment.json")
 
     def find_environment(self) -> dict[str, str] | None:

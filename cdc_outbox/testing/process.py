@@ -23,6 +23,17 @@ _START_TIME_TOLERANCE_SECONDS = 0.05
 """The kernel counts start times in hundredths of a second."""
 
 
+def open_private(path: str | Path, flags: int) -> int:
+    """Open a file that nobody else may read, whatever the umask is: an opener for :func:`open`."""
+    return os.open(path, flags, 0o600)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that nobody else may read."""
+    with open(path, "w", opener=open_private) as file:
+        file.write(text)
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
     """A process as it is written down: a pid alone may be somebody else's by the time it is read.
@@ -50,7 +61,7 @@ class ProcessRecord:
 
     def write(self, path: Path) -> None:
         """Keep the record."""
-        path.write_text(json.dumps(asdict(self)))
+        write_private(path, json.dumps(asdict(self)))
 
     def find(self) -> psutil.Process | None:
         """Return the process if it still is the one that was written down, is this user's, and still runs."""
@@ -219,7 +230,7 @@ class Server(ABC):
         """
         if self.is_running:
             raise StackError(f"{self.name} runs already")
-        with self.log.open("ab") as log:
+        with open(self.log, "ab", opener=open_private) as log:
             self._process = subprocess.Popen(  # noqa: S603 - what the parts put together
                 self._command.arguments,
                 **_options(self._command, self.folder),

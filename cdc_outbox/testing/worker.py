@@ -56,7 +56,7 @@ def make_worker(
         environment: The worker's own variables, and what connectors may refer to as ``${env:NAME}``.
         settings: What differs from the local stack's settings.
     """
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     # Connect reads plugin.path before it resolves references, so the settings say `plugins`, relative to here.
     plugins = folder / "plugins"
     plugins.mkdir()

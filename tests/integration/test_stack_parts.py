@@ -1,5 +1,6 @@
 """What a stack is made of, beside what its command shows."""
 
+import os
 import pwd
 import shutil
 import subprocess
@@ -50,6 +51,30 @@ def test_the_superusers_password_is_in_no_file_that_others_may_read(
     with Stack(StackConfig(name="secret", kafka=False, root=server_folder)) as stack:
         assert modes == [0o600]
         assert not (stack.postgres.folder / "password").exists()
+
+
+def test_somebody_else_reads_nothing_of_a_stack(outbox_stack: Stack) -> None:
+    parts = outbox_stack.parts
+    assert {part.name for part in parts} >= {"postgres", "kafka", "connect-1"}
+    for part in parts:
+        assert part.folder.stat().st_mode & 0o007 == 0, part.name
+        assert part.log.stat().st_mode & 0o077 == 0, part.name
+    if os.geteuid() == 0:
+        paths = "\n".join(map(str, [outbox_stack.folder.path, *outbox_stack.folder.path.rglob("*")]))
+        look = 'while read -r path; do [ ! -r "$path" ] || echo "$path"; done'
+        # A user that no part runs as.
+        done = subprocess.run(
+            ["sh", "-c", look],
+            input=paths,
+            user=60_111,
+            group=60_111,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == ""
 
 
 def test_the_database_runs_as_its_user_and_in_that_users_group(outbox_stack: Stack) -> None:

@@ -76,6 +76,19 @@ def test_a_folder_is_never_seen_with_a_lock_that_nobody_holds(tmp_path: Path, mo
     other.release()
 
 
+def test_what_lies_in_a_folder_is_closed_to_everybody_else(tmp_path: Path) -> None:
+    folder = StackFolder("try", tmp_path)
+    folder.occupy()
+    folder.reserve_port()
+    folder.write_environment({})
+    # Root's databases run as users of their own, who pass, but list nothing.
+    assert folder.path.stat().st_mode & 0o777 == (0o711 if os.geteuid() == 0 else 0o700)
+    found = {path.name: oct(path.stat().st_mode & 0o777) for path in folder.path.iterdir()}
+    names = ("lock", "owner.json", "ports.lock", "ports.json", "environment.json")
+    assert found == dict.fromkeys(names, "0o600")
+    folder.release()
+
+
 def test_ports_that_are_reserved_at_the_same_time_are_all_written_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
