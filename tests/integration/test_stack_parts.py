@@ -83,6 +83,24 @@ def test_the_database_runs_as_its_user_and_in_that_users_group(outbox_stack: Sta
     assert process.gids().effective == pwd.getpwuid(process.uids().effective).pw_gid
 
 
+def test_the_databases_user_owns_its_data_and_nothing_else(outbox_stack: Stack) -> None:
+    """What it could put in place of log or process record, root would write to and obey."""
+    server = outbox_stack.postgres
+    user = psutil.Process(server.pid).uids().effective
+    assert {path.name for path in server.folder.iterdir() if path.stat().st_uid == user != os.geteuid()} <= {"data"}
+    assert (server.folder / "data").stat().st_uid == user
+    for path in (server.folder, server.log, server.folder / "process.json"):
+        assert path.lstat().st_uid == os.geteuid(), path
+        assert path.lstat().st_mode & 0o022 == 0, path
+    if user != os.geteuid():
+        planted = server.folder / "planted"
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            connection.execute("create temporary table said (line text)")
+            with pytest.raises(psycopg.Error, match="program"):
+                connection.execute(f"copy said from program 'ln -s /root/x {planted}'")
+        assert not planted.is_symlink()
+
+
 def test_the_systems_postgresql_is_taken_when_asked_and_missed_when_missing(server_folder: Path) -> None:
     config = StackConfig(name="system", kafka=False, system_postgres=True, root=server_folder)
     installed = any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or shutil.which("initdb")

@@ -12,7 +12,7 @@ import pytest
 
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing.folder import StackFolder
-from cdc_outbox.testing.process import ProcessRecord, end
+from cdc_outbox.testing.process import ProcessRecord, Server, ServerCommand, end
 from tests.support.commands import run_command
 
 NOBODY = 65534
@@ -97,6 +97,31 @@ def test_a_name_that_a_shell_would_take_for_more_is_not_printed(name: str, folde
     done = run_command("stack", "env", "--name", "try", env={"TMPDIR": str(folder.path.parent)})
     assert (done.returncode, done.stdout) == (1, "")
     assert "is not a name for a variable" in done.stderr
+
+
+class Sleeping(Server):
+    """A part that only sleeps."""
+
+    def answers(self) -> bool:
+        return True
+
+
+def test_no_link_is_followed_to_a_log_or_a_record(tmp_path: Path) -> None:
+    target, folder = tmp_path / "target", tmp_path / "part"
+    target.touch()
+    folder.mkdir()
+    part = Sleeping(folder, ServerCommand(arguments=["/bin/sleep", "60"], environment={}))
+    for name in ("log", "process.json"):
+        (folder / name).symlink_to(target)
+        with pytest.raises(OSError, match="symbolic link"):
+            part.start()
+        (folder / name).unlink()
+        part.kill()
+    assert target.read_text() == ""
+    ProcessRecord.of(os.getpid()).write(target)
+    (folder / "process.json").symlink_to(target)
+    assert ProcessRecord.read(target) is not None
+    assert ProcessRecord.read(folder / "process.json") is None
 
 
 def test_a_process_of_another_user_is_not_ended(
