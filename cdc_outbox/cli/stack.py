@@ -59,26 +59,45 @@ def stack() -> None:
     multiple=True,
     help="Create this empty database, and show it as NAME_DSN; may be given again. The first is CDC_OUTBOX_DSN too.",
 )
+@click.option(
+    "--env",
+    "variables",
+    metavar="NAME",
+    multiple=True,
+    help="Let connectors refer to this variable of yours as ${env:NAME}; may be given again.",
+)
 @click.option("--system-postgres", is_flag=True, help="Take the PostgreSQL that is installed, not the embedded one.")
 def up(
-    *, name: str, detach: bool, workers: int, kafka: bool, databases: tuple[str, ...], system_postgres: bool
+    *,
+    name: str,
+    detach: bool,
+    workers: int,
+    kafka: bool,
+    databases: tuple[str, ...],
+    variables: tuple[str, ...],
+    system_postgres: bool,
 ) -> None:
     """Start a stack on free ports, in a folder of its own, and hold it until Ctrl-C.
 
-    Connectors may refer to every variable of this command's environment as ${env:NAME}, and to POSTGRES_HOST and
-    POSTGRES_PORT. What a crashed stack left behind is cleared away first.
+    Connectors may refer to POSTGRES_HOST and POSTGRES_PORT as ${env:NAME}, and to the variables of --env. What a
+    crashed stack left behind is cleared away first. Kafka and Connect ask nobody who he is: start no stack on a machine
+    that you share with people whom you do not trust.
 
     \b
     Example:
       cdc-outbox stack up --database orders --database shipping
+      ORDERS_CONNECTOR_PASSWORD=secret cdc-outbox stack up --env ORDERS_CONNECTOR_PASSWORD
     """
+    missing = [variable for variable in variables if variable not in os.environ]
+    if missing:
+        raise click.BadParameter(f"{', '.join(missing)}: there is no such variable", param_hint="--env")
     config = StackConfig(
         name=name,
         workers=workers,
         kafka=kafka,
         databases=databases,
         system_postgres=system_postgres,
-        environment=dict(os.environ),
+        environment={variable: os.environ[variable] for variable in variables},
     )
     _hear_signals()
     if detach:
@@ -271,6 +290,7 @@ def _arguments(config: StackConfig) -> list[str]:
         f"--workers={config.workers}",
         "--kafka" if config.kafka else "--no-kafka",
         *(f"--database={name}" for name in config.databases),
+        *(f"--env={name}" for name in config.environment),
         *(["--system-postgres"] if config.system_postgres else []),
     ]
 

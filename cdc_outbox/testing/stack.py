@@ -43,7 +43,7 @@ class StackConfig:
             warm: for tests and demonstrations, not for measurements.
         worker_settings: Settings of the Connect workers in place of the local stack's own, for example
             ``offset.flush.interval.ms``.
-        environment: What connectors may refer to as ``${env:NAME}``.
+        environment: What connectors may refer to as ``${env:NAME}``; the workers see no other variable but ``PATH``.
         cache: Where jars are kept, by default the user's cache folder.
         root: Where the stack's folder is made, by default the system's temporary folder.
     """

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,21 +54,30 @@ def make_worker(
     """Set up a Connect worker and return it, not started yet.
 
     Args:
-        environment: The worker's own variables, and what connectors may refer to as ``${env:NAME}``.
+        environment: The worker's own variables, and what connectors may refer to as ``${env:NAME}``, where the name
+            is a word. As ``${file:PATH:key}`` they may refer to files in the folder ``secrets`` beside the worker's.
         settings: What differs from the local stack's settings.
     """
     folder.mkdir(mode=0o700)
+    secrets = folder.parent / "secrets"
+    secrets.mkdir(mode=0o700, exist_ok=True)
     # Connect reads plugin.path before it resolves references, so the settings say `plugins`, relative to here.
     plugins = folder / "plugins"
     plugins.mkdir()
     for plugin in jvm.plugins:
         (plugins / plugin.name).symlink_to(plugin)
-    file = settings_file("connect.properties")
-    if settings:
-        # Of a setting that is given twice, the last one counts.
-        further = "".join(f"{name}={value}\n" for name, value in settings.items())
-        text, file = file.read_text(), folder / file.name
-        file.write_text(text + further)
+    shared = settings_file("connect.properties")
+    # Whoever reaches the worker can have it resolve references, and is told what they stand for.
+    allowed = {
+        "config.providers.env.param.allowlist.pattern": "|".join(
+            name for name in environment if re.fullmatch(r"\w+", name, re.ASCII)
+        ),
+        "config.providers.file.param.allowed.paths": str(secrets),
+    }
+    # Of a setting that is given twice, the last one counts.
+    further = "".join(f"{name}={value}\n" for name, value in (allowed | dict(settings)).items())
+    file = folder / shared.name
+    file.write_text(shared.read_text() + further)
     command = ServerCommand(
         arguments=jvm.command("org.apache.kafka.connect.cli.ConnectDistributed", str(file), heap=_HEAP),
         environment={"PATH": os.environ.get("PATH", os.defpath), **environment},

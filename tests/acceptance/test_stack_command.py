@@ -12,6 +12,7 @@ import psutil
 import psycopg
 import pytest
 
+from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ProcessRecord
@@ -61,6 +62,27 @@ def assert_nothing_is_left(folder: StackFolder, processes: list[psutil.Process],
     for port in ports:
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def assert_references_tell_what_was_asked_for(connect_url: str, folder: StackFolder) -> None:
+    """Connect's validation resolves references, and quotes in its errors what they stand for."""
+    (folder.path / "secrets" / "mine").write_text("key=own-file\n")
+    outside = folder.path.parent / "outside"
+    outside.write_text("key=other-file\n")
+    client = ConnectClient(connect_url)
+
+    def told(reference: str) -> str:
+        config = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "name": "x"}
+        findings = client.validate(config | {"topic.prefix": "x", "database.hostname": f"!{reference}!"})
+        return " ".join(finding.message for finding in findings)
+
+    assert "!asked!" in told("${env:ASKED_FOR}")
+    assert "!another!" in told("${env:ANOTHER}")
+    assert "!own-file!" in told(f"${{file:{folder.path}/secrets/mine:key}}")
+    assert "shell" not in told("${env:OF_THE_SHELL}")
+    assert "/bin" not in told("${env:PATH}")
+    assert "other-file" not in told(f"${{file:{outside}:key}}")
+    assert "host=" not in told(f'${{file:{folder.path}/environment.json:{{"CDC_OUTBOX_DSN"}}')
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -136,7 +158,8 @@ def test_the_whole_stack_beside_another_one_detached_and_down(
 ) -> None:
     del home
     env = {"TMPDIR": str(server_folder), "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
-    up = run_program("stack", "up", "--name", "try", "--detach", env=env)
+    shell = env | {"ASKED_FOR": "asked", "ANOTHER": "another", "OF_THE_SHELL": "shell"}
+    up = run_program("stack", "up", "--name=try", "--detach", "--env=ASKED_FOR", "--env=ANOTHER", env=shell)
     assert up.returncode == 0, up.stderr
     assert up.stdout == ""
 
@@ -145,6 +168,10 @@ def test_the_whole_stack_beside_another_one_detached_and_down(
     variables = dict(line.split("=", 1) for line in found.splitlines() if line.startswith("CDC_OUTBOX_"))
     assert set(variables) == {"CDC_OUTBOX_DSN", "CDC_OUTBOX_BOOTSTRAP_SERVERS", "CDC_OUTBOX_CONNECT_URL"}
     assert not set(variables.values()) & set(outbox_stack.environment().values())
+
+    restart = run_command("stack", "restart", "connect-1", "--name", "try", env=env)
+    assert (restart.returncode, restart.stderr) == (0, "connect-1: running\n")
+    assert_references_tell_what_was_asked_for(variables["CDC_OUTBOX_CONNECT_URL"], folder)
 
     status = run_command("stack", "status", "--name", "try", env=env)
     assert status.returncode == 0
@@ -256,6 +283,15 @@ def test_a_java_that_is_too_old_is_named(server_folder: Path) -> None:
     (server_folder / "java").chmod(0o755)
     done = run_program("stack", "up", env={"PATH": str(server_folder), "TMPDIR": str(server_folder)})
     assert "error: the Java on the PATH is version 8, and 17 is needed" in done.stderr
+
+
+def test_a_variable_that_is_not_there_is_refused_before_anything_starts(
+    home: dict[str, str], folder: StackFolder
+) -> None:
+    done = run_program("stack", "up", "--name=try", "--no-kafka", "--env=HOME", "--env=NOT_THERE", env=home)
+    assert done.returncode == 2
+    assert "--env: NOT_THERE: there is no such variable" in done.stderr
+    assert not folder.path.exists()
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["env"], ["logs"], ["restart"]])

@@ -97,9 +97,15 @@ def test_a_worker_that_does_not_start_is_shown_and_does_not_stand_in_the_way(sta
 def test_a_workers_settings_are_the_local_stacks_and_those_that_differ(tmp_path: Path) -> None:
     (tmp_path / "home" / "plugins").mkdir(parents=True)
     jvm = Jvm("java", tmp_path / "home", options=SHORT_LIVED)
-    make_worker(tmp_path / "worker", 1, {}, jvm, settings={"offset.flush.interval.ms": "500"})
+    environment = {"CONNECTOR_PASSWORD": "secret", "OTHER_1": "x", ".*": "y", "A\nb": "z"}
+    make_worker(tmp_path / "worker", 1, environment, jvm, settings={"offset.flush.interval.ms": "500"})
     own = settings_file("connect.properties").read_text()
-    assert (tmp_path / "worker" / "connect.properties").read_text() == f"{own}offset.flush.interval.ms=500\n"
+    assert (tmp_path / "worker" / "connect.properties").read_text().removeprefix(own).splitlines() == [
+        "config.providers.env.param.allowlist.pattern=CONNECTOR_PASSWORD|OTHER_1",
+        f"config.providers.file.param.allowed.paths={tmp_path / 'secrets'}",
+        "offset.flush.interval.ms=500",
+    ]
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
     assert set(SHORT_LIVED) < set(jvm.command("Main", heap="1m"))
 
 
