@@ -57,7 +57,7 @@ def stack() -> None:
     "databases",
     metavar="NAME",
     multiple=True,
-    help="Create this empty database, and show it as NAME_DSN; may be given again. The first is CDC_OUTBOX_DSN too.",
+    help="Create this empty database, shown as NAME_DSN and NAME_URL; may be repeated. CDC_OUTBOX_DSN is the first.",
 )
 @click.option(
     "--env",

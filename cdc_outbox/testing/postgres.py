@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -41,6 +42,11 @@ class Postgres(Server):
     def dsn(self, database: str = "postgres", *, user: str = "postgres", password: str | None = None) -> str:
         """Return the connection string of a database, by default for the superuser."""
         return make_conninfo(host=HOST, port=self.port, dbname=database, user=user, password=password or self.password)
+
+    def url(self, database: str = "postgres", *, user: str = "postgres", password: str | None = None) -> str:
+        """Return the ``postgresql://`` URL of a database, by default for the superuser."""
+        login = f"{quote(user, safe='')}:{quote(password or self.password, safe='')}"
+        return f"postgresql://{login}@{HOST}:{self.port}/{quote(database, safe='')}"
 
     def create_database(self, name: str, *, template: str = "template1") -> str:
         """Create a database and return its connection string.

@@ -21,8 +21,8 @@ from cdc_outbox.testing.postgres import Postgres, find_installed, make_postgres
 from cdc_outbox.testing.process import Server
 from cdc_outbox.testing.worker import Worker, make_worker, worker_environment
 
-_TAKEN = {"cdc_outbox", "postgres", "template0", "template1"}
-"""What every cluster has, and what would be another meaning of CDC_OUTBOX_DSN."""
+_TAKEN = {"cdc_outbox", "cdc_outbox_connect", "postgres", "template0", "template1"}
+"""What every cluster has, and what would be another meaning of CDC_OUTBOX_DSN and CDC_OUTBOX_CONNECT_URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,11 +217,16 @@ class Stack:
     def environment(self) -> dict[str, str]:
         """Return the variables by which the ``cdc-outbox`` command, and services of your own, find this stack.
 
-        ``CDC_OUTBOX_DSN`` is the first database of :attr:`StackConfig.databases`, ``postgres`` without one.
+        ``CDC_OUTBOX_DSN`` is the first database of :attr:`StackConfig.databases`, ``postgres`` without one. Each of
+        them has ``NAME_DSN``, a connection string, and ``NAME_URL``, the same as a ``postgresql://`` URL.
         """
         databases = self.config.databases
         environment = {"CDC_OUTBOX_DSN": self.postgres.dsn(*databases[:1])}
-        environment |= {f"{name.upper()}_DSN": self.postgres.dsn(name) for name in databases}
+        for name in databases:
+            environment |= {
+                f"{name.upper()}_DSN": self.postgres.dsn(name),
+                f"{name.upper()}_URL": self.postgres.url(name),
+            }
         if self._broker is not None:
             environment["CDC_OUTBOX_BOOTSTRAP_SERVERS"] = self._broker.bootstrap_servers
         if self.workers:

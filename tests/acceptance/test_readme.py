@@ -50,7 +50,13 @@ def services(outbox_stack: Stack) -> Iterator[dict[str, str]]:
     with psycopg.connect(orders) as connection:
         # What the service's own migrations make.
         connection.execute("create table orders (id serial, customer int, total_cents int)")
-    yield {**outbox_stack.environment(), "CDC_OUTBOX_DSN": orders, "ORDERS_DSN": orders, "SHIPPING_DSN": shipping}
+    yield {
+        **outbox_stack.environment(),
+        "CDC_OUTBOX_DSN": orders,
+        "ORDERS_DSN": orders,
+        "SHIPPING_DSN": shipping,
+        "ORDERS_URL": outbox_stack.postgres.url("orders"),
+    }
     client = ConnectClient(outbox_stack.connect_url)
     if client.find_config("orders"):
         client.delete("orders")
@@ -112,9 +118,7 @@ def test_fastapi_and_sqlalchemy_as_the_readme_says(
 ) -> None:
     from fastapi.testclient import TestClient
 
-    dsn = psycopg.conninfo.conninfo_to_dict(services["ORDERS_DSN"])
-    url = "postgresql+asyncpg://{user}:{password}@{host}:{port}/{dbname}".format(**dsn)
-    monkeypatch.setenv("ORDERS_URL", url)
+    monkeypatch.setenv("ORDERS_URL", services["ORDERS_URL"])
     run("cdc-outbox init connectors/orders.yaml", folder, services)
     module = imported("fastapi_orders", folder)
     with TestClient(module.app) as client:

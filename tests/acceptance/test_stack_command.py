@@ -118,17 +118,21 @@ def test_databases_are_made_and_shown_as_variables_of_their_names(home: dict[str
     up = run_program("stack", "up", "--name=try", "--no-kafka", "-dd", *DATABASES, env=home)
     assert up.returncode == 0, up.stderr
     exports = run_command("stack", "env", "--name", "try", env=home).stdout
-    assert exports.count("export ") == 3
+    assert exports.count("export ") == 5
     found = subprocess.run(["bash", "-c", f"{exports}\nenv"], capture_output=True, text=True, check=True).stdout
     variables = dict(line.split("=", 1) for line in found.splitlines())
     assert variables["CDC_OUTBOX_DSN"] == variables["ORDERS_DSN"]
     for name in ("orders", "shipping_2"):
-        with psycopg.connect(variables[f"{name.upper()}_DSN"]) as connection:
-            assert connection.info.dbname == name
-            assert connection.execute("select count(*) from pg_stat_user_tables").fetchall() == [(0,)]
+        assert variables[f"{name.upper()}_URL"].startswith("postgresql://postgres:")
+        for kind in ("URL", "DSN"):
+            with psycopg.connect(variables[f"{name.upper()}_{kind}"]) as connection:
+                assert connection.info.dbname == name
+                assert connection.execute("select count(*) from pg_stat_user_tables").fetchall() == [(0,)]
 
 
-@pytest.mark.parametrize("name", ["postgres", "cdc_outbox", "Orders", "a-b", "", "x" * 64, "orders\n"])
+@pytest.mark.parametrize(
+    "name", ["postgres", "cdc_outbox", "cdc_outbox_connect", "Orders", "a-b", "", "x" * 64, "orders\n"]
+)
 def test_a_database_that_cannot_be_made_is_refused_before_anything_starts(
     name: str, home: dict[str, str], folder: StackFolder
 ) -> None:

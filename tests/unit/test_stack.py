@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 from unittest.mock import Mock
 
+import psycopg
 import pytest
 
 from cdc_outbox.errors import ConfigError, StackError
@@ -139,3 +140,11 @@ def test_any_mapping_can_be_copied_to_other_processes(values: Any) -> None:
     copy = pickle.loads(pickle.dumps(Stack(config))).config  # noqa: S301 - our own
     assert copy == config
     assert (copy.environment, copy.worker_settings) == (dict(values), dict(values))
+
+
+def test_a_database_has_a_url_that_keeps_what_names_and_passwords_may_hold(stack: Stack) -> None:
+    url = stack.postgres.url("a b", user="u@x", password="p:/?#[]@ ü%")
+    assert url.startswith("postgresql://u%40x:p")
+    found = psycopg.conninfo.conninfo_to_dict(url)
+    wanted = {"user": "u@x", "password": "p:/?#[]@ ü%", "dbname": "a b", "host": "127.0.0.1"}
+    assert found == wanted | {"port": str(stack.postgres.port)}
