@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_outbox.errors import ConfigError, OutboxError
-from cdc_outbox.sql import Statement, load
+from cdc_outbox.sql import Statement, comment, load
 from cdc_outbox.table import Dialect, TableName
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
@@ -207,7 +207,7 @@ def find_version(execute: Execute, component: Component) -> int | None:
 
 def script(component: Component) -> str:
     """Return the whole way to the newest version as SQL text that may be run again and again."""
-    return "\n\n".join([f"-- {component.name}", *(f"{sql.rstrip(';')};" for sql in script_statements(component))])
+    return "\n\n".join([comment(component.name), *(f"{sql.rstrip(';')};" for sql in script_statements(component))])
 
 
 def script_statements(component: Component) -> list[str]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.migrations import Component
-from cdc_outbox.sql import load
-from cdc_outbox.table import Dialect, TableName, dollar_quoted, literal, quote
+from cdc_outbox.sql import comment, load
+from cdc_outbox.table import Dialect, TableName, dollar_quoted, literal, quote, refuse_controls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,9 @@ class Role:
     member_of: str | None = None
     calls: tuple[TableName, ...] = ()
     owns_functions: tuple[TableName, ...] = ()
+
+    def __post_init__(self) -> None:
+        refuse_controls(self.name)
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -227,14 +230,15 @@ def roles_script(roles: Iterable[tuple[str, Role]]) -> str:
     parts: list[str] = []
     for about, role in roles:
         parts += [] if parts else [_PASSWORDS[role.dialect]]
-        parts.append("\n".join([f"-- {role.name}: {about}".replace("\n", " "), *role.statements()]))
+        parts.append("\n".join([comment(f"{role.name}: {about}"), *role.statements()]))
     return "\n\n".join(parts)
 
 
 _PASSWORDS = {
-    Dialect.POSTGRESQL: "-- Passwords are yours to set: alter role … password '…', or \\password in psql.",
-    Dialect.MYSQL: "-- Passwords are yours to set, and nobody logs in before: alter user … identified by '…' "
-    "account unlock.",
+    Dialect.POSTGRESQL: comment("Passwords are yours to set: alter role … password '…', or \\password in psql."),
+    Dialect.MYSQL: comment(
+        "Passwords are yours to set, and nobody logs in before: alter user … identified by '…' account unlock."
+    ),
 }
 
 

@@ -17,6 +17,7 @@ from cdc_outbox.modes import (
     refuse_elsewhere,
     refuse_together,
 )
+from cdc_outbox.safe_text import has_controls
 
 MAX_IDENTIFIER_BYTES = 63
 """PostgreSQL cuts a longer name off without a word, and two names may become one."""
@@ -61,13 +62,24 @@ def quote(identifier: str, mark: str = '"') -> str:
     """Return the identifier in quotes, ready to stand in a statement.
 
     Raises:
-        ConfigError: It is empty, holds a NUL, or is longer than 63 bytes in UTF-8.
+        ConfigError: It is empty, holds a control character, or is longer than 63 bytes in UTF-8.
     """
-    if not identifier or "\0" in identifier:
+    refuse_controls(identifier)
+    if not identifier:
         raise ConfigError(f"{identifier!r} cannot be the name of a table, schema or column")
     if len(identifier.encode()) > MAX_IDENTIFIER_BYTES:
         raise ConfigError(f"the name {identifier!r} is longer than {MAX_IDENTIFIER_BYTES} bytes")
     return mark + identifier.replace(mark, mark * 2) + mark
+
+
+def refuse_controls(name: str) -> None:
+    """Refuse a name that a terminal or a program that reads a script line by line could obey.
+
+    Raises:
+        ConfigError: It holds a control character, a line separator, or what turns the direction of writing.
+    """
+    if has_controls(name):
+        raise ConfigError(f"the name {name!a} holds a control character", hint="Choose a name of visible characters.")
 
 
 def literal(text: str) -> str:
@@ -191,7 +203,7 @@ class OutboxTable:
 
     Args:
         schema: ``None`` is ``public`` on PostgreSQL and the connection's database elsewhere.
-        name: At most 63 bytes; any character but NUL.
+        name: At most 63 bytes; any character but control characters.
         headers: Header column → header of the message; text columns that may be null.
         format: What the writer adds to each event; it brings header columns of its own.
         partitions: PostgreSQL only; ``None`` is a table that is not partitioned.

@@ -6,7 +6,7 @@ import click
 
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.files import STDIN, write_new
-from cdc_outbox.cli.findings import FORMATS, visible
+from cdc_outbox.cli.findings import FORMATS
 from cdc_outbox.cli.lint import debezium_option, read_configs
 from cdc_outbox.cli.options import aggregate_option, connect_url_option
 from cdc_outbox.connect.adopt import Adopted, adopt
@@ -17,6 +17,7 @@ from cdc_outbox.document import Document
 from cdc_outbox.errors import ConfigError, ConnectorNotFoundError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
+from cdc_outbox.safe_text import visible
 
 
 @click.command("adopt", short_help="Write the spec of a connector that somebody configured by hand.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from cdc_outbox.cli.findings import visible
+from cdc_outbox.safe_text import visible
 
 
 def in_columns(lines: Sequence[Sequence[str]]) -> Iterator[str]:

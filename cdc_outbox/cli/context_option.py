@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from cdc_outbox.cli.contexts import Context, Contexts
 from cdc_outbox.cli.contexts_file import read_contexts
-from cdc_outbox.cli.findings import visible
+from cdc_outbox.safe_text import visible
 from cdc_outbox.errors import ConfigError
 
 _NAME, _FILE, _PATIENCE = "cdc_outbox.context", "cdc_outbox.contexts", "cdc_outbox.patience"

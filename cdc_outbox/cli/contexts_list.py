@@ -12,7 +12,8 @@ from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts, urls_of
 from cdc_outbox.cli.contexts_file import CONTEXTS_FILE, parse_contexts
 from cdc_outbox.cli.contexts_trust import TrustedFiles
 from cdc_outbox.cli.files import read_text
-from cdc_outbox.cli.findings import API_VERSION, visible
+from cdc_outbox.cli.findings import API_VERSION
+from cdc_outbox.safe_text import visible
 
 
 @click.group(

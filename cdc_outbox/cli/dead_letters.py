@@ -12,7 +12,6 @@ from typing import Any, TextIO, TypeVar, cast
 
 import click
 
-from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
 from cdc_outbox.cli.parked import details_of, json_of, json_of_message, name_of, table_of
 from cdc_outbox.consumer.park import Reason, State
@@ -20,6 +19,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.baseline import find_gaps
 from cdc_outbox.operate.park import Park
 from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, not_tried, why_not_forced
+from cdc_outbox.safe_text import visible
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 

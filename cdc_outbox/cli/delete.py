@@ -10,7 +10,6 @@ import click
 from cdc_outbox.cli.connectors import is_spec, refuse_unknown, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
@@ -20,6 +19,7 @@ from cdc_outbox.connect.refusals import refuse_other_kind
 from cdc_outbox.connect.retire import Remains, purge, retire, retire_unspecified, what_stays
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import ConfigError, UnpublishedEventsError
+from cdc_outbox.safe_text import visible
 from cdc_outbox.spec import Spec
 
 

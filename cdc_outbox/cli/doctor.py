@@ -13,7 +13,7 @@ from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.findings import FORMATS, strict_option, sum_up, visible
+from cdc_outbox.cli.findings import FORMATS, strict_option, sum_up
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.steps import Steps
@@ -23,6 +23,7 @@ from cdc_outbox.connect.render import render
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.kafka import Topics
 from cdc_outbox.operate.doctor import Doctor, by_severity
+from cdc_outbox.safe_text import visible
 
 _LOG = logging.getLogger(__name__)
 _HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")

@@ -12,6 +12,7 @@ import click
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding, Severity, errors_in
+from cdc_outbox.safe_text import visible
 
 API_VERSION = "cdc-outbox/v1"
 """Of the JSON output: keys are added to it, never taken away or given another meaning."""
@@ -19,7 +20,6 @@ API_VERSION = "cdc-outbox/v1"
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def as_text(findings: Iterable[Finding]) -> str:
@@ -96,11 +96,6 @@ def sum_up(findings: Sequence[Finding], *, strict: bool) -> ExitCode:
     if errors_in(tuple(findings)):
         return ExitCode.FAILED
     return ExitCode.DIFFERENCES if strict and counts[Severity.WARNING] else ExitCode.DONE
-
-
-def visible(text: str) -> str:
-    """Return a text in which nothing moves the cursor, ends the line or turns the direction."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def _sarif_rule(code: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from cdc_outbox.modes import OutboxMode
 from cdc_outbox.operate.purge import PartPurge
 from cdc_outbox.privileges import roles_script
 from cdc_outbox.spec import Spec
+from cdc_outbox.sql import comment
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.writer.catalog import Catalog, TableCatalog
 from cdc_outbox.writer.drift import different_source
@@ -155,7 +156,7 @@ _FRAMES = {
     Dialect.POSTGRESQL: ("begin;", "commit;"),
     Dialect.SQLITE: ("begin immediate;", "commit;"),
     # Each change of a table would end the transaction.
-    Dialect.MYSQL: ("-- For the service's database.",),
+    Dialect.MYSQL: (comment("For the service's database."),),
 }
 
 
@@ -169,7 +170,7 @@ def _script(wanted: Wanted, *, creates: bool, grants: bool) -> str:
         parts += (f"{statement.rstrip(';')};" for statement in wanted.statements(known))
         if has_no_condition:
             parts.append(
-                "-- A header column is added to a table in use by `cdc-outbox init`: SQL here cannot ask for one."
+                comment("A header column is added to a table in use by `cdc-outbox init`: SQL here cannot ask for one.")
             )
     if grants:
         roles = [(about, wanted.role(kind, named=False)) for kind, about in PARTIES.items()]

@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 
 from cdc_outbox.cli.files import STDIN, read_text_of
-from cdc_outbox.cli.findings import output_option, strict_option, tell, visible
+from cdc_outbox.cli.findings import output_option, strict_option, tell
 from cdc_outbox.cli.specs import files_of
 from cdc_outbox.connect.lint import NEWEST, Config, Version, find_in_text, lint_all
 from cdc_outbox.connect.lint.fixes import fix
 from cdc_outbox.document import Document
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding
+from cdc_outbox.safe_text import visible
 
 _SUFFIXES = (".yaml", ".yml", ".json", ".properties")
 

@@ -13,7 +13,7 @@ from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.connectors import one_name_of, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.findings import API_VERSION, visible
+from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.halt import stable_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.cli.steps import Steps
@@ -25,6 +25,7 @@ from cdc_outbox.connect.moves import Move, Standing, judge_reset, judge_set, pos
 from cdc_outbox.connect.states import Ward
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError, UnpublishedEventsError
+from cdc_outbox.safe_text import visible
 
 _HEAD = ("SERVER", "AT", "OFFSET")
 

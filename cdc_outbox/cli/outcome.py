@@ -9,11 +9,12 @@ from typing import Any
 
 from cdc_outbox.cli.colour import paint
 from cdc_outbox.cli.exits import ExitCode, exit_code_of
-from cdc_outbox.cli.findings import API_VERSION, visible
+from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.connect.change import Change
 from cdc_outbox.connect.effects import Effect, Reach
 from cdc_outbox.connect.plan import Plan
 from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.safe_text import visible
 
 
 class State(StrEnum):

@@ -9,7 +9,6 @@ import click
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import complain
-from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, effect_line, exit_code
 from cdc_outbox.cli.specs import read_specs, specs_argument
@@ -22,6 +21,7 @@ from cdc_outbox.connect.foresight import plan_without_database
 from cdc_outbox.connect.plan import Plan
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.safe_text import visible
 from cdc_outbox.spec import Spec
 
 

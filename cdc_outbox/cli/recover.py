@@ -15,7 +15,6 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import one_name_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.heartbeats import find_positions, history_of
 from cdc_outbox.cli.options import connect_url_option, dsns_option, stable_seconds_option
 from cdc_outbox.cli.steps import Steps
@@ -27,6 +26,7 @@ from cdc_outbox.errors import ConfigError, UnpublishedEventsError
 from cdc_outbox.finding import Finding
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.operate.recovery import History
+from cdc_outbox.safe_text import visible
 
 
 @click.command(short_help="Publish what a restored database still holds, and accept what was found.")

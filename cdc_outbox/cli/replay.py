@@ -11,11 +11,11 @@ import click
 
 from cdc_outbox.cli.consume import load
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.inbox import read_aggregate
 from cdc_outbox.cli.logs import TextLines
 from cdc_outbox.cli.spans import moment
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
+from cdc_outbox.safe_text import visible
 
 _WORDS = {
     Fate.APPLIED: ("applied", "would be applied"),

@@ -17,7 +17,7 @@ from cdc_outbox.cli.connectors import names_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.findings import API_VERSION, visible
+from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.cli.steps import Steps
@@ -32,6 +32,7 @@ from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
 from cdc_outbox.kafka import Topics
+from cdc_outbox.safe_text import visible
 from cdc_outbox.topic import HEARTBEATS
 
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from cdc_outbox.cli.findings import visible
+from cdc_outbox.safe_text import visible
 
 _TICK_SECONDS = 0.5
 _CLEAR = "\r\x1b[K"

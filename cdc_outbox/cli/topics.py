@@ -8,11 +8,11 @@ import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.specs import read_specs, specs_argument
 from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.kafka import Topics
 from cdc_outbox.operate.topics import Difference, differences
+from cdc_outbox.safe_text import visible
 from cdc_outbox.spec import Spec
 
 _LOG = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.findings import API_VERSION, visible
+from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import dsns_option, is_named, read_spec
 from cdc_outbox.cli.spans import seconds
@@ -21,6 +21,7 @@ from cdc_outbox.operate.stages import InboxStage, OutboxStage
 from cdc_outbox.operate.summary import Sums
 from cdc_outbox.operate.verification import Kind
 from cdc_outbox.operate.verify import Verification, Verified
+from cdc_outbox.safe_text import visible
 
 _SHOWN = 20
 """Findings of one kind that a person is shown; --json has up to a thousand."""

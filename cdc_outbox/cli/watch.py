@@ -15,7 +15,6 @@ import click
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import names_of
 from cdc_outbox.cli.contexts import Databases
-from cdc_outbox.cli.findings import visible
 from cdc_outbox.cli.heartbeats import Looks
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
@@ -23,6 +22,7 @@ from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.guard import Act, Guard, GuardOptions
 from cdc_outbox.connect.wait import Condition, condition_of, describe, failure, reason_of
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
+from cdc_outbox.safe_text import visible
 
 _DEFAULTS = GuardOptions()
 _HISTORY_SECONDS = 60.0

@@ -16,6 +16,7 @@ from django.db.transaction import atomic
 from cdc_outbox.django.settings import OutboxSettings, outbox_settings
 from cdc_outbox.drivers.django import find
 from cdc_outbox.migrations import Execute, drop, drop_statements, script, upgrade
+from cdc_outbox.sql import comment
 from cdc_outbox.table import Dialect
 from cdc_outbox.writer.partitions import add_partitions
 from cdc_outbox.writer.schema import drop_publication_statement, publication_statement, table_statements
@@ -131,7 +132,10 @@ def _later_statements(wanted: OutboxSettings) -> list[str]:
 
 def _drop_statements(wanted: OutboxSettings) -> list[str]:
     statements = [*_before_drop(wanted), *drop_statements(wanted.component)]
-    return ["-- migrate does it only if none of the tables has rows", *(f"{sql.rstrip(';')};" for sql in statements)]
+    return [
+        comment("migrate does it only if none of the tables has rows"),
+        *(f"{sql.rstrip(';')};" for sql in statements),
+    ]
 
 
 def _drop(wanted: OutboxSettings, connection: Any) -> None:  # noqa: ANN401

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from cdc_outbox.safe_text import visible
+
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _TOKEN = re.compile(r"\{(\w+)\}|:([a-z_]\w*)")
 
@@ -72,6 +74,11 @@ class Statement:
             return style.parameter(token[2]) if style else token[0]
 
         return _TOKEN.sub(put_in, self.text)
+
+
+def comment(text: str) -> str:
+    """Return a text as one line of comment: a name in it ends neither the line nor the comment."""
+    return f"-- {visible(text)}"
 
 
 @cache

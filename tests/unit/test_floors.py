@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "cdc_outbox"
 
 FLOORS = [
-    {"finding"},
+    {"finding", "safe_text"},
     {"errors"},
     {"modes"},
     {

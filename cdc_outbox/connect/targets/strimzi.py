@@ -9,6 +9,7 @@ import yaml
 
 from cdc_outbox.connect.targets.model import Option, Pipeline, Target
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.safe_text import visible
 from cdc_outbox.secret import REFERENCE
 from cdc_outbox.topic import Topic
 
@@ -227,7 +228,7 @@ def _comment(pipeline: Pipeline, settings: Mapping[str, str]) -> str:
         lines.append(f"  {create} | kubectl apply --server-side -f -")
         if not _reads_secrets(settings):
             lines.append("The worker gets them as variables: spec.template.connectContainer.env of the KafkaConnect.")
-    return "".join(f"# {line}\n" for line in lines)
+    return "".join(f"# {visible(line)}\n" for line in lines)
 
 
 STRIMZI = Target(name="strimzi", settings=SETTINGS, render=_render)
