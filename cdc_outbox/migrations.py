@@ -7,8 +7,8 @@ upgrade that fails in the middle stays there, and the next one goes on. The same
 ``cdc-outbox init --sql``. For both reasons every step may be repeated.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,7 @@ def upgrade(execute: Execute, component: Component) -> tuple[Migration, ...]:
 
     The caller owns the transaction: nothing lasts before its commit, but on MySQL, where each step commits itself and
     what the transaction did before. On PostgreSQL ``lock_timeout`` is 5 s until then, on MySQL ``lock_wait_timeout`` to
-    the session's end.
+    the session's end; ``search_path`` is restored at the end.
 
     Raises:
         ConfigError: The database is ahead of this release.
@@ -134,19 +134,51 @@ def turn(execute: Execute, dialect: Dialect) -> Iterator[None]:
         OutboxError: Another one takes too long.
     """
     statements = load(dialect, "versions")
-    rows = execute(statements["lock"].text) if "lock" in statements else []
-    if "unlock" in statements and rows != [(1,)]:
-        raise OutboxError("another upgrade has the lock", hint="Wait for its end, or end its session.")
+    with fixed_settings(execute, dialect):
+        rows = execute(statements["lock"].text) if "lock" in statements else []
+        if "unlock" in statements and rows != [(1,)]:
+            raise OutboxError("another upgrade has the lock", hint="Wait for its end, or end its session.")
+        try:
+            for sql in _rendered(statements, "limit", {}):
+                execute(sql)
+            yield
+            # Or who has the lock next would not see yet what was done, and do it again.
+            for sql in _rendered(statements, "settle", {}):
+                execute(sql)
+        finally:
+            for sql in _rendered(statements, "unlock", {}):
+                execute(sql)
+
+
+@contextmanager
+def fixed_settings(execute: Execute, dialect: Dialect) -> Iterator[None]:
+    """Fix PostgreSQL's ``search_path`` and ``row_security`` inside the caller's transaction, and restore both after it.
+
+    A superuser runs these statements; a function that somebody has put into another schema must not be called by them.
+    The session's own settings are never touched: it may be a pooler's. Do not nest: the inner one's are restored.
+    """
+    for sql in _settings(dialect, "save_settings", "fix_settings"):
+        execute(sql)
     try:
-        for sql in _rendered(statements, "limit", {}):
-            execute(sql)
         yield
-        # Or who has the lock next would not see yet what was done, and do it again.
-        for sql in _rendered(statements, "settle", {}):
-            execute(sql)
-    finally:
-        for sql in _rendered(statements, "unlock", {}):
-            execute(sql)
+    except BaseException:
+        with suppress(Exception):  # an aborted transaction takes its settings with it
+            for sql in _settings(dialect, "restore_settings"):
+                execute(sql)
+        raise
+    for sql in _settings(dialect, "restore_settings"):
+        execute(sql)
+
+
+def with_fixed_settings(statements: Iterable[str], dialect: Dialect) -> list[str]:
+    """Return statements of a script between those of :func:`fixed_settings`."""
+    before = _settings(dialect, "save_settings", "fix_settings")
+    return [*before, *statements, *_settings(dialect, "restore_settings")]
+
+
+def _settings(dialect: Dialect, *names: str) -> list[str]:
+    statements = load(dialect, "versions")
+    return [sql for name in names for sql in _rendered(statements, name, {})]
 
 
 def _refuse_foreign_tables(execute: Execute, component: Component) -> None:
@@ -216,7 +248,7 @@ def script_statements(component: Component) -> list[str]:
     before = [sql for name in _BEFORE for sql in _rendered(statements, name, names)]
     steps = [sql for step in component.migrations for sql in step.statements]
     after = [*_rendered(statements, "record", names), *_rendered(statements, "unlock", names)]
-    return [*before, *steps, *after]
+    return with_fixed_settings([*before, *steps, *after], component.dialect)
 
 
 def _named(table: TableName) -> Mapping[str, str]:

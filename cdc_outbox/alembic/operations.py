@@ -12,7 +12,15 @@ from alembic.operations.ops import ModifyTableOps
 
 from cdc_outbox.drivers.sqlalchemy import find, known_dialect
 from cdc_outbox.errors import OutboxError
-from cdc_outbox.migrations import Execute, drop, drop_statements, script_statements, upgrade
+from cdc_outbox.migrations import (
+    Execute,
+    drop,
+    drop_statements,
+    fixed_settings,
+    script_statements,
+    upgrade,
+    with_fixed_settings,
+)
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.writer.partitions import add_partitions
 from cdc_outbox.writer.schema import (
@@ -177,15 +185,17 @@ def _create(operations: Operations, operation: CreateOutboxOp) -> None:
     more = table_statements(table, first_source=operation.first_source) if dialect is Dialect.POSTGRESQL else []
     if operations.migration_context.as_sql:
         _write(operations, [statement for component in components for statement in script_statements(component)])
-        _write(operations, more)
+        _write(operations, with_fixed_settings(more, dialect) if more else [])
         return
     execute = _execute(operations)
     for component in components:
         upgrade(execute, component)
-    for statement in more:
-        execute(statement)
     connection = operations.get_bind()
-    for step in add_partitions(connection, find(connection), table, now=datetime.now(UTC)):
+    with fixed_settings(execute, dialect):
+        for statement in more:
+            execute(statement)
+        added = add_partitions(connection, find(connection), table, now=datetime.now(UTC))
+    for step in added:
         if step.obstacle:
             _log.warning("partition not created", extra={"partition": str(step.partition.table), "why": step.obstacle})
 
@@ -197,7 +207,7 @@ def _drop(operations: Operations, operation: DropOutboxOp) -> None:
         if not operations.migration_context.as_sql:
             drop(_execute(operations), component, force=operation.force)
         elif operation.force:
-            _write(operations, drop_statements(component))
+            _write(operations, with_fixed_settings(drop_statements(component), component.dialect))
         else:
             raise OutboxError(
                 f"a script cannot look whether {component.tables[0]} was used",
@@ -220,9 +230,11 @@ def _run(operations: Operations, statement: str) -> None:
     if _dialect(operations) is not Dialect.POSTGRESQL:
         return
     if operations.migration_context.as_sql:
-        _write(operations, [statement])
-    else:
-        _execute(operations)(statement)
+        _write(operations, with_fixed_settings([statement], Dialect.POSTGRESQL))
+        return
+    execute = _execute(operations)
+    with fixed_settings(execute, Dialect.POSTGRESQL):
+        execute(statement)
 
 
 def _dialect(operations: Operations) -> Dialect:

@@ -27,7 +27,7 @@ from sqlalchemy.types import JSON, TypeEngine
 
 from cdc_outbox.drivers.sqlalchemy import find
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.migrations import Component, drop_statements, script_statements
+from cdc_outbox.migrations import Component, drop_statements, script_statements, with_fixed_settings
 from cdc_outbox.modes import OutboxMode, PayloadType
 from cdc_outbox.table import Dialect, OutboxTable, TableName, derived_name, quote
 from cdc_outbox.writer.incarnation import Source
@@ -216,5 +216,6 @@ def _complete(target: Table, connection: Connection, **_options: object) -> None
 def _clear(target: Table, connection: Connection, **_options: object) -> None:
     """Drop what ``drop_all`` leaves: a table that is made again is numbered from 1."""
     driver = find(connection)
-    for statement in drop_statements(target.info[_DECLARED].component(driver.dialect)):
+    component = target.info[_DECLARED].component(driver.dialect)
+    for statement in with_fixed_settings(drop_statements(component), driver.dialect):
         driver.fetch(connection, statement)

@@ -153,7 +153,11 @@ def _dsn(spec: Spec | None, databases: Databases | None, inbox_database: Databas
 
 
 _FRAMES = {
-    Dialect.POSTGRESQL: ("begin;", "commit;"),
+    # See migrations.fixed_settings; here the transaction is the script's own.
+    Dialect.POSTGRESQL: (
+        "begin;\n\nset local search_path = pg_catalog, pg_temp;\nset local row_security = off;",
+        "commit;",
+    ),
     Dialect.SQLITE: ("begin immediate;", "commit;"),
     # Each change of a table would end the transaction.
     Dialect.MYSQL: (comment("For the service's database."),),

@@ -15,7 +15,7 @@ from django.db.transaction import atomic
 
 from cdc_outbox.django.settings import OutboxSettings, outbox_settings
 from cdc_outbox.drivers.django import find
-from cdc_outbox.migrations import Execute, drop, drop_statements, script, upgrade
+from cdc_outbox.migrations import Execute, drop, drop_statements, fixed_settings, script, upgrade, with_fixed_settings
 from cdc_outbox.sql import comment
 from cdc_outbox.table import Dialect
 from cdc_outbox.writer.partitions import add_partitions
@@ -109,15 +109,18 @@ def is_routed(wanted: OutboxSettings) -> bool:
 
 
 def _upgrade_statements(wanted: OutboxSettings) -> list[str]:
-    return [script(wanted.component), *(f"{statement.rstrip(';')};" for statement in _later_statements(wanted))]
+    later = with_fixed_settings(_later_statements(wanted), wanted.dialect)
+    return [script(wanted.component), *(f"{statement.rstrip(';')};" for statement in later)]
 
 
 def _upgrade(wanted: OutboxSettings, connection: Any) -> None:  # noqa: ANN401 - of any backend
     execute = _execute(connection)
     upgrade(execute, wanted.component)
-    for statement in _later_statements(wanted):
-        execute(statement)
-    for step in add_partitions(connection, find(connection), wanted.table, now=datetime.now(UTC)):
+    with fixed_settings(execute, wanted.dialect):
+        for statement in _later_statements(wanted):
+            execute(statement)
+        added = add_partitions(connection, find(connection), wanted.table, now=datetime.now(UTC))
+    for step in added:
         if step.obstacle:
             _log.warning("partition not created", extra={"partition": str(step.partition.table), "why": step.obstacle})
 
@@ -131,7 +134,7 @@ def _later_statements(wanted: OutboxSettings) -> list[str]:
 
 
 def _drop_statements(wanted: OutboxSettings) -> list[str]:
-    statements = [*_before_drop(wanted), *drop_statements(wanted.component)]
+    statements = with_fixed_settings([*_before_drop(wanted), *drop_statements(wanted.component)], wanted.dialect)
     return [
         comment("migrate does it only if none of the tables has rows"),
         *(f"{sql.rstrip(';')};" for sql in statements),
@@ -140,8 +143,9 @@ def _drop_statements(wanted: OutboxSettings) -> list[str]:
 
 def _drop(wanted: OutboxSettings, connection: Any) -> None:  # noqa: ANN401
     execute = _execute(connection)
-    for statement in _before_drop(wanted):
-        execute(statement)
+    with fixed_settings(execute, wanted.dialect):
+        for statement in _before_drop(wanted):
+            execute(statement)
     drop(execute, wanted.component)
 
 

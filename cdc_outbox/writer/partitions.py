@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from cdc_outbox.drivers import Driver, TransactionDriver
+from cdc_outbox.migrations import turn
 from cdc_outbox.modes import Partitions
 from cdc_outbox.sql import load
 from cdc_outbox.table import OutboxTable, TableName, literal
@@ -78,9 +80,9 @@ def create_partitions(
     for partition in _wanted(table, now, ahead):
         driver.begin(connection)
         try:
-            for name in ("lock", "limit"):
-                driver.fetch(connection, load("postgresql", "versions")[name].text)
-            yield from _add(connection, driver, table, partition)
+            with turn(partial(driver.fetch, connection), driver.dialect):
+                added = list(_add(connection, driver, table, partition))
+            yield from added
             driver.commit(connection)
         except BaseException:
             driver.rollback(connection)

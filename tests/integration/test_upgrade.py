@@ -26,9 +26,10 @@ SCHEMAS = Path(__file__).parents[1] / "schemas"
 SPEC = Path(__file__).parents[2] / "connectors" / "orders.yaml"
 
 TABLE = TableName(schema="public", name="things")
-FIRST = Migration(version=1, statements=("create table if not exists things (a int)",))
+FIRST = Migration(version=1, statements=("create table if not exists public.things (a int)",))
 SECOND = Migration(
-    version=2, statements=("alter table things add if not exists b int", "insert into things values (1, 2)")
+    version=2,
+    statements=("alter table public.things add if not exists b int", "insert into public.things values (1, 2)"),
 )
 
 
@@ -68,7 +69,7 @@ def test_several_releases_at_once_take_turns(dsn: str) -> None:
 
 
 def test_a_step_that_fails_leaves_the_version_before_it(dsn: str) -> None:
-    broken = Migration(version=2, statements=("alter table things add b int", "select 1 / 0"))
+    broken = Migration(version=2, statements=("alter table public.things add b int", "select 1 / 0"))
     with psycopg.connect(dsn, autocommit=True) as connection:
         run_upgrade(connection, component(FIRST))
         with pytest.raises(psycopg.errors.DivisionByZero):

@@ -33,9 +33,11 @@ def test_an_upgrade_locks_looks_runs_and_records(rows: list[tuple[int]], ran: li
         return rows if statement.startswith("select version") else []
 
     upgrade(execute, COMPONENT)
-    assert "advisory_xact_lock" in said[0]
+    assert ["set local search_path = pg_catalog, pg_temp" in sql for sql in said[:2]] == [False, True]
+    assert "advisory_xact_lock" in said[3]
     assert [statement for statement in said if statement.startswith("step")] == ran
-    assert ("insert into" in said[-1]) == bool(ran)
+    assert ("insert into" in said[-2]) == bool(ran)
+    assert "cdc_outbox.search_path" in said[-1]
 
 
 def test_the_script_says_what_an_upgrade_from_nothing_runs() -> None:

@@ -16,7 +16,7 @@ order by attribute.attnum
 select named.relname, index.indisprimary, index.indisunique, index.indisvalid, coalesce(attribute.attname, '')
 from pg_index as index
 join pg_class as named on named.oid = index.indexrelid
-cross join unnest(index.indkey) with ordinality as key (number, position)
+cross join pg_catalog.unnest(index.indkey) with ordinality as key (number, position)
 left join pg_attribute as attribute on attribute.attrelid = index.indrelid and attribute.attnum = key.number
 where index.indrelid = to_regclass({table_literal})
 order by named.relname, key.position
@@ -24,7 +24,7 @@ order by named.relname, key.position
 -- name: settings
 select split_part(option, '=', 1), substr(option, strpos(option, '=') + 1)
 from pg_class as relation
-cross join unnest(relation.reloptions) as option
+cross join pg_catalog.unnest(relation.reloptions) as option
 where relation.oid = to_regclass({table_literal})
 
 -- name: partition_key
@@ -45,13 +45,13 @@ select rolname from pg_roles where rolname = :role
 
 -- name: actions
 select action.name
-from unnest(array['select', 'insert', 'update', 'delete', 'truncate']) as action (name)
+from pg_catalog.unnest(array['select', 'insert', 'update', 'delete', 'truncate']) as action (name)
 where has_table_privilege(cast(:role as name), to_regclass({table_literal}), action.name)
 
 -- name: column_actions
 select action.name, attribute.attname
 from pg_attribute as attribute
-cross join unnest(array['select', 'insert', 'update']) as action (name)
+cross join pg_catalog.unnest(array['select', 'insert', 'update']) as action (name)
 where attribute.attrelid = to_regclass({table_literal})
     and attribute.attnum > 0
     and not attribute.attisdropped

@@ -1,6 +1,10 @@
 -- name: limit_locks
 -- Behind who waits for this lock every claim waits; it is tried again instead.
-select set_config('lock_timeout', '500ms', true)
+-- Claims that a policy hides would go with their partition, and no purge of them be noted.
+select
+    pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+    pg_catalog.set_config('row_security', 'off', true),
+    pg_catalog.set_config('lock_timeout', '500ms', true)
 
 -- name: partitions
 select namespace.nspname, part.relname, pg_get_expr(part.relpartbound, part.oid)

@@ -139,7 +139,7 @@ where relation.oid = to_regclass(:table)
 -- name: keys
 select array(
     select cast(attribute.attname as text)
-    from unnest(index.indkey) with ordinality as key (number, position)
+    from pg_catalog.unnest(index.indkey) with ordinality as key (number, position)
     join pg_attribute as attribute on attribute.attrelid = index.indrelid and attribute.attnum = key.number
     where key.position <= index.indnkeyatts
     order by key.position
@@ -157,10 +157,10 @@ where index.indrelid = to_regclass(:table)
 select
     publication.pubinsert,
     member.pubname is not null,
-    coalesce(to_jsonb(member) ->> 'rowfilter', ''),
+    coalesce(pg_catalog.to_jsonb(member) ->> 'rowfilter', ''),
     (
-        select jsonb_agg(listed.name order by listed.position)
-        from jsonb_array_elements_text(to_jsonb(member) -> 'attnames') with ordinality as listed (name, position)
+        select pg_catalog.jsonb_agg(listed.name order by listed.position)
+        from jsonb_array_elements_text(pg_catalog.to_jsonb(member) -> 'attnames') with ordinality as listed (name, position)
         where cast(current_setting('server_version_num') as integer) >= 180000
             or not exists (
                 select
@@ -177,7 +177,7 @@ select
             then 'all tables of a schema'
         else ''
     end,
-    array_remove(
+    pg_catalog.array_remove(
         array[
             case when publication.pubupdate then 'updates' end,
             case when publication.pubdelete then 'deletes' end,
@@ -202,15 +202,15 @@ select
     cast(slot.confirmed_flush_lsn as text),
     cast(slot.restart_lsn as text),
     coalesce(
-        to_jsonb(slot) ->> 'invalidation_reason',
-        case when to_jsonb(slot) ->> 'conflicting' = 'true' then 'conflict' end,
+        pg_catalog.to_jsonb(slot) ->> 'invalidation_reason',
+        case when pg_catalog.to_jsonb(slot) ->> 'conflicting' = 'true' then 'conflict' end,
         ''
     ),
     slot.safe_wal_size,
     slot.temporary,
-    coalesce(cast(to_jsonb(slot) ->> 'two_phase' as boolean), false),
-    cast(to_jsonb(slot) ->> 'failover' as boolean),
-    coalesce(cast(to_jsonb(slot) ->> 'synced' as boolean), false)
+    coalesce(cast(pg_catalog.to_jsonb(slot) ->> 'two_phase' as boolean), false),
+    cast(pg_catalog.to_jsonb(slot) ->> 'failover' as boolean),
+    coalesce(cast(pg_catalog.to_jsonb(slot) ->> 'synced' as boolean), false)
 from pg_replication_slots as slot
 where slot.slot_name = :slot
 
@@ -241,7 +241,7 @@ select count(*)
 from (
     select
     from {outbox} as written
-    where not exists (select from unnest(cast(:held as text[])) as held (id) where held.id = cast(written.{id} as text))
+    where not exists (select from pg_catalog.unnest(cast(:held as text[])) as held (id) where held.id = cast(written.{id} as text))
     limit :limit
 ) as some_rows
 

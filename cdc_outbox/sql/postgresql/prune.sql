@@ -110,7 +110,7 @@ where age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid))
 select cast({id} as text) from {outbox} order by {id} limit 1
 
 -- name: lock
-select pg_advisory_xact_lock(hashtextextended(concat('cdc-outbox prune ', cast(:table as text)), 0))
+select pg_advisory_xact_lock(pg_catalog.hashtextextended(pg_catalog.concat('cdc-outbox prune ', cast(:table as text)), 0))
 
 -- name: delete_batch
 -- Row by row by its own transaction's number, which an open transaction's savepoint has too: a snapshot's list of open
@@ -159,7 +159,11 @@ where inherits.inhparent = to_regclass(:table) and part.relkind = 'r' and pg_has
 order by part.relname
 
 -- name: limit_locks
-select set_config('lock_timeout', '500ms', true)
+-- Rows that a policy hides would go with their partition, uncounted.
+select
+    pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+    pg_catalog.set_config('row_security', 'off', true),
+    pg_catalog.set_config('lock_timeout', '500ms', true)
 
 -- name: lock_partition
 lock table {outbox} in share mode

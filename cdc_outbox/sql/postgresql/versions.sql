@@ -1,5 +1,21 @@
+-- name: save_settings
+select
+    pg_catalog.set_config('cdc_outbox.search_path', pg_catalog.current_setting('search_path'), true),
+    pg_catalog.set_config('cdc_outbox.row_security', pg_catalog.current_setting('row_security'), true)
+
+-- name: fix_settings
+-- A role that may create functions in a schema of the search path could have the role that runs this call them.
+set local search_path = pg_catalog, pg_temp;
+-- Rows that a policy hides would be taken for none; this makes an error of it.
+set local row_security = off
+
+-- name: restore_settings
+select
+    pg_catalog.set_config('search_path', pg_catalog.current_setting('cdc_outbox.search_path', true), true),
+    pg_catalog.set_config('row_security', pg_catalog.current_setting('cdc_outbox.row_security', true), true)
+
 -- name: lock
-select pg_advisory_xact_lock(hashtextextended('cdc-outbox upgrade', 0));
+select pg_advisory_xact_lock(pg_catalog.hashtextextended('cdc-outbox upgrade', 0));
 
 -- name: limit
 -- Behind a statement that waits for its lock, every writer waits too. Who meets a long transaction tries again later.
