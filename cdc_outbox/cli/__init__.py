@@ -6,12 +6,14 @@ What runs until it is told to stop (``consume``, ``watch``, ``stack up`` once it
 
 import sys
 from importlib import import_module
+from io import StringIO
 from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from cdc_outbox.cli.exits import ExitCode, complain, exit_code_of
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.variables import name_variables
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import CdcOutboxError
@@ -132,7 +134,9 @@ def main(*, timings: "Timings | None" = None) -> None:
         complain(error)
         sys.exit(exit_code_of(error))
     except click.ClickException as error:
-        error.show()
+        shown = StringIO()
+        error.show(shown)
+        say(shown.getvalue(), err=True, nl=False)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(ExitCode.INTERRUPTED)

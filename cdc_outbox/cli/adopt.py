@@ -9,6 +9,7 @@ from cdc_outbox.cli.files import STDIN, write_new
 from cdc_outbox.cli.findings import FORMATS
 from cdc_outbox.cli.lint import debezium_option, read_configs
 from cdc_outbox.cli.options import aggregate_option, connect_url_option
+from cdc_outbox.cli.output import say
 from cdc_outbox.connect.adopt import Adopted, adopt
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -122,11 +123,11 @@ def _in_connect(connector: str, cluster: Cluster, version: Version) -> tuple[Con
 def _tell(findings: list[Finding], findings_as: str) -> None:
     text = FORMATS[findings_as](findings)
     if text:
-        click.echo(text, err=True)
+        say(text, err=True)
 
 
 def _verdict(adopted: Adopted, *, told: bool) -> ExitCode:
     if told:
         same = "messages stay as they are" if adopted.is_same else "not all could be carried over"
-        click.echo(f"{visible(adopted.spec.name)}: {same}", err=True)
+        say(f"{visible(adopted.spec.name)}: {same}", err=True)
     return ExitCode.DONE if adopted.is_same else ExitCode.DIFFERENCES

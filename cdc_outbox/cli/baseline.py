@@ -1,14 +1,15 @@
 """``cdc-outbox baseline``."""
 
-import json
 from typing import Any
 
 import click
 
 from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
+from cdc_outbox.cli.output import say
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.operate.baseline import Baseline, Gap
+from cdc_outbox.safe_text import safe_json
 
 
 @click.command(short_help="Begin in the middle of a history: accept what came before.")
@@ -61,20 +62,20 @@ def baseline(
         gaps = work.find()
         sequences, events = sum(gap.missing for gap in gaps), sum(gap.parked for gap in gaps)
         would = "would be " if dry_run else ""
-        click.echo(
+        say(
             f"{len(gaps):,} aggregates: {sequences:,} sequences {would}accepted as missing, {events:,} events go on",
             err=True,
         )
         unreadable = work.count_unreadable()
         if unreadable:
-            click.echo(f"{unreadable:,} parked messages are unreadable; what is missing may be among them", err=True)
+            say(f"{unreadable:,} parked messages are unreadable; what is missing may be among them", err=True)
         rows = [_row(gap, consumer) for gap in (gaps if dry_run else work.accept(gaps, note=note))]
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        say(safe_json(rows, indent=2))
     elif rows:
         shown = [[str(row[name]) for name in _SHOWN] for row in rows]
         for line in in_columns([[name.upper() for name in _SHOWN], *shown]):
-            click.echo(line)
+            say(line)
 
 
 _SHOWN = ("aggregate", "source", "last", "missing_first", "missing_last", "parked")

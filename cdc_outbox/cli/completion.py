@@ -3,6 +3,8 @@
 import click
 from click.shell_completion import get_completion_class
 
+from cdc_outbox.cli.output import say
+
 PROGRAM = "cdc-outbox"
 VARIABLE = "_CDC_OUTBOX_COMPLETE"
 """What the shell sets to be told what may follow, in a call of the command itself."""
@@ -22,4 +24,4 @@ def completion(shell: str) -> None:
     found = get_completion_class(shell)
     if found is None:  # pragma: no cover - click has had all three since 8.0
         raise click.UsageError(f"nothing is known of {shell}")
-    click.echo(found(click.get_current_context().find_root().command, {}, PROGRAM, VARIABLE).source())
+    say(found(click.get_current_context().find_root().command, {}, PROGRAM, VARIABLE).source(), script=True)

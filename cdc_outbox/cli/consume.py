@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.logs import FORMATS
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.progress import ProgressLine
 from cdc_outbox.consumer import AsyncConsumer, Consumer
 from cdc_outbox.errors import ConfigError
@@ -63,7 +64,7 @@ def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) 
     finally:
         counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(consumer.outcomes.items()))
         if counts or sys.exception() is None:
-            click.echo(f"{consumer.name}: {counts or 'no events'}", err=True)
+            say(f"{consumer.name}: {counts or 'no events'}", err=True)
 
 
 def _run(consumer: Consumer | AsyncConsumer) -> None:

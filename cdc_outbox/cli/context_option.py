@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from cdc_outbox.cli.contexts import Context, Contexts
 from cdc_outbox.cli.contexts_file import read_contexts
 from cdc_outbox.safe_text import visible
+from cdc_outbox.cli.output import say
 from cdc_outbox.errors import ConfigError
 
 _NAME, _FILE, _PATIENCE = "cdc_outbox.context", "cdc_outbox.contexts", "cdc_outbox.patience"
@@ -113,7 +114,7 @@ def _telling(callback: Callable[..., Any] | None) -> Callable[..., Any]:
         if context is not None and _ADDRESSED in meta:
             addresses = context.addresses()
             leads = "; ".join(f"{each.replace('_', ' ')} {addresses[each]}" for each in meta[_ADDRESSED] if each)
-            click.echo(visible(f"context {context.name} of {context.file}: {leads}".removesuffix(": ")), err=True)
+            say(visible(f"context {context.name} of {context.file}: {leads}".removesuffix(": ")), err=True)
         return cast("Callable[..., Any]", callback)(*arguments, **options)
 
     return told

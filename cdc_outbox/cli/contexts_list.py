@@ -13,7 +13,8 @@ from cdc_outbox.cli.contexts_file import CONTEXTS_FILE, parse_contexts
 from cdc_outbox.cli.contexts_trust import TrustedFiles
 from cdc_outbox.cli.files import read_text
 from cdc_outbox.cli.findings import API_VERSION
-from cdc_outbox.safe_text import visible
+from cdc_outbox.cli.output import say
+from cdc_outbox.safe_text import safe_json, visible
 
 
 @click.group(
@@ -40,10 +41,10 @@ def contexts(context: click.Context, *, as_json: bool) -> None:
     if as_json:
         default = found.default
         items = [{"name": each.name, "default": each.name == default, **_told(each)} for each in _all(found.known)]
-        click.echo(json.dumps({"apiVersion": API_VERSION, "kind": "Contexts", "contexts": items}, indent=2))
+        say(safe_json({"apiVersion": API_VERSION, "kind": "Contexts", "contexts": items}, indent=2))
         return
     _show(found)
-    click.echo(f"from {found.path}" if found.path is not None else "there is no file of contexts", err=True)
+    say(f"from {found.path}" if found.path is not None else "there is no file of contexts", err=True)
 
 
 @contexts.command()
@@ -64,21 +65,21 @@ def trust(*, revoke: bool) -> None:
     trusted = TrustedFiles(os.environ)
     if revoke:
         trusted.remove(path)
-        click.echo(visible(f"no longer trusted: {path}"), err=True)
+        say(visible(f"no longer trusted: {path}"), err=True)
         return
     text = read_text(path)
     found = parse_contexts(text, path, os.environ)
     _show(found)
     for context in _all(found.known):
-        click.echo(visible(f"  {context.name}  reads: {', '.join(_references(context.content)) or 'nothing'}"))
+        say(visible(f"  {context.name}  reads: {', '.join(_references(context.content)) or 'nothing'}"))
     trusted.add(path, text)
-    click.echo(visible(f"trusted until it changes: {path}"), err=True)
+    say(visible(f"trusted until it changes: {path}"), err=True)
 
 
 def _show(found: Contexts) -> None:
     for each in _all(found.known):
         told = "  ".join(f"{key}: {value}" for key, value in _told(each).items() if value)
-        click.echo(visible(f"{'*' if each.name == found.default else ' '} {each.name}  {told}"))
+        say(visible(f"{'*' if each.name == found.default else ' '} {each.name}  {told}"))
 
 
 def _references(value: object) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """``cdc-outbox dead-letters``."""
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +12,14 @@ from typing import Any, TextIO, TypeVar, cast
 import click
 
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.parked import details_of, json_of, json_of_message, name_of, table_of
 from cdc_outbox.consumer.park import Reason, State
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.baseline import find_gaps
 from cdc_outbox.operate.park import Park
 from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, not_tried, why_not_forced
-from cdc_outbox.safe_text import visible
+from cdc_outbox.safe_text import safe_json, visible
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 
@@ -120,21 +120,21 @@ def list_parked(
         rows, total = Park(inbox).find(wanted, limit=limit)
         gaps = [] if as_json else find_gaps(inbox)
     if as_json:
-        click.echo(json.dumps([json_of(row, consumer) for row in rows], indent=2, ensure_ascii=False))
+        say(safe_json([json_of(row, consumer) for row in rows], indent=2))
     elif rows:
         for line in table_of(rows):
-            click.echo(line)
+            say(line)
     else:
-        click.echo("nothing is parked" if wanted == ParkFilter() else "no such event is parked", err=True)
+        say("nothing is parked" if wanted == ParkFilter() else "no such event is parked", err=True)
     if total > len(rows):
-        click.echo(f"{total - len(rows):,} more; --limit {total} shows all", err=True)
+        say(f"{total - len(rows):,} more; --limit {total} shows all", err=True)
     idle = [] if as_json else not_tried(rows, datetime.now(UTC))
     if idle:
-        click.echo(visible(_not_tried(idle, consumer)), err=True)
+        say(visible(_not_tried(idle, consumer)), err=True)
     for gap in gaps[:_GAPS_SHOWN]:
-        click.echo(visible(f"missing: {gap}"), err=True)
+        say(visible(f"missing: {gap}"), err=True)
     if len(gaps) > _GAPS_SHOWN:
-        click.echo(f"missing: events of {len(gaps) - _GAPS_SHOWN:,} more aggregates", err=True)
+        say(f"missing: events of {len(gaps) - _GAPS_SHOWN:,} more aggregates", err=True)
 
 
 def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> str:
@@ -165,16 +165,16 @@ def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, as_jso
         [row] = park.get([number])
         messages = park.read_messages([row])
     if number not in messages:  # it was applied between the two looks
-        click.echo(f"{number} is parked no more", err=True)
+        say(f"{number} is parked no more", err=True)
         return
     if as_json:
         whole = json_of(row, consumer) | json_of_message(messages[number], payload=payload)
-        click.echo(json.dumps(whole, indent=2, ensure_ascii=False))
+        say(safe_json(whole, indent=2))
         return
     details = list(details_of(row, consumer, messages[number], payload=payload))
     width = max(len(visible(name)) for name, _ in details)
     for name, text in details:
-        click.echo(f"{visible(name):<{width}}  {visible(text) or '-'}")
+        say(f"{visible(name):<{width}}  {visible(text) or '-'}")
 
 
 @dead_letters.command(short_help="Have parked events tried again.")
@@ -222,11 +222,11 @@ def retry(
     with place.opened(consumer) as inbox:
         retried = Park(inbox).retry(chosen, forced=force)
     for row in sorted(retried.due, key=lambda row: row.place):
-        click.echo(row.place)
+        say(row.place)
     for kind, events in sorted(Counter(row.reason for row, _ in retried.left).items()):
-        click.echo(f"left: {events:,} {kind}; {_LEFT.get(kind, 'another event was applied under the id')}", err=True)
+        say(f"left: {events:,} {kind}; {_LEFT.get(kind, 'another event was applied under the id')}", err=True)
     if not retried.due:
-        click.echo("nothing to try again", err=True)
+        say("nothing to try again", err=True)
 
 
 _LEFT = {
@@ -256,9 +256,9 @@ def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str
     with place.opened(consumer) as inbox:
         skipped = Park(inbox).skip(_once(places), note=note)
     for each in skipped:
-        click.echo(f"{each.row.place}  {visible(_skipped(each.row, is_hole=each.is_hole))}")
+        say(f"{each.row.place}  {visible(_skipped(each.row, is_hole=each.is_hole))}")
     if any(each.row.is_unreadable and not each.row.blocks for each in skipped):
-        click.echo(
+        say(
             "Nobody knows what an unreadable message was. If it had a number, its successors wait for it: see "
             "`dead-letters list --reason gap` and `cdc-outbox baseline --aggregate`.",
             err=True,
@@ -282,9 +282,9 @@ def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, output: Path
         events = 0
         for row, message in Park(inbox).export(wanted):
             whole = json_of(row, consumer) | json_of_message(message, payload=True)
-            click.echo(json.dumps(whole, ensure_ascii=False), file=file)
+            say(safe_json(whole), file=file)
             events += 1
-    click.echo(f"{events:,} events", err=True)
+    say(f"{events:,} events", err=True)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from cdc_outbox.cli.connectors import is_spec, refuse_unknown, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -62,7 +63,7 @@ def delete(
         else:
             lines = _delete(pipeline or connector, client, timings, steps)
     for line in lines:
-        click.echo(visible(line))
+        say(visible(line))
 
 
 def _delete(pipeline: Spec | str, client: ConnectClient, timings: Timings, steps: Steps) -> Iterable[str]:

@@ -17,6 +17,7 @@ from cdc_outbox.cli.exits import complain
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, stable_seconds_option
 from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, exit_code
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.specs import read_specs, specs_argument
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
@@ -104,16 +105,16 @@ def deploy_connector(
     outcomes = [Outcome(name=spec.name, document=path) for path, spec in specs.items()]
     for outcome, spec in zip(outcomes, specs.values(), strict=True):
         if len(outcomes) > 1:
-            click.echo(f"{outcome.name} ({outcome.document})", err=True)
+            say(f"{outcome.name} ({outcome.document})", err=True)
         call.carry_out(outcome, spec)
         if outcome.error is not None and not dry_run:
             break
     if prints_json:
-        click.echo(as_json("Deployment", outcomes))
+        say(as_json("Deployment", outcomes))
     elif len(outcomes) > 1:
         for outcome in outcomes:
             if outcome.state is State.NOT_TRIED:
-                click.echo(outcome.verdict)
+                say(outcome.verdict)
     return exit_code(outcomes)
 
 
@@ -176,5 +177,5 @@ class _Call:
             return
         # A new connector is all additions: worth reading before, not after.
         for change in plan.changes if self.dry_run or not plan.creates else ():
-            click.echo(change_line(change))
-        click.echo(outcome.verdict)
+            say(change_line(change))
+        say(outcome.verdict)

@@ -16,6 +16,7 @@ from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import FORMATS, strict_option, sum_up
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -86,7 +87,7 @@ def doctor(
         findings = by_severity(asked.look())
     text = "\n".join(_table(findings)) if output == "table" else FORMATS[output](findings)
     if text:
-        click.echo(text)
+        say(text, script=output == "ci")
     end = sum_up(findings, strict=strict)
     passes = all(error.retryable for error in asked.silences)
     only_silence = all(finding.code == "OP101" for finding in errors_in(tuple(findings)))

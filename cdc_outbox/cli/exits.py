@@ -2,9 +2,7 @@
 
 from enum import IntEnum
 
-import click
-
-from cdc_outbox.cli.colour import paint
+from cdc_outbox.cli.output import paint, say
 from cdc_outbox.errors import CdcOutboxError, ConfigError
 
 
@@ -30,9 +28,10 @@ def complain(error: CdcOutboxError) -> None:
     """Say what is wrong, one finding a line, and what can be done."""
     trace = getattr(error, "trace", "")
     if trace:
-        click.echo(trace.rstrip(), err=True)
+        # Not by blanks alone: what is behind them is a command to GitHub's runner, too.
+        say("\n".join(f"| {line}" for line in trace.rstrip().splitlines()), err=True)
     for finding in getattr(error, "findings", ()):
-        click.echo(str(finding), err=True)
-    click.echo(f"{paint('error:', 'red')} {error}", err=True)
+        say(str(finding), err=True)
+    say(f"{paint('error:', 'red')} {error}", err=True)
     if error.hint:
-        click.echo(f"{paint('hint:', 'cyan')} {error.hint}", err=True)
+        say(f"{paint('hint:', 'cyan')} {error.hint}", err=True)

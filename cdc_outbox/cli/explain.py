@@ -2,6 +2,7 @@
 
 import click
 
+from cdc_outbox.cli.output import say
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.explanations import explanations, page
@@ -20,10 +21,10 @@ def explain(code: str | None, *, everything: bool) -> None:
     if everything == (code is not None):
         raise click.UsageError("say which CODE, or --all")
     if code is None:
-        click.echo(page(), nl=False)
+        say(page(), nl=False)
         return
     known = explanations()
     if code.upper() not in known:
         hint = did_you_mean(code.upper(), list(known)) or "`cdc-outbox explain --all` prints every code."
         raise ConfigError(f"there is no code {code!r}", field="CODE", hint=hint)
-    click.echo(str(known[code.upper()]))
+    say(str(known[code.upper()]))

@@ -3,8 +3,7 @@
 import sys
 from pathlib import Path
 
-import click
-
+from cdc_outbox.cli.output import say
 from cdc_outbox.document import MAX_BYTES
 from cdc_outbox.errors import ConfigError
 
@@ -59,7 +58,7 @@ def write_new(text: str, output: Path | None) -> None:
         ConfigError: The file exists, or cannot be written.
     """
     if output is None:
-        click.echo(text, nl=False)
+        say(text, nl=False, script=True)
         return
     try:
         with output.open("x", encoding="utf-8") as file:
@@ -68,4 +67,4 @@ def write_new(text: str, output: Path | None) -> None:
         raise ConfigError(f"{output} exists already", field="--output", hint="Choose another name.") from error
     except OSError as error:
         raise ConfigError(f"{output} cannot be written: {error.strerror}", field="--output") from error
-    click.echo(f"wrote {output}", err=True)
+    say(f"wrote {output}", err=True)

@@ -1,6 +1,5 @@
 """Findings as text for people, and as JSON, SARIF and annotations for machines."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
@@ -10,9 +9,10 @@ from urllib.parse import quote
 import click
 
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.output import say
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding, Severity, errors_in
-from cdc_outbox.safe_text import visible
+from cdc_outbox.safe_text import safe_json, visible
 
 API_VERSION = "cdc-outbox/v1"
 """Of the JSON output: keys are added to it, never taken away or given another meaning."""
@@ -42,7 +42,7 @@ def as_json(findings: Sequence[Finding]) -> str:
         }
         for finding in findings
     ]
-    return json.dumps({"apiVersion": API_VERSION, "kind": "Findings", "findings": items, "counts": counts}, indent=2)
+    return safe_json({"apiVersion": API_VERSION, "kind": "Findings", "findings": items, "counts": counts}, indent=2)
 
 
 def as_sarif(findings: Sequence[Finding]) -> str:
@@ -58,7 +58,7 @@ def as_sarif(findings: Sequence[Finding]) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [_sarif_result(finding, codes) for finding in findings],
     }
-    return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+    return safe_json({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
 def as_annotations(findings: Iterable[Finding]) -> str:
@@ -84,7 +84,7 @@ def tell(findings: Sequence[Finding], *, output: str, strict: bool) -> ExitCode:
     """Print findings, say on stderr how many there are, and return what the command exits with."""
     text = FORMATS[output](findings)
     if text:
-        click.echo(text)
+        say(text, script=output == "ci")
     return sum_up(findings, strict=strict)
 
 
@@ -92,7 +92,7 @@ def sum_up(findings: Sequence[Finding], *, strict: bool) -> ExitCode:
     """Say on stderr how many findings there are, and return what the command exits with."""
     counts = {severity: sum(found.severity is severity for found in findings) for severity in Severity}
     parts = [f"{count} {severity}{'s' * (count != 1)}" for severity, count in counts.items() if count]
-    click.echo(", ".join(parts) or "nothing found", err=True)
+    say(", ".join(parts) or "nothing found", err=True)
     if errors_in(tuple(findings)):
         return ExitCode.FAILED
     return ExitCode.DIFFERENCES if strict and counts[Severity.WARNING] else ExitCode.DONE

@@ -14,6 +14,7 @@ from cdc_outbox.cli.database import connected, database_name
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option, is_named, read_spec
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
 from cdc_outbox.connect.client import ConnectClient
@@ -113,7 +114,7 @@ def init(
     dsn = None if (sql or grants) and pipeline is not None else _dsn(pipeline, databases, inbox_database)
     wanted = wanted_of(pipeline, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
     if sql or grants:
-        click.echo(_script(wanted, creates=sql, grants=grants))
+        say(_script(wanted, creates=sql, grants=grants), script=True)
         return ExitCode.DONE
     if not dsn:
         raise click.UsageError("--dsn is needed (or CDC_OUTBOX_DSN), unless --sql or --grants prints the statements")
@@ -122,10 +123,10 @@ def init(
             refuse_other_database(wanted.spec, connection, driver)
         if check:
             return _check(wanted, connection, driver)
-        click.echo(f"database {database_name(connection, driver, dsn)}", err=True)
+        say(f"database {database_name(connection, driver, dsn)}", err=True)
         if new_incarnation and wanted.spec is not None and before is not None:
             for line in steps_after_restore(wanted.spec, str(spec), source=before):
-                click.echo(line, err=True)
+                say(line, err=True)
             if wanted.dialect is Dialect.POSTGRESQL:
                 client = None if cluster is None else ConnectClient(cluster)
                 refuse_until_it_rests(wanted.spec, Database(connection, driver, wanted.spec), client)
@@ -190,10 +191,10 @@ def _check(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitCo
     roles = [role for kind in PARTIES if (role := wanted.role(kind, named=True)) is not None]
     findings += check_roles(roles, connection, driver)
     for finding in findings:
-        click.echo(str(finding))
+        say(str(finding))
     drifted = any(finding.severity is not Severity.NOTE for finding in findings)
     if not drifted:
-        click.echo("everything is as it should be", err=True)
+        say("everything is as it should be", err=True)
     return ExitCode.DIFFERENCES if drifted else ExitCode.DONE
 
 
@@ -208,14 +209,14 @@ def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitC
                 execute(statement)
     for component, steps in zip(wanted.components, done, strict=True):
         state = f"now at version {component.migrations[-1].version}" if steps else "up to date"
-        click.echo(f"{component.name}: {state}", err=True)
+        say(f"{component.name}: {state}", err=True)
     if wanted.inbox is not None and wanted.dialect is Dialect.POSTGRESQL:  # elsewhere ids lie in one table
-        purge = PartPurge(connection, driver, wanted.inbox, lambda step, text: click.echo(f"{step} {text}", err=True))
+        purge = PartPurge(connection, driver, wanted.inbox, lambda step, text: say(f"{step} {text}", err=True))
         purge.make_parts(datetime.now(UTC))
     if wanted.spec is None:
         return ExitCode.DONE
     if wanted.spec.database.publication:
-        click.echo(f"publication {wanted.spec.database.publication}: in place", err=True)
+        say(f"publication {wanted.spec.database.publication}: in place", err=True)
     _tell_other_source(wanted.spec, catalog)
     return make_partitions(wanted.spec.outbox, connection, driver) if wanted.spec.outbox.partitions else ExitCode.DONE
 
@@ -260,7 +261,7 @@ def _tell_other_source(spec: Spec, catalog: Catalog) -> None:
     source, wanted = read_source(spec.outbox, catalog), Source.parse(spec.first_source)
     known = Source.parse(source or "")
     if source is not None and wanted is not None and (known is None or known.name != wanted.name):
-        click.echo(str(different_source(spec.outbox.heads_in(catalog.dialect), source, wanted.name)), err=True)
+        say(str(different_source(spec.outbox.heads_in(catalog.dialect), source, wanted.name)), err=True)
 
 
 def _begin(spec: Spec, connection: Any, driver: TransactionDriver, *, before: str, after: str | None) -> ExitCode:  # noqa: ANN401
@@ -268,5 +269,5 @@ def _begin(spec: Spec, connection: Any, driver: TransactionDriver, *, before: st
     source = begin_incarnation(connection, driver, table, before=before, after=after, first_source=spec.first_source)
     now = read_source(table, Catalog(connection, driver))
     name = table.table_in(driver.dialect)
-    click.echo(f"{name}: {before} -> {source}" if source else f"{name}: {now} already")
+    say(f"{name}: {before} -> {source}" if source else f"{name}: {now} already")
     return ExitCode.DONE

@@ -7,6 +7,7 @@ import click
 
 from cdc_outbox.cli.files import STDIN, read_text_of
 from cdc_outbox.cli.findings import output_option, strict_option, tell
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.specs import files_of
 from cdc_outbox.connect.lint import NEWEST, Config, Version, find_in_text, lint_all
 from cdc_outbox.connect.lint.fixes import fix
@@ -110,4 +111,4 @@ def _mend(name: str, version: Version) -> None:
         except OSError as error:
             raise ConfigError(f"{name!r} cannot be written: {error.strerror}") from error
     for fixed in done:
-        click.echo(visible(str(fixed)), err=True)
+        say(visible(str(fixed)), err=True)

@@ -1,9 +1,10 @@
 """How log records are written: the constant message, and the fields that it was logged with."""
 
-import json
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
+
+from cdc_outbox.safe_text import safe_json, visible_lines, without_commands
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -18,6 +19,10 @@ class TextLines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and those of a traceback."""
+        return without_commands(visible_lines(super().format(record)))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Return the line without the traceback."""
@@ -39,12 +44,12 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             members["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(members, ensure_ascii=False, default=str)
+        return safe_json(members, default=str)
 
 
 def _quoted(text: str) -> str:
     """Return a text that is more than a word as JSON writes it, so that it is seen where it ends."""
-    return text if text and text.isprintable() and not set(' "=') & set(text) else json.dumps(text, ensure_ascii=False)
+    return text if text and text.isprintable() and not set(' "=') & set(text) else safe_json(text)
 
 
 FORMATS = {"json": JsonLines, "text": TextLines}

@@ -16,6 +16,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.halt import stable_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -25,7 +26,7 @@ from cdc_outbox.connect.moves import Move, Standing, judge_reset, judge_set, pos
 from cdc_outbox.connect.states import Ward
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError, UnpublishedEventsError
-from cdc_outbox.safe_text import visible
+from cdc_outbox.safe_text import safe_json, visible
 
 _HEAD = ("SERVER", "AT", "OFFSET")
 
@@ -66,10 +67,10 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
         name = one_name_of(connector, client)
         standing = _standing(name, client, databases)
     if prints_json:
-        click.echo(json.dumps(_document(name, standing), indent=2))
+        say(safe_json(_document(name, standing), indent=2))
         return
     for line in _lines(standing):
-        click.echo(line)
+        say(line)
 
 
 @offsets.command(name="set", short_help="Let a connector go on elsewhere.")
@@ -177,8 +178,8 @@ def _change(
                 raise _skips(name, move)
             change(client, name, standing)
             steps.report("offsets", "changed")
-            click.echo(visible(f"{name}: {move.text}"))
-            click.echo(visible(f"before: {json.dumps(standing.stored)}"))
+            say(visible(f"{name}: {move.text}"))
+            say(visible(f"before: {json.dumps(standing.stored)}"))
         steps.report("done", name)
 
 

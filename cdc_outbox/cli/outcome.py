@@ -1,20 +1,19 @@
 """What became of each pipeline, as lines and as one document."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.cli.colour import paint
 from cdc_outbox.cli.exits import ExitCode, exit_code_of
 from cdc_outbox.cli.findings import API_VERSION
+from cdc_outbox.cli.output import paint
 from cdc_outbox.connect.change import Change
 from cdc_outbox.connect.effects import Effect, Reach
 from cdc_outbox.connect.plan import Plan
 from cdc_outbox.errors import CdcOutboxError
-from cdc_outbox.safe_text import visible
+from cdc_outbox.safe_text import safe_json, visible
 
 
 class State(StrEnum):
@@ -79,7 +78,7 @@ def exit_code(outcomes: Sequence[Outcome]) -> ExitCode:
 def as_json(kind: str, outcomes: Iterable[Outcome]) -> str:
     """Return one document."""
     content = {"apiVersion": API_VERSION, "kind": kind, "pipelines": [outcome.content() for outcome in outcomes]}
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    return safe_json(content, indent=2)
 
 
 def change_line(change: Change) -> str:

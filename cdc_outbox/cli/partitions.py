@@ -11,6 +11,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.options import dsns_option, read_spec
+from cdc_outbox.cli.output import say
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConfigError, TableNotFoundError
 from cdc_outbox.table import OutboxTable
@@ -57,16 +58,16 @@ def make_partitions(
     for step in create_partitions(connection, driver, table, now=datetime.now(UTC), ahead=ahead):
         if step.obstacle:
             missed += 1
-            click.echo(f"{step.partition.table}: not created: {step.obstacle}", err=True)
+            say(f"{step.partition.table}: not created: {step.obstacle}", err=True)
         else:
             made += 1
-            click.echo(str(step.partition.table))
+            say(str(step.partition.table))
     if missed:
-        click.echo(
+        say(
             "Nothing is lost: what has no partition lies in the default one, and is published from there. It only"
             " cannot be dropped with a partition.",
             err=True,
         )
     elif not made:
-        click.echo(f"{table.table}: every partition is there", err=True)
+        say(f"{table.table}: every partition is there", err=True)
     return ExitCode.FAILED if missed else ExitCode.DONE

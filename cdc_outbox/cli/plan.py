@@ -11,6 +11,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import complain
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, effect_line, exit_code
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.specs import read_specs, specs_argument
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
@@ -54,7 +55,7 @@ def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Clust
     for outcome in outcomes:
         if outcome.error is not None:
             complain(outcome.error)
-    click.echo(as_json("Plan", outcomes) if prints_json else "\n".join(_lines(outcomes)))
+    say(as_json("Plan", outcomes) if prints_json else "\n".join(_lines(outcomes)))
     return exit_code(outcomes)
 
 

@@ -15,6 +15,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -131,7 +132,7 @@ def prune(
         pruning = stack.enter_context(_pruning(pipeline, dsn, cluster, options, comparison))
         pruned = pruning.dry_run() if dry_run else pruning.run()
     _tell(pruned)
-    click.echo(pruned.deleted)
+    say(pruned.deleted)
 
 
 def _refuse_another_history(found: Sequence[Finding]) -> None:
@@ -207,4 +208,4 @@ def _tell(pruned: Pruned[Any]) -> None:
 
 
 def _report(step: str, text: str) -> None:
-    click.echo(f"{step:<10} {text}", err=True)
+    say(f"{step:<10} {text}", err=True)

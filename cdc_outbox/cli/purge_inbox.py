@@ -11,6 +11,7 @@ from cdc_outbox import kafka
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_options
 from cdc_outbox.cli.options import read_spec
+from cdc_outbox.cli.output import say
 from cdc_outbox.consumer.horizon import refuse_short_horizon
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.horizon import Horizon
@@ -182,4 +183,4 @@ def _tell(old: Old) -> None:
 
 
 def _report(step: str, text: str) -> None:
-    click.echo(f"{step:<10} {text}")
+    say(f"{step:<10} {text}")

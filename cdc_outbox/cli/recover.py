@@ -17,6 +17,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.heartbeats import find_positions, history_of
 from cdc_outbox.cli.options import connect_url_option, dsns_option, stable_seconds_option
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -82,19 +83,19 @@ def recover(
         )
     found = history.look()
     for finding in found:
-        click.echo(visible(str(finding)))
+        say(visible(str(finding)))
     if accepts:
         return _accept(history, by or f"{getpass.getuser()}@{socket.gethostname()}")
     slot, stored = find_positions(client, config, dsn)
     went_back = stored is not None and slot is not None and stored.lsn > slot.log_end
     is_lost = stored is not None and (slot is None or slot.kept_bytes is None)
     if not (went_back or is_lost or found):
-        click.echo("nothing is found: the heartbeats continue each other", err=True)
+        say("nothing is found: the heartbeats continue each other", err=True)
         return ExitCode.DONE
     slot = _proven(name, slot, found, published_until=history.published_until)
     text = f"{name} goes on at {slot.confirmed}, where its slot stands"
     if stored is None:
-        click.echo(visible(f"{text}: Connect has stored no offset; record that it was looked at: --accept"))
+        say(visible(f"{text}: Connect has stored no offset; record that it was looked at: --accept"))
         return ExitCode.FAILED
     text += f", and not at Connect's offset {stored.lsn}; consumers skip what they had"
     if not yes:
@@ -108,11 +109,11 @@ def recover(
         _proven(name, slot, found, published_until=history.published_until)
         client.reset_offsets(name)
         steps.report("offsets", "deleted")
-    click.echo(visible(text))
+    say(visible(text))
     if client.find_status(name).is_halted:
-        click.echo(f"It was halted and stays so; let it run: cdc-outbox resume {name}", err=True)
+        say(f"It was halted and stays so; let it run: cdc-outbox resume {name}", err=True)
     if found:
-        click.echo("Then record that it was looked at: cdc-outbox recover --accept", err=True)
+        say("Then record that it was looked at: cdc-outbox recover --accept", err=True)
     return ExitCode.FAILED if found else ExitCode.DONE
 
 
@@ -154,8 +155,8 @@ def _proven(name: str, slot: SlotLag | None, found: Sequence[Finding], *, publis
 def _accept(history: History, by: str) -> ExitCode:
     acceptance = history.accept(by)
     for text in acceptance.found:
-        click.echo(visible(f"accepted: {text}"))
+        say(visible(f"accepted: {text}"))
     left = history.look()
     if not acceptance.ids:
-        click.echo("there is nothing to accept", err=True)
+        say("there is nothing to accept", err=True)
     return ExitCode.FAILED if left else ExitCode.DONE

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from cdc_outbox.cli.options import read_spec
+from cdc_outbox.cli.output import say
 from cdc_outbox.connect.targets import TARGETS, chosen, pipeline_of
 
 
@@ -52,4 +53,4 @@ def render_connector(spec: Path, *, target: str, settings: dict[str, str]) -> No
       cdc-outbox render connectors/orders.yaml --target strimzi --set connect=my-connect --set kafka=my-cluster
     """
     place = chosen(TARGETS, target, settings)
-    click.echo(place.render(pipeline_of(read_spec(spec)), settings).rstrip("\n"))
+    say(place.render(pipeline_of(read_spec(spec)), settings).rstrip("\n"), script=True)

@@ -13,6 +13,7 @@ from cdc_outbox.cli.consume import load
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import read_aggregate
 from cdc_outbox.cli.logs import TextLines
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.spans import moment
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
 from cdc_outbox.safe_text import visible
@@ -122,9 +123,9 @@ def _run(consumer: Consumer | AsyncConsumer, selection: Selection, *, rate: floa
 def _tell(name: str, done: Replayed, *, dry_run: bool) -> None:
     for fate, words in _WORDS.items():
         if done.fates[fate]:
-            click.echo(visible(f"{done.fates[fate]:,} {words[dry_run]}, the first is {done.examples[fate]}"))
+            say(visible(f"{done.fates[fate]:,} {words[dry_run]}, the first is {done.examples[fate]}"))
     if not done.fates:
-        click.echo("no message is selected")
+        say("no message is selected")
     if not done.is_complete:
-        click.echo(f"{name}: stopped before the end; run it again to go on", err=True)
+        say(f"{name}: stopped before the end; run it again to go on", err=True)
     sys.stdout.flush()

@@ -8,6 +8,7 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, read_aggregate
 from cdc_outbox.cli.options import read_spec
+from cdc_outbox.cli.output import say
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.reset import Forgotten, Reset
 
@@ -72,14 +73,14 @@ def reset(
         resetting = Reset(pipeline.contract, inbox=inbox, topics=topics, aggregate=of_aggregate)
         if offsets:
             partitions = resetting.forget_offsets(dry_run=dry_run)
-            click.echo(f"{'would be forgotten' if dry_run else 'forgotten'}: the offsets of {partitions:,} partitions")
+            say(f"{'would be forgotten' if dry_run else 'forgotten'}: the offsets of {partitions:,} partitions")
             return ExitCode.DONE
         forgotten = resetting.run(dry_run=not run_effects_again)
     _tell(forgotten, was_done=run_effects_again)
     if dry_run:
         return ExitCode.DONE
     if not run_effects_again:
-        click.echo(
+        say(
             "nothing was forgotten: the effects of these events would happen twice when they come again, unless you "
             "have undone them; --run-effects-again does it",
             err=True,
@@ -90,16 +91,14 @@ def reset(
         if everything
         else "`cdc-outbox replay` gives it them again"
     )
-    click.echo(again, err=True)
+    say(again, err=True)
     return ExitCode.DONE
 
 
 def _tell(forgotten: Forgotten, *, was_done: bool) -> None:
-    click.echo(
+    say(
         f"{'forgotten' if was_done else 'would be forgotten'}: {forgotten.claims:,} claims, "
         f"{forgotten.aggregates:,} watermarks, {forgotten.parked:,} parked events, {forgotten.holes:,} holes"
     )
     if forgotten.kept:
-        click.echo(
-            f"{forgotten.kept:,} of the watermarks stay where the topic begins: what came before is gone from it"
-        )
+        say(f"{forgotten.kept:,} of the watermarks stay where the topic begins: what came before is gone from it")

@@ -1,6 +1,5 @@
 """``cdc-outbox simulate``."""
 
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.octets import octets_as_json
 from cdc_outbox.cli.options import dsns_option
+from cdc_outbox.cli.output import say
 from cdc_outbox.connect.columns import ColumnModes
 from cdc_outbox.connect.rows import Row, column_names, outbox_columns, parse_document, parse_row, read_rows
 from cdc_outbox.database import DatabaseKind
@@ -24,6 +24,7 @@ from cdc_outbox.jvm import Outcome
 from cdc_outbox.message import Message
 from cdc_outbox.operate.simulate import Simulation, chosen_partition, find_refusal
 from cdc_outbox.router.routing import MONGO_EVENT_ROUTER
+from cdc_outbox.safe_text import safe_json
 
 _OPERATIONS = {"insert": "c", "snapshot": "r", "update": "u", "delete": "d", "truncate": "t"}
 
@@ -136,10 +137,10 @@ def simulate(
     else:
         found = list(map(parse_document, rows)) if of_mongo else _rows_as_given(given, rows, types)
     for note in simulation.notes:
-        click.echo(f"{'note':<10} {note}", err=True)
+        say(f"{'note':<10} {note}", err=True)
     outcomes = simulation.run_real(found, _cache()) if engine == "real" else simulation.imitate(found)
     shown = [_shown(outcome, partitions or simulation.partitions) for outcome in outcomes]
-    click.echo(json.dumps(shown, indent=2, ensure_ascii=False) if output == "json" else "\n\n".join(map(_text, shown)))
+    say(safe_json(shown, indent=2) if output == "json" else "\n\n".join(map(_text, shown)))
     return ExitCode.FAILED if any("error" in one for one in shown) else ExitCode.DONE
 
 

@@ -1,10 +1,10 @@
 """``cdc-outbox spec-schema``."""
 
-import json
-
 import click
 
+from cdc_outbox.cli.output import say
 from cdc_outbox.reference import page
+from cdc_outbox.safe_text import safe_json
 from cdc_outbox.spec import spec_schema
 
 
@@ -21,6 +21,6 @@ def print_schema(*, as_page: bool) -> None:
       cdc-outbox spec-schema > connectors/spec.schema.json
     """
     if as_page:
-        click.echo(page(), nl=False)
+        say(page(), nl=False)
     else:
-        click.echo(json.dumps(spec_schema(), indent=2, ensure_ascii=False))
+        say(safe_json(spec_schema(), indent=2))

@@ -13,6 +13,7 @@ from types import FrameType
 
 import click
 
+from cdc_outbox.cli.output import say
 from cdc_outbox.errors import StackError
 
 try:
@@ -109,8 +110,8 @@ def up(
 def _hold(config: StackConfig) -> None:
     started = time.monotonic()
     with Stack(config) as running:
-        click.echo(f"{config.name}: ready after {time.monotonic() - started:.1f} s; Ctrl-C ends it", err=True)
-        click.echo(_exports(running.environment()))
+        say(f"{config.name}: ready after {time.monotonic() - started:.1f} s; Ctrl-C ends it", err=True)
+        say(_exports(running.environment()), script=True)
         # From here on Ctrl-C is the way to end it, and no failure.
         with contextlib.suppress(KeyboardInterrupt):
             _watch(running)
@@ -127,7 +128,7 @@ def status(*, name: str) -> None:
     """
     states = _find(name).find_states()
     for part, state in sorted(states.items()):
-        click.echo(f"{part:<12} {state}")
+        say(f"{part:<12} {state}")
     if set(states.values()) != {"running"}:
         raise StackError(f"not every part of {name} runs", hint=f"Try `cdc-outbox stack logs --name {name} PART`.")
 
@@ -144,7 +145,7 @@ def env(*, name: str) -> None:
     environment = _find(name).find_environment()
     if environment is None:
         raise StackError(f"the stack {name} is still starting", hint="Wait until `cdc-outbox stack up` says ready.")
-    click.echo(_exports(environment))
+    say(_exports(environment), script=True)
 
 
 @stack.command()
@@ -159,7 +160,7 @@ def logs(part: str, *, name: str, lines: int) -> None:
       cdc-outbox stack logs kafka --lines 200
     """
     text = _find(name).log(part).read_text(errors="replace")
-    click.echo("\n".join(text.splitlines()[-lines:]))
+    say("\n".join(text.splitlines()[-lines:]))
 
 
 @stack.command()
@@ -188,7 +189,7 @@ def restart(part: str, *, name: str) -> None:
         raise StackError(
             f"{part} did not start again: {state}", hint=f"Try `cdc-outbox stack logs --name {name} {part}`."
         )
-    click.echo(f"{part}: {state}", err=True)
+    say(f"{part}: {state}", err=True)
 
 
 @stack.command()
@@ -205,11 +206,11 @@ def down(*, name: str) -> None:
     if folder.is_held and owner is not None:
         end([owner], seconds=_DOWN_SECONDS)
         folder.clear_left_over()
-        click.echo(f"{name}: down", err=True)
+        say(f"{name}: down", err=True)
     elif folder.clear_left_over():
-        click.echo(f"{name}: what a crash had left is cleared away", err=True)
+        say(f"{name}: what a crash had left is cleared away", err=True)
     else:
-        click.echo(f"{name}: was not running", err=True)
+        say(f"{name}: was not running", err=True)
 
 
 def _find(name: str) -> StackFolder:
@@ -239,7 +240,7 @@ def _watch(running: Stack) -> None:
         for part in running.parts:
             state = part.state()
             if state != known[part.name]:
-                click.echo(f"{part.name}: {state}", err=True)
+                say(f"{part.name}: {state}", err=True)
                 known[part.name] = state
             if running.folder.wants_restart(part.name):
                 _restart(part, running.folder)
@@ -249,7 +250,7 @@ def _restart(part: Server, folder: StackFolder) -> None:
     try:
         part.restart()
     except StackError as error:  # of one part; the others go on
-        click.echo(f"{part.name}: {error}", err=True)
+        say(f"{part.name}: {error}", err=True)
     finally:
         folder.answer_restart(part.name)
 
@@ -273,14 +274,14 @@ def _detach(config: StackConfig) -> None:
             while not (folder.owner == child and folder.find_environment()):
                 if process.poll() is not None:
                     said.seek(0)
-                    click.echo(said.read().decode(errors="replace").rstrip(), err=True)
+                    say(said.read().decode(errors="replace").rstrip(), err=True)
                     sys.exit(process.returncode)
                 time.sleep(_LOOK_SECONDS)
         except KeyboardInterrupt:
             # In a session of its own it does not hear the terminal's Ctrl-C.
             end([child], seconds=_DOWN_SECONDS)
             raise
-    click.echo(f"{name}: ready; `cdc-outbox stack down --name {name}` ends it", err=True)
+    say(f"{name}: ready; `cdc-outbox stack down --name {name}` ends it", err=True)
 
 
 def _arguments(config: StackConfig) -> list[str]:

@@ -1,6 +1,5 @@
 """``cdc-outbox status``."""
 
-import json
 import logging
 import sys
 import time
@@ -20,6 +19,7 @@ from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
@@ -32,7 +32,7 @@ from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
 from cdc_outbox.kafka import Topics
-from cdc_outbox.safe_text import visible
+from cdc_outbox.safe_text import safe_json, visible
 from cdc_outbox.topic import HEARTBEATS
 
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
@@ -89,9 +89,9 @@ def status(
         brokers = Topics(broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox status"), _LOG)
         _add_rates(rows, client, brokers, rate_seconds)
     if prints_json:
-        click.echo(json.dumps({"apiVersion": API_VERSION, "kind": "Status", "connectors": rows}, indent=2))
+        say(safe_json({"apiVersion": API_VERSION, "kind": "Status", "connectors": rows}, indent=2))
     else:
-        click.echo("\n".join(_table(rows)))
+        say("\n".join(_table(rows)))
     is_well = all(row["up"] and not row.get("findings") for row in rows)
     return ExitCode.DONE if is_well else ExitCode.FAILED
 
@@ -143,7 +143,7 @@ def _heartbeats(
         config = client.find_config(name) or {}
         found = heartbeat_findings(config, bootstrap_servers, kafka_settings, dsn, runs=row["up"])
     except CdcOutboxError as error:  # the rest is worth telling all the same
-        click.echo(f"{name}: nothing is known of its heartbeats: {error}", err=True)
+        say(f"{name}: nothing is known of its heartbeats: {error}", err=True)
         return []
     return [{"code": each.code, "message": each.message, "remedy": each.remedy} for each in found]
 
@@ -172,7 +172,7 @@ def _topics(name: str, client: ConnectClient) -> list[str]:
     try:
         return [topic for topic in client.find_topics(name) if not topic.startswith(HEARTBEATS)]
     except ConnectError as error:
-        click.echo(f"{name}: nothing is known of its topics: {error}", err=True)
+        say(f"{name}: nothing is known of its topics: {error}", err=True)
         return []
 
 
@@ -184,7 +184,7 @@ def _lag(name: str, config: dict[str, str], databases: Databases | None) -> Slot
         with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
             return find_lag(connection, driver, slot_of(config))
     except CdcOutboxError as error:  # the rest is worth telling all the same, and then above all
-        click.echo(f"{name}: nothing is known of its slot: {error}", err=True)
+        say(f"{name}: nothing is known of its slot: {error}", err=True)
         return None
 
 

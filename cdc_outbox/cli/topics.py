@@ -8,6 +8,7 @@ import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.specs import read_specs, specs_argument
 from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.kafka import Topics
@@ -51,7 +52,7 @@ def create(paths: tuple[Path, ...], *, bootstrap_servers: str, kafka_settings: P
     brokers = Topics(broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox topics"), _LOG)
     ends = [_create(spec, brokers, dry_run=dry_run) for spec in specs.values()]
     if not any(ends):
-        click.echo("every topic is there, as its spec says", err=True)
+        say("every topic is there, as its spec says", err=True)
     # A refusal is told before a difference.
     return min((end for end in ends if end), default=ExitCode.DONE)
 
@@ -67,10 +68,10 @@ def _create(spec: Spec, brokers: Topics, *, dry_run: bool) -> ExitCode:
         made = not dry_run and brokers.create(topic)
         told = "would be created" if dry_run else "created" if made else "was created by somebody else meanwhile"
         count = f"{topic.partitions} partition{'s' * (topic.partitions != 1)}"
-        click.echo(visible(f"{topic.name}: {told}, {count}"))
+        say(visible(f"{topic.name}: {told}, {count}"))
     found = list(_differences(spec, brokers))
     for each in found:
-        click.echo(visible(str(each)))
+        say(visible(str(each)))
     if any(each.is_refused for each in found):
         return ExitCode.FAILED
     return ExitCode.DIFFERENCES if found or (dry_run and is_missing) else ExitCode.DONE

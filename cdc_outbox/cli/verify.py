@@ -1,6 +1,5 @@
 """``cdc-outbox verify``."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,13 +14,14 @@ from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import dsns_option, is_named, read_spec
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
 from cdc_outbox.operate.summary import Sums
 from cdc_outbox.operate.verification import Kind
 from cdc_outbox.operate.verify import Verification, Verified
-from cdc_outbox.safe_text import visible
+from cdc_outbox.safe_text import safe_json, visible
 
 _SHOWN = 20
 """Findings of one kind that a person is shown; --json has up to a thousand."""
@@ -94,7 +94,7 @@ def verify(
             settle_seconds=settle,
         )
         found = verification.run()
-    click.echo(_document(found) if as_json else "\n".join(_text(found)))
+    say(_document(found) if as_json else "\n".join(_text(found)))
     return ExitCode.DIFFERENCES if found.findings.has_differences else ExitCode.DONE
 
 
@@ -118,7 +118,7 @@ def _document(found: Verified) -> str:
         "notes": list(found.notes),
         "seconds": round(found.seconds, 3),
     }
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    return safe_json(content, indent=2)
 
 
 def _sums(sums: Sums, found: Verified) -> dict[str, Any]:

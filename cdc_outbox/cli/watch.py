@@ -17,6 +17,7 @@ from cdc_outbox.cli.connectors import names_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.heartbeats import Looks
 from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.output import say
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.guard import Act, Guard, GuardOptions
@@ -101,7 +102,7 @@ def watch(
             settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox watch")
         options = GuardOptions(max_restarts=give_up_after, first_pause_seconds=first_pause)
         _watch(connectors, cluster, options, interval, partial(Looks, settings=settings, databases=databases))
-    click.echo("told to stop")
+    say("told to stop")
 
 
 def _watch(
@@ -113,7 +114,7 @@ def _watch(
 ) -> NoReturn:
     client = ConnectClient(cluster)
     names = names_of(connectors, client)
-    click.echo(visible(f"watching {', '.join(names) or 'nothing yet'}"))
+    say(visible(f"watching {', '.join(names) or 'nothing yet'}"))
     # It looks again anyway, and who is told to stop does not wait for a Connect that is silent.
     client = ConnectClient(replace(cluster, patience_seconds=0))
     watching = Watching(client, names if connectors else (), options, looking(client))
@@ -194,7 +195,7 @@ class Watching:
             self._echo(text)
 
     def _echo(self, text: str) -> None:
-        click.echo(visible(f"{time.strftime('%H:%M:%S')} {text}"))
+        say(visible(f"{time.strftime('%H:%M:%S')} {text}"))
 
 
 def _told(status: ConnectorStatus) -> str:

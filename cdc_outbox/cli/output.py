@@ -1,0 +1,35 @@
+"""How commands print: everything passes through `say`, so that no text of others commands a terminal or a CI runner."""
+
+import os
+import re
+from secrets import token_hex
+from typing import IO, Any
+
+import click
+
+from cdc_outbox.safe_text import visible_controls, visible_lines, without_commands
+
+_SEAL = f"\ue000{token_hex(8)}"
+_SEALED = re.compile(f"{_SEAL}([a-z]*);")
+"""Stands for colours until a text is printed: nobody else can write it, and escape sequences of others are escaped."""
+
+
+def say(text: object, *, err: bool = False, nl: bool = True, script: bool = False, file: IO[Any] | None = None) -> None:
+    r"""Print a text; control characters but ``\n`` and ``\t`` are shown escaped.
+
+    Args:
+        script: Another program reads it, and it may hold a line that commands a CI runner.
+    """
+    shown = visible_lines(str(text), visible_controls) if script else without_commands(visible_lines(str(text)))
+    coloured = _SEALED.sub(lambda seal: click.style("", fg=seal[1], reset=False) if seal[1] else click.style(""), shown)
+    click.echo(coloured, err=err, nl=nl, file=file)  # noqa: TID251 - here alone
+
+
+def paint(text: str, colour: str | None) -> str:
+    """Return a text that :func:`say` prints in a colour on a terminal.
+
+    It stays as it is where ``NO_COLOR`` is set, on a terminal that has no colours, and for ``None``.
+    """
+    if colour is None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"{_SEAL}{colour};{text}{_SEAL};"
