@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from cdc_outbox.safe_text import shortened
+
 
 class SequenceMode(StrEnum):
     """How the events of one aggregate type are numbered, and so what a consumer can prove."""
@@ -53,7 +55,9 @@ class Event:
 
     def __str__(self) -> str:
         number = f" #{self.sequence}" if self.sequence is not None else ""
-        return f"{self.type} {self.aggregate_type}/{self.aggregate_id}{number} ({self.id})"
+        # Its texts are as long as its writer likes, and this stands in errors and logs.
+        kind, of, aggregate = map(shortened, (self.type, self.aggregate_type, self.aggregate_id))
+        return f"{kind} {of}/{aggregate}{number} ({shortened(str(self.id))})"
 
 
 def new_event_id() -> str:

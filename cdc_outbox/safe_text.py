@@ -17,6 +17,11 @@ def visible(text: str) -> str:
     return _ANYWHERE.sub(r"#\\x23", visible_controls(text))
 
 
+def shortened(text: str, limit: int = 100) -> str:
+    """Return a text of at most so many characters; one that was cut ends in an ellipsis."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
 def visible_controls(text: str) -> str:
     """Return the same but for commands: a text that another program reads, and that must stay what it is for it."""
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

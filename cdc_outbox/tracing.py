@@ -13,10 +13,13 @@ from typing import Any, Protocol
 
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
+from cdc_outbox.safe_text import shortened
 
 Arrival = tuple[Event, Message]
 """An event, and the message that brought it."""
 _Attributes = dict[str, str | int | bool]
+_LONGEST = 300
+"""Characters of an id that a span tells: a text of a message is as long as its writer likes."""
 
 
 class Spans(Protocol):
@@ -127,13 +130,13 @@ def _links(trace: Any, arrivals: Sequence[Arrival]) -> list[Any]:  # noqa: ANN40
 def _of_one(event: Event, message: Message) -> _Attributes:
     """Return what tells one message from others: a span's attributes, or those of a batch's link."""
     told: dict[str, str | int | bool | None] = {
-        "messaging.message.id": event.id,
+        "messaging.message.id": event.id and shortened(event.id, _LONGEST),
         "messaging.destination.name": message.topic,
         "messaging.destination.partition.id": None if message.partition is None else str(message.partition),
-        "messaging.kafka.message.key": event.aggregate_id,
+        "messaging.kafka.message.key": shortened(event.aggregate_id, _LONGEST),
         "messaging.kafka.offset": message.offset,
         "messaging.kafka.message.tombstone": True if message.value is None else None,
-        "cdc_outbox.event.type": event.type,
+        "cdc_outbox.event.type": shortened(event.type),
         "cdc_outbox.event.sequence": event.sequence,
     }
     return {name: value for name, value in told.items() if value is not None}

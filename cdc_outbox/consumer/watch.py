@@ -15,10 +15,13 @@ from cdc_outbox.consumer.park import ParkedCount, Reason, State
 from cdc_outbox.errors import CdcOutboxError, DatabaseError, PartitionLostError
 from cdc_outbox.metrics import Metrics
 from cdc_outbox.progress import PausedPartition, Progress
+from cdc_outbox.safe_text import shortened
 
 _log = logging.getLogger(__name__)
 
 _FULL = "the park is full"
+_MAX_WARNED = 200
+"""Event types without a handler that are warned of: more than a service has, unless an id stands in the type."""
 _COUNT_SHARE, _LAST_COUNT_SECONDS = 0.05, 30.0
 """How much of the time may be spent on counting parked events, and how old the counts get at most."""
 _UNASSIGNED_SECONDS = 10.0
@@ -179,7 +182,7 @@ class Watch:
             for item, outcome in zip(items, delivered.outcomes, strict=True)
             if item.parked is None or outcome is not Outcome.PARKED  # which stays where it is
         ]
-        ends = Counter([(event.type, outcome) for event, outcome in ended])
+        ends = Counter([(shortened(event.type), outcome) for event, outcome in ended])
         now, applied = datetime.now(UTC), Outcome.APPLIED
         ways = [
             (now - event.created_at).total_seconds()
@@ -250,7 +253,7 @@ class Watch:
         )
 
     def _warn_once(self, event_type: str) -> None:
-        if event_type not in self._unhandled:
+        if event_type not in self._unhandled and len(self._unhandled) < _MAX_WARNED:
             self._unhandled.add(event_type)
             handled = ", ".join(sorted(self._handled()))
             _log.warning("no handler has this event type", extra={"type": event_type, "handled": handled})

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from cdc_outbox.metrics import OPEN_LABEL, SERIES, SeriesKind
+from cdc_outbox.safe_text import shortened
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class Labels:
         return tuple(labels[label] for label in series.labels)
 
     def _bounded(self, event_type: str) -> str:
+        event_type = shortened(event_type)
         if event_type in self._types:
             return event_type
         if len(self._types) >= self._max_types:
