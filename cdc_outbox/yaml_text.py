@@ -1,7 +1,7 @@
 """YAML text as a document.
 
 Stricter than YAML: no duplicate keys, no anchors or aliases (a few lines of them can expand to gigabytes), one
-document of at most a megabyte. What stands in the file is what is meant.
+document of at most a megabyte and 64 levels. What stands in the file is what is meant.
 """
 
 import re
@@ -13,6 +13,8 @@ from cdc_outbox.document import MAX_BYTES, YAML_WORDS, Document, Path, Span
 from cdc_outbox.finding import Finding, Place, Severity
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_MAX_DEPTH = 64
+"""A spec has six levels."""
 _HALVES = re.compile(r"[\ud800-\udfff]")
 
 
@@ -31,7 +33,7 @@ def read_yaml(text: str, *, name: str) -> Document:
         return Document(name=name, findings=(empty.error("SP001", (), f"larger than {MAX_BYTES} bytes."),))
     try:
         _refuse_references(text)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=_BoundedLoader)
         lines: dict[Path, int] = {}
         spans: dict[Path, Span] = {}
         content = None if node is None else _plain(node, (), lines, spans)
@@ -54,13 +56,32 @@ class _Refused(ValueError):  # noqa: N818 - a signal inside this module
         self.line = line
 
 
+class _BoundedLoader(yaml.SafeLoader):
+    """Refuses a deep text where it becomes deep: what PyYAML does for a token grows with the levels around it.
+
+    Brackets that are counted before it reads them mislead: some stand in comments and in quotes.
+    """
+
+    def fetch_flow_collection_start(self, token_class: Any) -> None:  # noqa: ANN401 - one of PyYAML's tokens
+        self._refuse_deep()
+        super().fetch_flow_collection_start(token_class)
+
+    def add_indent(self, column: int) -> bool:
+        self._refuse_deep()
+        return bool(super().add_indent(column))
+
+    def _refuse_deep(self) -> None:
+        if self.flow_level + len(self.indents) > _MAX_DEPTH:
+            raise _Refused(f"deeper than {_MAX_DEPTH} levels.", self.line + 1)
+
+
 def _finding(name: str, line: int | None, message: str) -> Finding:
     place = Place(document=name, line=line)
     return Finding(code="SP001", severity=Severity.ERROR, place=place, message=message)
 
 
 def _refuse_references(text: str) -> None:
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in yaml.parse(text, Loader=_BoundedLoader):
         mark = event.start_mark
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise _Refused("anchors and aliases are not taken.", mark.line + 1 if mark else 1)

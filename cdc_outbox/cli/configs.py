@@ -70,7 +70,7 @@ def _flat(path: Path) -> dict[str, str]:
         json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is no JSON: {error}") from error
     if isinstance(content, dict) and isinstance(content.get("config"), dict):
         content = content["config"]

@@ -98,7 +98,7 @@ def read_offset(text: str, kind: Kind | None) -> Offset:
     if text.lstrip().startswith("{"):
         try:
             found: dict[str, Any] = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"the offset is no JSON: {error}", field="--to") from error
         return found
     if kind is Kind.POSTGRESQL:

@@ -118,7 +118,7 @@ def parse_document(text: str) -> str:
 def _object(text: str) -> dict[str, object]:
     try:
         values = json.loads(text, parse_int=_Number, parse_float=_Number)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"the row is no JSON: {error}", field="--row") from error
     if not isinstance(values, dict):
         raise ConfigError("the row is no JSON object", field="--row", hint='For example {"id": "…", "payload": {}}.')
