@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote, unquote
 
-REFERENCE = re.compile(r"\$\{([^}:]+):([^}]+)\}")
+# Repetitions have bounds here: without them each place of a long text looks at all that follows it.
+REFERENCE = re.compile(r"\$\{([^}:]{1,100}):([^}]{1,1000})\}")
 """What the worker resolves: a provider, and what it is asked for."""
 
 _SECRET = re.compile(
