@@ -30,7 +30,7 @@ _ORACLE = re.compile(
     r"(?<=jdbc:oracle:)(?:thin|oci):[^/@\s]{0,128}/(?!\$\{[^}]{1,128}\}@)(\"[^\"]{1,256}\"|(?:(?!jdbc:)[^@\s])+)@",
     re.IGNORECASE,
 )
-_WORD = r"(?:password|passwd|passphrase|\bpass\b|pwd|secret|token)\w{0,40}"
+_WORD = r"(?:password|passwd|passphrase|\bpass\b|pwd|secret|token)\w{0,64}"
 _GIVEN = re.compile(rf"({_WORD}\s*=\s*[\"']?)(?!\$\{{)[^\"'\s;,]+", re.IGNORECASE)
 _PASSWORD = re.compile(rf"""{_WORD}\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^"'\s;,&]+))""", re.IGNORECASE)
 _ASSIGNED = re.compile(rf"{_WORD}\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
