@@ -1,6 +1,5 @@
 """``cdc-outbox contexts``."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -84,7 +83,7 @@ def _show(found: Contexts) -> None:
 
 def _references(value: object) -> Iterator[str]:
     """Yield the references in a part of a context, such as ``${env:CONNECT_PASSWORD}``, each once."""
-    yield from dict.fromkeys(found[0] for found in REFERENCE.finditer(json.dumps(value, ensure_ascii=False)))
+    yield from dict.fromkeys(found[0] for found in REFERENCE.finditer(safe_json(value)))
 
 
 def _all(known: Mapping[str, Context]) -> list[Context]:
