@@ -60,7 +60,8 @@ def test_somebody_else_reads_nothing_of_a_stack(outbox_stack: Stack) -> None:
         assert part.folder.stat().st_mode & 0o007 == 0, part.name
         assert part.log.stat().st_mode & 0o077 == 0, part.name
     if os.geteuid() == 0:
-        paths = "\n".join(map(str, [outbox_stack.folder.path, *outbox_stack.folder.path.rglob("*")]))
+        # Other tests put files of their own beside the parts' folders.
+        paths = "\n".join(str(path) for part in parts for path in (part.folder, *part.folder.rglob("*")))
         look = 'while read -r path; do [ ! -r "$path" ] || echo "$path"; done'
         # A user that no part runs as.
         done = subprocess.run(
