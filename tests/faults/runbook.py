@@ -65,6 +65,9 @@ class Runbook:
         if self.left - _BROKEN or (self.left and not self._recovered):
             self._bring_back()
             return True
+        if self.own.pipeline.client.find_status(self.own.pipeline.name).is_halted:
+            self.run("resume", "--stable-seconds=0")
+            return True
         self._wait_for_consumer()
         self.kinds = self._verify()
         if self.kinds & _REPUBLISHED and not self._republished:
