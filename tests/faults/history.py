@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from signal import SIGINT, SIGKILL, SIGTERM
+from uuid import UUID
 
 import psycopg
 
@@ -79,7 +80,7 @@ class History:
     def _possible(self) -> list[Callable[[], None]]:
         """Return what can befall it now, what is frequent as often as it is."""
         found = [*[self.write] * 5, *[self.settle] * 2, self.lose_slot, self.recreate_slot, self.prune, self.restart]
-        found += [self.take_snapshot, self.command, *[self.interrupt] * 2, self.promote]
+        found += [self.take_snapshot, self.command, *[self.interrupt] * 2, self.promote, self.clone, self.purge]
         found += [self.restore_producer] * 3 if self._snapshot is not None else []
         found += [self.restore_consumer] * 2 if self._backed_up else [self.back_up_consumer]
         return [*found, self.restore_publication if self._is_out else self.drop_publication]
@@ -92,12 +93,22 @@ class History:
             for number in range(count or self.random.randint(1, 6)):
                 name = self.random.choice(AGGREGATES)
                 kind = self.random.choice(("order", "order", "metric"))
-                event = Event(aggregate_type=kind, aggregate_id=name, type="OrderPlaced", payload={"n": number})
+                event = Event(
+                    aggregate_type=kind,
+                    aggregate_id=name,
+                    type="OrderPlaced",
+                    payload={"n": number},
+                    id=self._untimed_id() if kind == "order" else None,
+                )
                 event = outbox.add(connection, event)
                 connection.commit()
                 self.ledger.committed[event.id or ""] = event
                 self.ledger.present.add(event.id or "")
         self.own.write_heartbeats()
+
+    def _untimed_id(self) -> str | None:
+        """Return an id that tells no time, whose claim a purge forgets at once; ``None`` more often than not."""
+        return str(UUID(int=self.random.getrandbits(128), version=4)) if self.random.random() < 1 / 3 else None
 
     def settle(self) -> None:
         """Let the connector and the consumer catch up, if they can."""
@@ -213,6 +224,13 @@ class History:
         done = self.own.run("prune", "--keep=0s", "--wait=0s")
         self.log.append(f"  {done.returncode}: {done.stdout.strip() or done.stderr.strip()}")
 
+    def purge(self) -> None:
+        """Forget which events the consumer has applied, as far as their numbers tell it too."""
+        done = self.own.run(
+            "purge-inbox", f"--inbox-dsn={self.service.dsn}", "--horizon-days=0.00001", "--accept-shorter-horizon"
+        )
+        self.log.append(f"  {done.returncode}: {done.stdout.strip() or done.stderr.strip()}")
+
     def back_up_consumer(self) -> None:
         """Copy the consumer's database."""
         self.service.back_up()
@@ -239,15 +257,32 @@ class History:
         with own.beside(name, data) as standby:
             eventually(lambda: own.caught_up(standby), "the standby to catch up", seconds=_SECONDS)
             own.disconnect(standby)
-            if self.random.random() < 2 / 3:
-                self.write()
-                self.settle()
-            own.server.stop()
+            self._write_to_the_old_server()
             own.promote(standby)
+        self._move_to(name, before, heartbeats)
+
+    def clone(self) -> None:
+        """Run a copy of the storage beside the server, and move to it: it has the slot, and lacks what came since."""
+        own, name = self.own, f"clone-{self.own.pipeline.name}-{len(self.log)}"
+        data, before, heartbeats = own.copy(name), set(self.ledger.present), self._known_heartbeats()
+        self.restart()
+        with own.beside(name, data):
+            self._write_to_the_old_server()
+        self._move_to(name, before, heartbeats)
+
+    def _write_to_the_old_server(self) -> None:
+        if self.random.random() < 2 / 3:
+            self.write()
+            self.settle()
+        self.own.server.stop()
+
+    def _move_to(self, name: str, present: set[str], heartbeats: set[str]) -> None:
+        """Let the server that ran beside in a folder of this name take the address of the producer's."""
+        own = self.own
         shutil.rmtree(own.server.folder / "data")
         shutil.move(own.folder / name / "data", own.server.folder / "data")
         shutil.rmtree(own.folder / name)
-        self._go_back(before, heartbeats)
+        self._go_back(present, heartbeats)
         own.server.start()
         self.restart()
 
