@@ -32,10 +32,6 @@ from tests.support.rig import CONNECTOR_PASSWORD, eventually, open_folder
 from tests.support.service import Service
 
 PROGRESS = Path(".cache") / "faults-recovery.json"
-_QUICK = """\
-overrides: {retriable.restart.connector.wait.ms: '1000', slot.retry.delay.ms: '300', slot.max.retries: '20'}
-"""
-"""A connector that notices soon that its server is there again."""
 _AFTER_A_RESTORE = {"extra", "conflict", "parked"}
 """What `verify` tells for ever of a source whose numbers were given out twice."""
 
@@ -66,7 +62,7 @@ def run_history(stack: Stack, server: Postgres, folder: Path, seed: int, *, step
     told, begun_at = Told(), time.monotonic()
     name = f"h{seed}x{time.monotonic_ns() % 10**9}"
     random = Random(f"recovery {seed}")  # noqa: S311 - it is to repeat itself
-    with OwnServer.on(server, stack, folder, name, extra=_QUICK) as own:
+    with OwnServer.on(server, stack, folder, name) as own:
         history = History(own, _make_service(stack, own), random)
         runbook = Runbook(own, history.service, Source(name, 1), log=history.log)
         try:

@@ -21,6 +21,15 @@ from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, make_connector_role, one, postgres_program
 
+_QUICK = """\
+overrides:
+  heartbeat.interval.ms: '500'
+  retriable.restart.connector.wait.ms: '1000'
+  slot.retry.delay.ms: '300'
+  slot.max.retries: '20'
+"""
+"""A connector that soon notices that its server is there again, and whose slot advances without new events."""
+
 
 @dataclass
 class OwnServer:
@@ -63,14 +72,10 @@ class OwnServer:
     @classmethod
     @contextmanager
     def on(
-        cls, server: Postgres, stack: Stack, folder: Path, name: str, *, installed: Path | None = None, extra: str = ""
+        cls, server: Postgres, stack: Stack, folder: Path, name: str, *, installed: Path | None = None
     ) -> "Iterator[OwnServer]":
-        """Make the outbox on a server that runs, deploy the connector, and wait for its first heartbeat.
-
-        Args:
-            extra: More of the pipeline's file.
-        """
-        text = Pipeline.text(name, extra).replace("${env:POSTGRES_PORT}", str(server.port))
+        """Make the outbox on a server that runs, deploy the connector, and wait for its first heartbeat."""
+        text = Pipeline.text(name, _QUICK).replace("${env:POSTGRES_PORT}", str(server.port))
         spec = folder / f"{name}.yaml"
         spec.write_text(text)
         pipeline = Pipeline(stack, parse_spec(text, name=spec.name), server.create_database(name))
@@ -97,6 +102,11 @@ class OwnServer:
         with psycopg.connect(dsn or self.pipeline.dsn, autocommit=True) as connection:
             for _ in range(count):
                 connection.execute("select public.outbox_heartbeat(%s, interval '0')", (self.pipeline.name,))
+
+    def fill_log(self) -> None:
+        """Write so much into the log that an older state of the server does not come as far by itself."""
+        with self.pipeline.connect() as connection:
+            connection.execute("select pg_logical_emit_message(false, 'filler', repeat('x', 8000000))")
 
     def published_ids(self) -> set[str | None]:
         """Return the ids of the events in the topic of orders."""
@@ -125,7 +135,11 @@ class OwnServer:
             KeyboardInterrupt: It was interrupted, and so is who runs it.
         """
         stack = self.pipeline.stack
-        environment = stack.environment() | {"CDC_OUTBOX_DSN": dsn or self.pipeline.dsn}
+        environment = {
+            **stack.environment(),
+            "CDC_OUTBOX_DSN": dsn or self.pipeline.dsn,
+            "CDC_OUTBOX_VERIFY_SETTLE": "2s",
+        }
         done = run_command(command, str(self.spec), *arguments, env=environment)
         if done.returncode == ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
