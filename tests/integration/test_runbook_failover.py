@@ -53,10 +53,14 @@ def standby(own: OwnServer, *, keeps_slot: bool) -> Iterator[str]:
     own.call(*backup, "--write-recovery-conf", *(["--slot=standby"] if keeps_slot else []))
     with own.beside("standby-server", data) as dsn:
         if keeps_slot:
-            own.beat()
             query = "select count(*) from pg_replication_slots where synced and not temporary"
             with psycopg.connect(dsn, autocommit=True) as connection:
-                eventually(lambda: one(connection, query), "the copy of the slot")
+
+                def has_slot() -> bool:
+                    own.beat()  # where a slot rests, its copy is looked at twice a minute
+                    return bool(one(connection, query))
+
+                eventually(has_slot, "the copy of the slot")
         yield dsn
 
 
