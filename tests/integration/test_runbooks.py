@@ -1,6 +1,6 @@
 """The pages about a lost slot and a lost topic, followed step by step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,10 +9,21 @@ from confluent_kafka.admin import AdminClient
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import TopicReplacedError
 from cdc_outbox.operate.heartbeats import Heartbeat, read_record
+from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
 from tests.support.runbooks import Runbook, blocks, separate_service
 from tests.support.service import Service, effects_of
+
+HEARTBEATS = "overrides: {heartbeat.interval.ms: '500'}\n"
+"""A connector writes its first one that long after its start, and a slot advances with them."""
+
+
+@pytest.fixture
+def pipeline(outbox_stack: Stack) -> Iterator[Pipeline]:
+    made = Pipeline.make(outbox_stack, extra=HEARTBEATS)
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -23,7 +34,7 @@ def service(deployed: Pipeline) -> Service:
 @pytest.fixture
 def runbook(deployed: Pipeline, service: Service, tmp_path: Path) -> Runbook:
     spec = tmp_path / "orders.yaml"
-    spec.write_text(Pipeline.text(deployed.name))
+    spec.write_text(Pipeline.text(deployed.name, HEARTBEATS))
     return Runbook(deployed, spec, service)
 
 
