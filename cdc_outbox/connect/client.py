@@ -259,11 +259,12 @@ class ConnectClient:
                 self._veil.remember_options(self._workers.ask_once("GET", f"/connectors/{_segment(name)}/config"))
         over = self._veil.over
         tasks = tuple(
-            TaskStatus(task["id"], task["state"], over(task.get("trace", "")), task.get("worker_id", ""))
+            TaskStatus(task["id"], task["state"], over(task.get("trace") or ""), task.get("worker_id") or "")
             for task in answer["tasks"]
         )
-        trace = over(connector.get("trace", ""))
-        return ConnectorStatus(connector["state"], tasks, trace, connector.get("version", ""))
+        trace = over(connector.get("trace") or "")
+        # A worker that does not run the connector may say null.
+        return ConnectorStatus(connector["state"], tasks, trace, connector.get("version") or "")
 
 
 def _is_password(option: dict[str, Any]) -> bool:

@@ -50,6 +50,15 @@ def test_what_connect_refuses_has_the_remedy_that_a_failed_task_has(message: str
     assert found.message == message.rstrip(".") + "."  # the remedy follows it on the same line
 
 
+def test_what_a_worker_says_null_of_is_empty() -> None:
+    task = {"id": 0, "state": "RUNNING", "trace": None, "worker_id": None}
+    connector = {"state": "UNASSIGNED", "version": None, "trace": None}
+    answer: Answer = (200, {"connector": connector, "tasks": [task]})
+    with answering(lambda _: answer) as (url, _):
+        status = ConnectClient(url).glance_at("orders")
+    assert (status.version, status.trace, status.tasks[0].trace, status.tasks[0].worker) == ("", "", "", "")
+
+
 def test_a_secret_that_came_into_the_configuration_since_is_not_shown() -> None:
     config = each(*((200, {"name": "orders", "x.password": secret}) for secret in ("first-s3cret", "other-s3cret")))
     task = {"id": 0, "state": "FAILED", "trace": "Invalid value first-s3cret, or was it other-s3cret?"}
