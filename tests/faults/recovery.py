@@ -121,7 +121,7 @@ def _judge(history: History, runbook: Runbook, told: Told) -> Iterator[str]:
             yield f"{_known(ledger, event_id)} had its effect {times} times"
     if ledger.shown and not runbook.seen & _WENT_BACK:
         yield "the producer's database went back, and no heartbeat shows it"
-    yield from _unnamed(history, without - named)
+    yield from _unnamed(history, without - named - runbook.conflicts)
     ledger.shown = False
     for event_id in sorted(named - without):
         yield f"{_known(ledger, event_id)} had its effect, and is a dead letter all the same"

@@ -1,6 +1,7 @@
 """Recovery by the documented steps: what a person does who reads the findings, and nothing else."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from subprocess import CompletedProcess
 from typing import Any
@@ -20,6 +21,7 @@ _HOLES = frozenset({"DB511", "DB512", "DB513", "DB514", "DB515"})
 _WENT_BACK = frozenset({"OP401", "DB514"})
 _REPUBLISHED = frozenset({"missing", "conflict"})
 """What verify tells of rows that may be in no topic."""
+_CONFLICT = re.compile(r"\d is (\S+) (?:at|in) ")
 
 
 @dataclass
@@ -30,6 +32,7 @@ class Runbook:
         source: The latest that was ever in use, which a restored database need not know.
         seen: The codes of all errors that this recovery showed.
         kinds: What the last `verify` told.
+        conflicts: The ids of the events that it told to have another one's number.
         left: The codes of the errors that the last `doctor` showed.
         log: Each command with what it said.
     """
@@ -39,6 +42,7 @@ class Runbook:
     source: Source
     seen: set[str] = field(default_factory=set)
     kinds: set[str] = field(default_factory=set)
+    conflicts: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     log: list[str] = field(default_factory=list)
     _statements: list[str] = field(default_factory=list)
@@ -131,6 +135,8 @@ class Runbook:
         )
         found: dict[str, Any] = json.loads(done.stdout)
         self.log += [f"    {each['kind']}: {each['place']}: {each['message']}" for each in found["findings"]]
+        told = (_CONFLICT.search(each["message"]) for each in found["findings"] if each["kind"] == "conflict")
+        self.conflicts = {each[1] for each in told if each}
         return {each["kind"] for each in found["findings"]}
 
     def _wait_for_consumer(self) -> None:
