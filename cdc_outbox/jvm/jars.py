@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_outbox.errors import StackError
+from cdc_outbox.jvm.digests import refuse_other_archive, refuse_other_jars
 
 POM = Path(__file__).parent / "pom.xml"
 """What the local stack is made of, pinned."""
@@ -118,6 +119,7 @@ def _copy_plugin(artifact: str, folder: Path) -> None:
     archives = list(folder.glob("*.tar.gz"))
     if done.returncode or not archives:
         raise StackError(f"Maven could not fetch {artifact}", hint="Does that release of the connector exist?")
+    refuse_other_archive(archives[0])
     with tarfile.open(archives[0]) as archive:
         archive.extractall(folder / "fetched", filter="data")
 
@@ -173,6 +175,7 @@ def _run_maven(pom: bytes, folder: Path, expected: tuple[str, ...]) -> None:
             f"Maven could not fetch the jars: {said[0] if said else 'it said nothing'}",
             hint="Check that Maven reaches its repositories.",
         )
+    refuse_other_jars(fetched)
 
 
 @contextmanager

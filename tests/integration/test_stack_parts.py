@@ -15,6 +15,7 @@ import pytest
 
 from cdc_outbox.errors import StackError
 from cdc_outbox.jvm import find_jvm
+from cdc_outbox.jvm.digests import refuse_other_jars
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.process import ServerCommand, run_to_end
 from tests.support.rig import one
@@ -120,6 +121,10 @@ def test_a_second_start_downloads_nothing(outbox_stack: Stack, tmp_path: Path, m
     (tmp_path / "java").symlink_to(outbox_stack.jvm.java)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_jvm(outbox_stack.jvm.home.parents[1]).home == outbox_stack.jvm.home
+
+
+def test_the_jars_that_run_are_those_whose_digests_are_known(outbox_stack: Stack) -> None:
+    refuse_other_jars(outbox_stack.jvm.home)
 
 
 def test_a_fetch_that_fails_leaves_no_half_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDER = "tests/vendor"
 
-_JARS = ("cdc_outbox/jvm/pom.xml", "cdc_outbox/jvm/jars.py")
+_JARS = ("cdc_outbox/jvm/pom.xml", "cdc_outbox/jvm/jars.py", "cdc_outbox/jvm/jars.sha256")
 SUBJECTS = {
     "test_option_catalogue.py": (
         *_JARS,
