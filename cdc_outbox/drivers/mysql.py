@@ -13,12 +13,11 @@ the order of keys and digits beyond a double's are not what was written.
 from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
+from cdc_outbox.drivers.mysql_dsn import options_of
 from cdc_outbox.drivers.transactions import SendsAtOnce, refuse_commit, session_settings, transaction
 from cdc_outbox.errors import (
-    ConfigError,
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
@@ -32,7 +31,7 @@ from cdc_outbox.table import Dialect
 _NUMBERS: tuple[tuple[type[DatabaseError], frozenset[int]], ...] = (
     # 0 is PyMySQL's own for a connection that it has closed. Who idled for too long is told by none of MariaDB's.
     (DatabaseUnavailableError, frozenset({0, 1040, 1053, 1203, 1927, 2002, 2003, 2005, 2006, 2013, 2055, 4031})),
-    (DatabaseAccessError, frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1698})),
+    (DatabaseAccessError, frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1698, 2026})),
     (TableNotFoundError, frozenset({1054, 1146})),
     # Changed since it was read, waited too long for a lock, deadlock.
     (TransactionConflictError, frozenset({1020, 1205, 1213})),
@@ -47,44 +46,37 @@ def connect(url: str) -> Any:  # noqa: ANN401 - a connection of PyMySQL's
     """Open a connection of PyMySQL's in autocommit mode.
 
     Args:
-        url: ``mysql://user:password@host:port/database``, or ``mariadb://…``; in each part % escapes.
+        url: ``mysql://user:password@host:port/database``, or ``mariadb://…``; in each part % escapes. What may follow
+            says :func:`~cdc_outbox.drivers.mysql_dsn.options_of`.
 
     Raises:
         ConfigError: The URL cannot be read, or not as it was meant.
         DatabaseUnavailableError: Nobody answers within ten seconds.
-        DatabaseAccessError: The server refused the user, the password or the database.
+        DatabaseAccessError: The server refused the user, the password or the database, offers no TLS though the URL asks
+            for it, or its certificate is not trusted.
     """
-    options = _options(url)
+    options = options_of(url)
     package = import_module("pymysql")
-    with translated():
-        return package.connect(**options, charset="utf8mb4", autocommit=True, connect_timeout=10)
-
-
-def _options(url: str) -> dict[str, Any]:
-    """Return what PyMySQL takes, without a part of a password that was not escaped: errors quote all but the password.
-
-    What the standard library says about a URL that it cannot read quotes it, so it is not passed on.
-    """
     try:
-        parts: SplitResult | None = urlsplit(url)
-        port = parts.port if parts else None
-    except ValueError:
-        parts = port = None
-    database = parts.path.removeprefix("/") if parts else ""
-    if parts is None or not parts.hostname or not database or parts.query or parts.fragment or set("/@") & {*database}:
-        raise ConfigError(
-            "the DSN cannot be read",
-            field="dsn",
-            hint="It is of the form mysql://user:password@host:3306/database, and nothing follows; write %40 for @, "
-            "%2F for /, %3A for :, %3F for ?, %23 for # and %25 for % of the password.",
-        )
-    login = {"user": parts.username, "password": parts.password}
-    return {
-        **{name: unquote(text) for name, text in login.items() if text is not None},
-        "host": unquote(parts.hostname),
-        "port": port or 3306,
-        "database": unquote(database),
-    }
+        with translated():
+            connection = package.connect(**options, charset="utf8mb4", autocommit=True, connect_timeout=10)
+    except DatabaseUnavailableError as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise DatabaseAccessError(str(error), hint="ssl_ca in the DSN names the authority to trust.") from error
+        raise
+    if "ssl" in options:
+        _refuse_plaintext(connection)
+    return connection
+
+
+def _refuse_plaintext(connection: Any) -> None:  # noqa: ANN401
+    """Refuse a connection that is not encrypted: PyMySQL before 1.2 does not where the server offers no TLS."""
+    with translated(), closing(connection.cursor()) as cursor:
+        cursor.execute("show session status like 'Ssl_cipher'")
+        [(_, cipher)] = cursor.fetchall()
+    if not cipher:
+        connection.close()
+        raise DatabaseAccessError("the connection is not encrypted, though the DSN has ssl_…: the server offers no TLS")
 
 
 def translate(error: BaseException) -> DatabaseError | None:

@@ -1,6 +1,7 @@
 """What `--dsn` takes: which driver it leads to, and what is refused without a word of a password."""
 
 import sqlite3
+import ssl
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from cdc_outbox import ConfigError
 from cdc_outbox.cli.database import connected, dialect_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.drivers import mysql
+from cdc_outbox.drivers.mysql_dsn import options_of
 from cdc_outbox.drivers.sqlite3 import Sqlite3
 from cdc_outbox.errors import DatabaseUnavailableError
 from cdc_outbox.table import Dialect
@@ -89,6 +91,10 @@ def test_a_url_is_taken_apart_and_each_part_decoded(given: dict[str, Any]) -> No
         "mysql://orders:secret@localhost",
         "mysql://orders:secret@/orders",
         "mysql://orders:secret@localhost/orders?ssl=ret",
+        "mysql://orders:secret@localhost/orders?ssl_mode=secure",
+        "mysql://orders:secret@localhost/orders?ssl_mode=required&ssl_mode=disabled",
+        "mysql://orders:secret@localhost/orders?ssl_ca=",
+        "mysql://orders:secret@localhost/orders?ssl_key=secret.pem",
     ],
 )
 def test_a_url_that_cannot_be_read_is_not_quoted(url: str, given: dict[str, Any]) -> None:
@@ -97,6 +103,29 @@ def test_a_url_that_cannot_be_read_is_not_quoted(url: str, given: dict[str, Any]
     assert "sec" not in f"{caught.value} {caught.value.hint}"
     assert caught.value.__context__ is None
     assert not given
+
+
+@pytest.mark.parametrize(
+    ("query", "verifies", "checks_name"),
+    [
+        ("ssl_mode=required", ssl.CERT_NONE, False),
+        ("ssl_mode=verify_ca", ssl.CERT_REQUIRED, False),
+        ("ssl_mode=verify_identity", ssl.CERT_REQUIRED, True),
+    ],
+)
+def test_a_url_says_how_far_a_certificate_is_verified(query: str, *, verifies: int, checks_name: bool) -> None:
+    context = options_of(f"mysql://localhost/orders?{query}")["ssl"]
+    assert (context.verify_mode, context.check_hostname) == (verifies, checks_name)
+
+
+def test_a_url_may_turn_tls_off_or_say_nothing_of_it() -> None:
+    assert options_of("mysql://localhost/orders?ssl_mode=disabled")["ssl_disabled"] is True
+    assert not {"ssl", "ssl_disabled"} & options_of("mysql://localhost/orders").keys()
+
+
+def test_a_file_of_tls_that_is_not_there_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        options_of("mysql://localhost/orders?ssl_ca=/nowhere.pem")
 
 
 def test_a_server_that_does_not_answer_is_our_error() -> None:
