@@ -52,8 +52,8 @@ def connect(url: str) -> Any:  # noqa: ANN401 - a connection of PyMySQL's
     Raises:
         ConfigError: The URL cannot be read, or not as it was meant.
         DatabaseUnavailableError: Nobody answers within ten seconds.
-        DatabaseAccessError: The server refused the user, the password or the database, offers no TLS though the URL asks
-            for it, or its certificate is not trusted.
+        DatabaseAccessError: The server refused the user, the password or the database, offers no TLS though the URL
+            asks for it, or its certificate is not trusted.
     """
     options = options_of(url)
     package = import_module("pymysql")
