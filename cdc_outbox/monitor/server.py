@@ -6,10 +6,12 @@ import logging
 import socket
 import threading
 import time
+from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler
+from io import BufferedIOBase
 from socketserver import TCPServer, ThreadingMixIn
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitor.health import HealthLimits, HealthStatus, health_of
@@ -19,8 +21,12 @@ _log = logging.getLogger(__name__)
 
 _BOTH = "there is /health and /metrics\n"
 _NO_METRICS = "there is /health, and /metrics where the consumer has metrics=PrometheusMetrics()\n"
-_REQUEST_SECONDS = 5
-"""How long a client may take to say what it wants; a scrape says it at once."""
+_CONNECTION_SECONDS = 5.0
+"""How long a client may take to say what it wants and to take the answer; a scrape says it at once."""
+_CONNECTIONS = 8
+"""How many are served at a time; those beyond are closed."""
+_REQUEST_BYTES = 8192
+"""How long a request may be, with its headers."""
 
 
 class Exposition(Protocol):
@@ -38,8 +44,9 @@ class MonitorServer:
         with MonitorServer(consumer, metrics=metrics, port=9464):
             consumer.run()
 
-    ``/health`` is 200 for a consumer that goes on and 503 for one that is stuck; its JSON says why. Nobody is asked
-    who he is, and what is shown has names, counts and times in it, and no payloads.
+    ``/health`` is 200 for a consumer that goes on and 503 for one that is stuck; its JSON says why. There is no login,
+    and what is shown has names, counts and times in it, and no payloads. Eight connections are served at a time, each
+    for five seconds at most.
 
     Args:
         consumer: Who is asked how it goes.
@@ -107,17 +114,71 @@ class _Server(ThreadingMixIn, TCPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 32
 
     def __init__(self, host: str, port: int, monitor: MonitorServer) -> None:
         self.monitor = monitor
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+        self._since: dict[socket.socket, float] = {}
         super().__init__((host, port), _Request)
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the library's
+        """Serve a connection, unless there are too many."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        self._since[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Serve it to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._since.pop(request, None)
+            self._free.release()
+
+    def service_actions(self) -> None:
+        """End the connections that take too long, byte by byte; the library calls this twice a second."""
+        late = time.monotonic() - _CONNECTION_SECONDS
+        for request, since in self._since.copy().items():
+            if since < late:
+                with contextlib.suppress(OSError):  # it has ended by now
+                    request.shutdown(socket.SHUT_RDWR)
+
+
+class _Bounded:
+    """The lines of a request, as far as it may be long."""
+
+    def __init__(self, file: BufferedIOBase) -> None:
+        self._file, self._left = file, _REQUEST_BYTES
+
+    def readline(self, size: int) -> bytes:
+        """Return the next line.
+
+        Raises:
+            LineTooLong: The request is too long; the library answers with 431.
+        """
+        if self._left <= 0:
+            raise LineTooLong("request")
+        line = self._file.readline(min(size, self._left))
+        self._left -= len(line)
+        return line
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 class _Request(BaseHTTPRequestHandler):
     server: _Server
-    timeout = _REQUEST_SECONDS
+    timeout = _CONNECTION_SECONDS
     server_version, sys_version = "cdc-outbox", ""
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _Bounded(self.rfile)  # type: ignore[assignment] # as much of a file as the library needs
 
     def do_GET(self) -> None:
         try:

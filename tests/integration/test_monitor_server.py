@@ -1,10 +1,12 @@
 """``/health`` and ``/metrics``, asked over a socket."""
 
+import contextlib
 import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.metrics import Metrics
 from cdc_outbox.monitor import HealthLimits, MonitorServer, Progress
 from cdc_outbox.monitor.prometheus import PrometheusMetrics
+from tests.support.rig import eventually
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
 TIMEOUT = 10
@@ -123,6 +126,33 @@ def test_a_consumer_that_cannot_tell_is_not_well(server: MonitorServer, consumer
 def test_a_client_that_says_nothing_keeps_nobody_waiting(server: MonitorServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT):
         assert ask(server, "/health").status_code == 200
+
+
+def test_clients_that_say_a_byte_now_and_then_are_few_and_soon_ended(
+    consumer: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_outbox.monitor.server._CONNECTION_SECONDS", 1.0)
+    before = threading.active_count()
+    with MonitorServer(consumer) as server, ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(40)]
+
+        def answers() -> bool:
+            for client in slow:
+                with contextlib.suppress(OSError):
+                    client.send(b"G")
+            assert threading.active_count() <= before + 1 + 8
+            try:
+                return requests.get(f"http://127.0.0.1:{server.port}/health", timeout=TIMEOUT).ok
+            except requests.ConnectionError:  # there are too many
+                return False
+
+        eventually(answers, "the slow clients to be ended")
+
+
+def test_a_request_without_an_end_is_refused(server: MonitorServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 2000)
+        assert b" 431 " in client.recv(100)
 
 
 def test_an_address_that_is_taken_is_named(server: MonitorServer, consumer: Told) -> None:
