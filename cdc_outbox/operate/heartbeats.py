@@ -243,28 +243,43 @@ class Chain:
             if head is not None:
                 yield Break(Kind.WENT_BACK, head.id + "+", f"the topic has {head.number} heartbeats, the database none")
             return
-        last = there[-1]
-        joint = self._joint(stored)
-        following = _after(there, joint)
-        if joint is not None and head is not None and joint.id != head.id:
-            shown = following or joint
-            # Where nothing was written since, there is no heartbeat yet that could be accepted.
-            key = following.id if following else f"{joint.id}+"
-            yield Break(Kind.WENT_BACK, key, _went_back(joint.number, head, shown))
-        elif joint is None and head is not None and there[0].previous != head.id and there[0].number <= head.number:
-            text = f"none of the database's heartbeats is in the topic, which has come to {head.number}"
-            yield Break(Kind.WENT_BACK, there[0].id, text)
-        elif following is not None and stored.now - following.at > GRACE:
-            text = f"heartbeat {following.number} of {_at(following)} did not come to the topic"
-            yield Break(Kind.SILENT, f"{following.id}!", text)
+        last, joint = there[-1], self._joint(stored)
+        broken = _went_on(there, joint, head)
+        accepted_at = None if broken is None else self._accepted_at(broken.id)
+        if broken is not None:
+            yield broken
+        # What was written before an acceptance was looked at; what is written since has to come.
+        awaited = next((each for each in _behind(there, joint) if accepted_at is None or each.at > accepted_at), None)
+        if (broken is None or accepted_at is not None) and awaited is not None and stored.now - awaited.at > GRACE:
+            text = f"heartbeat {awaited.number} of {_at(awaited)} did not come to the topic"
+            yield Break(Kind.SILENT, f"{awaited.id}!", text)
         if stored.runs and stored.now - last.at > GRACE:
             yield Break(Kind.SILENT, f"{last.id}!", f"no heartbeat was written since {_at(last)}")
 
+    def _accepted_at(self, heartbeat: str) -> datetime | None:
+        """Return when a break was accepted for the last time, ``None`` if it was not."""
+        return max((each.at for each in self.acceptances if heartbeat in each.ids), default=None)
 
-def _after(heartbeats: Iterable[Heartbeat], joint: Heartbeat | None) -> Heartbeat | None:
-    """Return the first heartbeat behind one of them, or of all."""
+
+def _went_on(there: Sequence[Heartbeat], joint: Heartbeat | None, head: Heartbeat | None) -> Break | None:
+    """Return whether the database's heartbeats continue an older state than the topic's last heartbeat."""
+    if head is None:
+        return None
+    if joint is not None and joint.id != head.id:
+        following = next(_behind(there, joint), None)
+        # Where nothing was written since, there is no heartbeat yet that could be accepted.
+        key = following.id if following else f"{joint.id}+"
+        return Break(Kind.WENT_BACK, key, _went_back(joint.number, head, following or joint))
+    if joint is None and there[0].previous != head.id and there[0].number <= head.number:
+        text = f"none of the database's heartbeats is in the topic, which has come to {head.number}"
+        return Break(Kind.WENT_BACK, there[0].id, text)
+    return None
+
+
+def _behind(heartbeats: Iterable[Heartbeat], joint: Heartbeat | None) -> Iterator[Heartbeat]:
+    """Yield the heartbeats behind one of them, or all."""
     number = 0 if joint is None else joint.number
-    return next((each for each in heartbeats if each.number > number), None)
+    return (each for each in heartbeats if each.number > number)
 
 
 def _went_back(joint: int, head: Heartbeat, new: Heartbeat) -> str:

@@ -43,8 +43,8 @@ def stored(heartbeats: Sequence[Heartbeat], *, later: timedelta = timedelta(), r
     return Stored(heartbeats=heartbeats, now=(heartbeats[-1].at if heartbeats else BEGIN) + later, runs=runs)
 
 
-def accepting(*ids: str) -> Acceptance:
-    return Acceptance(ids=frozenset(ids), by="ops", at=BEGIN)
+def accepting(*ids: str, at: datetime = BEGIN) -> Acceptance:
+    return Acceptance(ids=frozenset(ids), by="ops", at=at)
 
 
 def kinds(made: Chain, database: Stored | None = None) -> list[tuple[Kind, str]]:
@@ -147,6 +147,25 @@ def test_silence_is_told_after_a_while() -> None:
     assert (written.kind, "no heartbeat was written since" in written.text) == (Kind.SILENT, True)
     [arrived] = chain(*OLD[:17]).breaks(stored(OLD, later=late, runs=False))
     assert (arrived.kind, "heartbeat 18" in arrived.text) == (Kind.SILENT, True)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "expected"), [(3, []), (4, [(Kind.SILENT, "b19!")]), (1400, [(Kind.SILENT, "b19!")])]
+)
+def test_silence_after_an_acceptance_is_told(minutes: int, expected: list[tuple[Kind, str]]) -> None:
+    """A restore is accepted at 00:18 before anything is published, and publication or offset are still wrong."""
+    made = chain(*OLD, accepting("b15", at=RESTORED[17].at))
+    there = [*OLD[:14], *beats(4 + minutes, after=OLD[13], branch="b")]
+    late = timedelta(seconds=30)
+    assert kinds(made, stored(there, later=late, runs=True)) == expected
+    for each in there[18:]:  # once the log has passed the offset, only the gap is left
+        made.add(each)
+    assert kinds(made, stored(there, later=late, runs=True)) == [(Kind.GAP, "b19")]
+
+
+def test_a_connector_that_is_stopped_after_an_acceptance_is_not_silent() -> None:
+    made = chain(*OLD, accepting("b15", at=RESTORED[-1].at))
+    assert kinds(made, stored(RESTORED, later=timedelta(days=1), runs=False)) == []
 
 
 def test_another_server_that_goes_on_from_the_last_heartbeat_is_an_upgrade() -> None:
