@@ -1,0 +1,116 @@
+"""`cdc-outbox recover` beside a Connect, a slot and heartbeats that are what a test says."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from subprocess import CompletedProcess
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cdc_outbox.cli import recover
+from cdc_outbox.connect.facts.lag import SlotLag
+from cdc_outbox.connect.plan import StoredOffset
+from cdc_outbox.lsn import Lsn
+from cdc_outbox.operate.heartbeats import Chain, Heartbeat, Stored
+from cdc_outbox.operate.recovery import Beating, History
+from cdc_outbox.table import TableName
+from tests.support.commands import run_command
+from tests.support.connect_server import Answer, Asked, answering
+
+BEGIN = datetime(2026, 11, 22, tzinfo=UTC)
+OFFSET = Lsn(50_000)
+SLOT = SlotLag(
+    slot="orders", active=True, unconfirmed_bytes=1, kept_bytes=1, confirmed=Lsn(40_000), log_end=Lsn(95_000)
+)
+
+
+def beats(count: int, *, after: Heartbeat | None = None, branch: str = "a") -> list[Heartbeat]:
+    """Return heartbeats that follow each other, a minute and 1,000 bytes apart."""
+    made = [] if after is None else [after]
+    for _ in range(count):
+        last = made[-1] if made else None
+        number = 1 if last is None else last.number + 1
+        at, lsn, previous = BEGIN + timedelta(minutes=number), Lsn(number * 1000), None if last is None else last.id
+        made.append(Heartbeat(number=number, id=f"{branch}{number}", previous=previous, at=at, lsn=lsn))
+    return made[after is not None :]
+
+
+@dataclass
+class Recovery:
+    """One pipeline, as `recover` sees it.
+
+    Args:
+        topic: The heartbeats in the topic.
+        table: Those in the database.
+        stored: The offset that Connect stored.
+        asked: What Connect was told to do.
+    """
+
+    monkeypatch: pytest.MonkeyPatch
+    topic: list[Heartbeat] = field(default_factory=list)
+    table: list[Heartbeat] = field(default_factory=list)
+    now: datetime = BEGIN
+    stored: Lsn | None = OFFSET
+    slot: SlotLag | None = SLOT
+    state: str = "RUNNING"
+    config: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def run(self, *arguments: str) -> CompletedProcess[str]:
+        """Run the command."""
+        chain = Chain()
+        for each in self.topic:
+            chain.add(each)
+        topic: Any = SimpleNamespace(read=lambda: chain)
+        history = History(Beating("orders", "beats", TableName(schema="public", name="beat")), topic, self._table)
+        offset = None if self.stored is None else StoredOffset(self.stored)
+        self.monkeypatch.setattr(recover, "history_of", lambda *_: history)
+        self.monkeypatch.setattr(recover, "find_positions", lambda *_: (self.slot, offset))
+        with answering(self._answer) as (url, _):
+            env = {"CDC_OUTBOX_CONNECT_URL": url, "CDC_OUTBOX_DSN": "x", "CDC_OUTBOX_BOOTSTRAP_SERVERS": "x"}
+            return run_command("recover", "orders", "--stable-seconds=0", *arguments, env=env)
+
+    @contextmanager
+    def _table(self) -> Iterator[Any]:
+        yield SimpleNamespace(read=lambda runs: Stored(heartbeats=self.table, now=self.now, runs=runs))
+
+    def _answer(self, asked: Asked) -> Answer:
+        if asked.method != "GET":
+            self.asked.append(str(asked))
+            self.state = {"stop": "STOPPED", "resume": "RUNNING"}.get(asked.path.rpartition("/")[2], self.state)
+            return 204, ""
+        if asked.path.endswith("/status"):
+            tasks = [] if self.state == "STOPPED" else [{"id": 0, "state": self.state, "worker_id": "w"}]
+            return 200, {"name": "orders", "connector": {"state": self.state, "worker_id": "w"}, "tasks": tasks}
+        return 200, ["orders"] if asked.path.endswith("/connectors") else {"name": "orders", **self.config}
+
+
+@pytest.fixture
+def recovery(monkeypatch: pytest.MonkeyPatch) -> Recovery:
+    return Recovery(monkeypatch)
+
+
+def test_a_connector_that_lags_has_lost_nothing(recovery: Recovery) -> None:
+    """It starts after a long pause: its heartbeat lies behind a backlog of more than three minutes."""
+    recovery.topic = beats(7)
+    late = replace(beats(8)[-1], at=BEGIN + timedelta(hours=8), lsn=Lsn(90_000))
+    recovery.table, recovery.now = [*recovery.topic, late], late.at + timedelta(minutes=4)
+    done = recovery.run()
+    assert (done.returncode, "OP405" in done.stdout) == (0, True), done.stderr
+    assert "no loss is found" in done.stderr
+    accepted = recovery.run("--accept")
+    assert (accepted.returncode, "nothing to accept" in accepted.stderr) == (0, True)
+    assert recovery.asked == []
+
+
+def test_a_loss_beside_which_a_connector_lags_is_told(recovery: Recovery) -> None:
+    recovery.topic = beats(30)
+    recovery.table = [*beats(20), *beats(20, after=recovery.topic[19], branch="b")]
+    recovery.now = recovery.table[-1].at + timedelta(minutes=9)
+    done = recovery.run()
+    assert (done.returncode, "OP401" in done.stdout) == (1, True)
+    assert "only the rows of the table" in done.stderr
+    assert "recover --accept" in done.stderr
