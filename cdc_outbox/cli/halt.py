@@ -1,17 +1,22 @@
 """``cdc-outbox pause``, ``resume``, ``stop`` and ``restart``."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import click
 
 from cdc_outbox.cli.connectors import names_argument, names_of, timeout_option
-from cdc_outbox.cli.options import connect_url_option
+from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.heartbeats import find_hole
+from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.plan import Hole
 from cdc_outbox.connect.states import Ward
+from cdc_outbox.errors import ConfigError
 
 stable_option = click.option(
     "--stable-seconds",
@@ -61,16 +66,42 @@ def stop(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float) -> No
 @click.command(short_help="Let connectors run again that were paused or stopped.")
 @names_argument
 @connect_url_option(required=True)
+@dsns_option(required=False, note="; without it nobody compares slot and offset")
 @timeout_option
 @stable_option
-def resume(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, stable_seconds: float) -> None:
+def resume(
+    connectors: tuple[str, ...],
+    *,
+    cluster: Cluster,
+    databases: Databases | None,
+    timeout: float,
+    stable_seconds: float,
+) -> None:
     """Resume connectors, and wait until they and all their tasks run.
+
+    On PostgreSQL slot and offset are compared first, and a connector that would leave out events is refused: its next
+    offset would hide which ones.
 
     \b
     Example:
       cdc-outbox resume orders
     """
-    _each(connectors, cluster, timeout, lambda ward: ward.resume(stable_seconds=stable_seconds))
+
+    def find_hole_of(client: ConnectClient, config: Mapping[str, str]) -> Hole | None:
+        name = config.get("name", "")
+        try:
+            dsn = None if databases is None else databases.of(name)
+        except ConfigError as error:  # a context need not have the database of each connector
+            say(f"{name}: slot and offset are not compared: {error}", err=True)
+            return None
+        return None if dsn is None else find_hole(client, config, dsn)
+
+    _each(
+        connectors,
+        cluster,
+        timeout,
+        lambda ward: ward.resume(stable_seconds=stable_seconds, find_hole=find_hole_of),
+    )
 
 
 @click.command(short_help="Begin again with connectors and their tasks.")

@@ -1,4 +1,4 @@
-"""A pipeline's heartbeats, as the commands look at them."""
+"""A pipeline's heartbeats, slot and offset, as the commands look at them."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from typing import Any
 from cdc_outbox.cli.brokers import broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
+from cdc_outbox.connect import positions
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.facts import SlotFacts
-from cdc_outbox.connect.facts.lag import SlotLag, find_lag
 from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
-from cdc_outbox.connect.plan import SlotState, StoredOffset, find_hole, stored_offset
+from cdc_outbox.connect.plan import Hole
+from cdc_outbox.connect.positions import Positions
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding, Place, Severity
@@ -88,7 +88,7 @@ class Looks:
         """
         config = self._client.find_config(name) or {}
         dsn = None if self._databases is None else self._databases.of(name)
-        found = [] if dsn is None else _find_hole(self._client, config, dsn)
+        found = [] if dsn is None else hole_findings(self._client, config, dsn)
         if self._settings is not None:
             if name not in self._histories:
                 self._histories[name] = history_of(config, self._settings, dsn)
@@ -97,28 +97,31 @@ class Looks:
         return found
 
 
-def find_positions(
-    client: ConnectClient, config: Mapping[str, str], dsn: str
-) -> tuple[SlotLag | None, StoredOffset | None]:
+def find_positions(client: ConnectClient, config: Mapping[str, str], dsn: str) -> Positions:
     """Return where a connector's slot and its stored offset are, on PostgreSQL."""
-    # The slot first: read later, it may have gone on beyond an offset that was read before.
     with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
-        slot = find_lag(connection, driver, slot_of(config))
-    return slot, stored_offset(client.find_offsets(config["name"]), topic_prefix=config.get("topic.prefix", ""))
+        return positions.find_positions(connection, driver, client, config)
 
 
-def _find_hole(client: ConnectClient, config: Mapping[str, str], dsn: str) -> list[Finding]:
-    """Return whether a connector's slot and its offset leave out events between them, on PostgreSQL."""
+def find_hole(client: ConnectClient, config: Mapping[str, str], dsn: str) -> Hole | None:
+    """Return which events a connector would leave out if it started now; ``None`` also where it has no slot.
+
+    Raises:
+        CdcOutboxError: Connect or the database does not answer.
+    """
     if kind_of(config.get("connector.class", "")) is not Kind.POSTGRESQL:
-        return []
-    lag, stored = find_positions(client, config, dsn)
-    if lag is None or stored is None:
-        return []
-    slot = SlotFacts(
-        plugin="pgoutput", database="", reader=int(lag.active), wal_status="reserved", confirmed=lag.confirmed
-    )
-    hole = find_hole(lag.slot, SlotState(slot=slot, stored=stored, wal_end=lag.log_end))
+        return None
+    return find_positions(client, config, dsn).find_hole()
+
+
+def hole_findings(client: ConnectClient, config: Mapping[str, str], dsn: str) -> list[Finding]:
+    """Return whether a connector's slot and its offset leave out events between them.
+
+    Raises:
+        CdcOutboxError: Connect or the database does not answer.
+    """
+    hole = find_hole(client, config, dsn)
     if hole is None:
         return []
-    location = Place(document="database", path=lag.slot)
+    location = Place(document="database", path=slot_of(config))
     return [Finding(code=hole.code, severity=Severity.ERROR, place=location, message=hole.text, remedy=hole.hint)]

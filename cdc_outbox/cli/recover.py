@@ -89,8 +89,9 @@ def recover(
     found = errors_in(tuple(told))
     if accepts:
         return _accept(history, by or f"{getpass.getuser()}@{socket.gethostname()}")
-    slot, stored = find_positions(client, config, dsn)
-    went_back = stored is not None and slot is not None and stored.lsn > slot.log_end
+    positions = find_positions(client, config, dsn)
+    slot, stored = positions.slot, positions.stored
+    went_back = stored is not None and slot is not None and stored.lsn > positions.log_end
     is_lost = stored is not None and (slot is None or slot.kept_bytes is None)
     if not (went_back or is_lost or found):
         nothing = "no loss is found" if told else "nothing is found"
@@ -109,7 +110,7 @@ def recover(
     )
     with steps.shown(), ward.stopped(stable_seconds=stable_seconds):
         # Looked at once more where it stopped: until then it may have moved the slot.
-        slot, _ = find_positions(client, config, dsn)
+        slot = find_positions(client, config, dsn).slot
         _proven(name, slot, found, published_until=history.published_until)
         client.reset_offsets(name)
         steps.report("offsets", "deleted")

@@ -17,7 +17,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION
-from cdc_outbox.cli.heartbeats import heartbeat_findings
+from cdc_outbox.cli.heartbeats import heartbeat_findings, hole_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
@@ -31,6 +31,7 @@ from cdc_outbox.connect.states import OWED, PAY
 from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
+from cdc_outbox.finding import Finding
 from cdc_outbox.kafka import Topics
 from cdc_outbox.safe_text import safe_json, visible
 from cdc_outbox.topic import HEARTBEATS
@@ -69,7 +70,10 @@ def status(
     database's disk. BEHIND is how long the connector took to confirm what it confirmed last (- while it rests), or how
     long nobody has read its slot.
 
-    Exit codes: 0 all of them run with all their tasks, 1 one does not, 75 try again later.
+    With the database slot and offset are compared, and with the brokers the heartbeats are read: what they show stands
+    below.
+
+    Exit codes: 0 all of them run with all their tasks, 1 one does not or there are findings, 75 try again later.
 
     \b
     Examples:
@@ -83,8 +87,8 @@ def status(
     client = ConnectClient(cluster, waits=steps.wait)
     with steps.shown():
         rows = [_row(name, client, databases) for name in names_of(connectors, client)]
-        for row in rows if bootstrap_servers is not None else ():
-            row["findings"] = _heartbeats(row, client, databases, bootstrap_servers or "", kafka_settings)
+        for row in rows if databases is not None or bootstrap_servers is not None else ():
+            row["findings"] = _history(row, client, databases, bootstrap_servers, kafka_settings)
     if rate_seconds is not None:
         brokers = Topics(broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox status"), _LOG)
         _add_rates(rows, client, brokers, rate_seconds)
@@ -129,22 +133,32 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
     }
 
 
-def _heartbeats(
+def _history(
     row: dict[str, Any],
     client: ConnectClient,
     databases: Databases | None,
-    bootstrap_servers: str,
+    bootstrap_servers: str | None,
     kafka_settings: Path | None,
 ) -> list[dict[str, str]]:
-    """Return what a connector's heartbeats show."""
-    name = row["name"]
-    dsn = None if databases is None else databases.of(name)
-    try:
+    """Return what a connector's slot and offset show, and its heartbeats."""
+    name, found = row["name"], list[Finding]()
+
+    def compare() -> list[Finding]:
         config = client.find_config(name) or {}
-        found = heartbeat_findings(config, bootstrap_servers, kafka_settings, dsn, runs=row["up"])
-    except CdcOutboxError as error:  # the rest is worth telling all the same
-        say(f"{name}: nothing is known of its heartbeats: {error}", err=True)
-        return []
+        return [] if databases is None else hole_findings(client, config, databases.of(name))
+
+    def look() -> list[Finding]:
+        if bootstrap_servers is None:
+            return []
+        dsn = None if databases is None else databases.of(name)
+        config = client.find_config(name) or {}
+        return heartbeat_findings(config, bootstrap_servers, kafka_settings, dsn, runs=row["up"])
+
+    for what, finding in (("offset", compare), ("heartbeats", look)):
+        try:
+            found += finding()
+        except CdcOutboxError as error:  # the rest is worth telling all the same
+            say(f"{name}: nothing is known of its {what}: {error}", err=True)
     return [{"code": each.code, "message": each.message, "remedy": each.remedy} for each in found]
 
 

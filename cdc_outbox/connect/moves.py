@@ -13,7 +13,7 @@ from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 from cdc_outbox.lsn import Lsn
 
 _REPUBLISH = "Rows that the table still holds are published again by `deploy-connector --earlier-events republish`."
-_READS_NOTHING = {"no_data", "never", "schema_only", "schema_only_recovery", "recovery"}
+READS_NOTHING = {"no_data", "never", "schema_only", "schema_only_recovery", "recovery"}
 """Snapshot modes in which a connector without an offset publishes no row of the table."""
 
 Position = Lsn | BinlogPosition
@@ -178,7 +178,7 @@ def _judge_lsn(standing: Standing, target: Lsn | None, stored: Position | None) 
 def judge_reset(standing: Standing) -> Move:
     """Return what it does that no offset is stored any more."""
     mode = standing.config.get("snapshot.mode", "initial")
-    again = "" if mode in _READS_NOTHING else "; every row that the table holds comes again"
+    again = "" if mode in READS_NOTHING else "; every row that the table holds comes again"
     if standing.kind is not Kind.POSTGRESQL:
         text = "the connector goes on at the end of the log: what is committed until it runs is never published"
         return Move(f"{text}{again}", skips=True)

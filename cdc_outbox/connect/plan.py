@@ -21,7 +21,7 @@ from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
 
-_READS_MESSAGES = "message.prefix.include.list"
+READS_MESSAGES = "message.prefix.include.list"
 _SKIP = "`cdc-outbox deploy-connector --earlier-events skip` leaves them out for good."
 _REPUBLISH_OR_SKIP = (
     "`cdc-outbox deploy-connector --earlier-events republish` publishes every row that is still in the table "
@@ -211,7 +211,7 @@ def refuse_another_log(before: Mapping[str, str] | None, after: Mapping[str, str
         UnpublishedEventsError: What it has not read yet would be left out.
     """
     if before is not None and reads_another_log(before, after):
-        old, new = ("messages", "rows") if _READS_MESSAGES in before else ("rows", "messages")
+        old, new = ("messages", "rows") if READS_MESSAGES in before else ("rows", "messages")
         raise UnpublishedEventsError(
             f"the connector reads {old} and would read {new}: the {old} that it has not read yet would be left out.",
             hint="Let the writers rest until the slot has confirmed everything, then run `cdc-outbox deploy-connector "
@@ -221,7 +221,7 @@ def refuse_another_log(before: Mapping[str, str] | None, after: Mapping[str, str
 
 def reads_another_log(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
     """Tell whether one configuration reads messages, and the other rows."""
-    return (_READS_MESSAGES in before) != (_READS_MESSAGES in after)
+    return (READS_MESSAGES in before) != (READS_MESSAGES in after)
 
 
 def plan_slot(name: str, state: SlotState, earlier: EarlierEvents | None) -> SlotPlan:

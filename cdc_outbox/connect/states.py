@@ -1,13 +1,14 @@
 """A connector is told to pause, stop, run or begin again, and is waited for."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
+from cdc_outbox.connect.plan import Hole
 from cdc_outbox.connect.render import owes_rows
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until, wait_until_known, wait_until_up
-from cdc_outbox.errors import ConnectorInvalidError
+from cdc_outbox.errors import ConnectorInvalidError, UnpublishedEventsError
 
 OWED = "it was to publish the rows of its table again, and was interrupted"
 """What is to be said of a connector that owes rows."""
@@ -16,6 +17,9 @@ PAY = (
     "are in no topic are left out for good."
 )
 """What to do about it."""
+
+FindHole = Callable[[ConnectClient, Mapping[str, str]], Hole | None]
+"""Returns which events a connector of a configuration would leave out."""
 
 
 class Ward:
@@ -42,14 +46,22 @@ class Ward:
         self._client.stop(self._name)
         self._wait("STOPPED", lambda status: not status.tasks)
 
-    def resume(self, *, stable_seconds: float) -> None:
+    def resume(self, *, stable_seconds: float, find_hole: FindHole = lambda _client, _config: None) -> None:
         """Let it run, and wait until it does.
+
+        Args:
+            find_hole: Compares slot and offset, given the configuration; by default nothing is compared.
 
         Raises:
             ConnectorInvalidError: It owes the rows of its table.
+            UnpublishedEventsError: It would leave out events, and its next offset would hide which.
         """
-        if owes_rows(self._client.find_config(self._name) or {}):
+        config = self._client.find_config(self._name) or {}
+        if owes_rows(config):
             raise ConnectorInvalidError(f"{self._name} owes rows: {OWED}", hint=PAY)
+        hole = find_hole(self._client, config)
+        if hole is not None:
+            raise UnpublishedEventsError(hole.text, hint=hole.hint)
         self._client.resume(self._name)
         self._wait_until_up(stable_seconds)
 

@@ -29,6 +29,22 @@ def codes(error: ConnectorInvalidError) -> list[str]:
 
 def halt_and_drop_slot(pipeline: Pipeline) -> None:
     """Publish two events, stop the connector, which makes Connect store its offset, and drop the slot."""
+    publish_and_halt(pipeline)
+    with pipeline.connect() as connection:
+        connection.execute("select pg_drop_replication_slot(%s)", (pipeline.spec.database.slot,))
+
+
+def halt_and_advance_slot(pipeline: Pipeline) -> None:
+    """Publish two events, stop the connector, and move the slot over a third one."""
+    publish_and_halt(pipeline)
+    pipeline.write(1)
+    with pipeline.connect() as connection:
+        advance = "select pg_replication_slot_advance(%s, pg_current_wal_lsn())"
+        connection.execute(advance, (pipeline.spec.database.slot,))
+
+
+def publish_and_halt(pipeline: Pipeline) -> None:
+    """Publish two events, and stop the connector, which makes Connect store its offset."""
     pipeline.write(2)
     eventually(lambda: sequences(pipeline) == [1, 2], "two events")
     pipeline.client.stop(pipeline.name)
@@ -36,7 +52,6 @@ def halt_and_drop_slot(pipeline: Pipeline) -> None:
     with pipeline.connect() as connection:
         active = "select count(*) from pg_replication_slots where active and database = %s"
         eventually(lambda: not one(connection, active, pipeline.name), "the slot to be free")
-        connection.execute("select pg_drop_replication_slot(%s)", (pipeline.spec.database.slot,))
 
 
 def slot_exists(pipeline: Pipeline) -> bool:

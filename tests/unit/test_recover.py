@@ -13,6 +13,7 @@ import pytest
 from cdc_outbox.cli import recover
 from cdc_outbox.connect.facts.lag import SlotLag
 from cdc_outbox.connect.plan import StoredOffset
+from cdc_outbox.connect.positions import Positions
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.operate.heartbeats import Chain, Heartbeat, Stored
 from cdc_outbox.operate.recovery import Beating, History
@@ -68,7 +69,8 @@ class Recovery:
         history = History(Beating("orders", "beats", TableName(schema="public", name="beat")), topic, self._table)
         offset = None if self.stored is None else StoredOffset(self.stored)
         self.monkeypatch.setattr(recover, "history_of", lambda *_: history)
-        self.monkeypatch.setattr(recover, "find_positions", lambda *_: (self.slot, offset))
+        positions = Positions(config=self.config, slot=self.slot, stored=offset, log_end=Lsn(95_000), database="orders")
+        self.monkeypatch.setattr(recover, "find_positions", lambda *_: positions)
         with answering(self._answer) as (url, _):
             env = {"CDC_OUTBOX_CONNECT_URL": url, "CDC_OUTBOX_DSN": "x", "CDC_OUTBOX_BOOTSTRAP_SERVERS": "x"}
             return run_command("recover", "orders", "--stable-seconds=0", *arguments, env=env)

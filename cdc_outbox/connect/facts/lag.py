@@ -1,4 +1,4 @@
-"""How far a slot is behind its server's log."""
+"""How far a slot is behind its server's log, and where that ends."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -47,3 +47,11 @@ def find_lag(connection: Any, driver: TransactionDriver, slot: str) -> SlotLag |
         log_end=Lsn.parse(log_end),
         seconds=None if seconds is None else max(0.0, seconds),
     )
+
+
+def find_log(connection: Any, driver: TransactionDriver) -> tuple[str, Lsn]:  # noqa: ANN401
+    """Return the database's name, and where its server's log ends; on a standby, where it has come to."""
+    statement = load(driver.dialect, "lag")["log"].render({}, driver.style)
+    with translated_for_operator():
+        [(database, log_end)] = driver.fetch(connection, statement, {})
+    return database, Lsn.parse(log_end)

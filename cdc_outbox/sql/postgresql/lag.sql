@@ -23,3 +23,8 @@ select
     )
 from log, pg_replication_slots slot left join pg_stat_replication reader on reader.pid = slot.active_pid
 where slot.slot_name = :slot
+
+-- name: log
+select
+    current_database(),
+    cast(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as text)
