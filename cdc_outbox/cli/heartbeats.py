@@ -78,7 +78,7 @@ class Looks:
 
     def __init__(self, client: ConnectClient, settings: Mapping[str, Any] | None, databases: Databases | None) -> None:
         self._client, self._settings, self._databases = client, settings, databases
-        self._histories: dict[str, History | None] = {}
+        self._histories: dict[Beating, History] = {}
 
     def look(self, name: str, *, runs: bool) -> list[Finding]:
         """Return what slot, offset and heartbeats of a connector show.
@@ -90,11 +90,19 @@ class Looks:
         dsn = None if self._databases is None else self._databases.of(name)
         found = [] if dsn is None else hole_findings(self._client, config, dsn)
         if self._settings is not None:
-            if name not in self._histories:
-                self._histories[name] = history_of(config, self._settings, dsn)
-            history = self._histories[name]
+            history = self._history_of(config, self._settings, dsn)
             found += [] if history is None else history.look(runs=runs)
         return found
+
+    def _history_of(self, config: Mapping[str, str], settings: Mapping[str, Any], dsn: str | None) -> History | None:
+        """Return the history of the heartbeats that a connector writes now: a deployment may change which."""
+        beating = Beating.of(config)
+        if beating is None:
+            return None
+        if beating not in self._histories:
+            history = history_of(config, settings, dsn)
+            self._histories |= {} if history is None else {beating: history}
+        return self._histories.get(beating)
 
 
 def find_positions(client: ConnectClient, config: Mapping[str, str], dsn: str) -> Positions:
