@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,8 +23,9 @@ from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts.lag import SlotLag
-from cdc_outbox.connect.states import Ward
-from cdc_outbox.errors import ConfigError, UnpublishedEventsError
+from cdc_outbox.connect.render import owes_rows
+from cdc_outbox.connect.states import OWED, PAY, Ward
+from cdc_outbox.errors import ConfigError, ConnectorInvalidError, ConnectorNotFoundError, UnpublishedEventsError
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.operate.recovery import History
@@ -89,6 +91,9 @@ def recover(
     found = errors_in(tuple(told))
     if accepts:
         return _accept(history, by or f"{getpass.getuser()}@{socket.gethostname()}")
+    if owes_rows(config):
+        # It would publish the rows of the table, and nothing of what the slot holds.
+        raise ConnectorInvalidError(f"{name} owes rows: {OWED}", hint=PAY)
     positions = find_positions(client, config, dsn)
     slot, stored = positions.slot, positions.stored
     went_back = stored is not None and slot is not None and stored.lsn > positions.log_end
@@ -96,11 +101,14 @@ def recover(
     if not (went_back or is_lost or found):
         nothing = "no loss is found" if told else "nothing is found"
         say(f"{nothing}: the heartbeats continue each other", err=True)
+        _say_if_halted(client, name)
         return ExitCode.DONE
     slot = _proven(name, slot, found, published_until=history.published_until)
     text = f"{name} goes on at {slot.confirmed}, where its slot stands"
     if stored is None:
-        say(visible(f"{text}: Connect has stored no offset; record that it was looked at: --accept"))
+        say(visible(f"{text}: Connect has stored no offset"))
+        _say_if_halted(client, name)
+        say("Then record that it was looked at: cdc-outbox recover --accept", err=True)
         return ExitCode.FAILED
     text += f", and not at Connect's offset {stored.lsn}; consumers skip what they had"
     if not yes:
@@ -115,11 +123,18 @@ def recover(
         client.reset_offsets(name)
         steps.report("offsets", "deleted")
     say(visible(text))
-    if client.find_status(name).is_halted:
-        say(f"It was halted and stays so; let it run: cdc-outbox resume {name}", err=True)
+    _say_if_halted(client, name)
     if found:
         say("Then record that it was looked at: cdc-outbox recover --accept", err=True)
     return ExitCode.FAILED if found else ExitCode.DONE
+
+
+def _say_if_halted(client: ConnectClient, name: str) -> None:
+    """Say that a connector does not run: it was halted before, or an earlier run was interrupted."""
+    with suppress(ConnectorNotFoundError):  # not known yet: it was just created
+        if not client.find_status(name).is_halted:
+            return
+        say(visible(f"{name} is halted; let it run: cdc-outbox resume {name}"), err=True)
 
 
 def _confirm(text: str) -> None:

@@ -116,3 +116,48 @@ def test_a_loss_beside_which_a_connector_lags_is_told(recovery: Recovery) -> Non
     assert (done.returncode, "OP401" in done.stdout) == (1, True)
     assert "only the rows of the table" in done.stderr
     assert "recover --accept" in done.stderr
+
+
+def restore(recovery: Recovery) -> None:
+    """Let the database go back, with a slot that holds everything that is in no topic."""
+    recovery.topic = beats(60)
+    recovery.table = [*beats(50), *beats(1, after=recovery.topic[49], branch="b")]
+    recovery.now = recovery.table[-1].at
+
+
+def test_after_an_interruption_it_says_that_the_connector_is_stopped(recovery: Recovery) -> None:
+    """It was killed behind the deletion of the offsets, before it let the connector run again."""
+    restore(recovery)
+    recovery.stored, recovery.state = None, "STOPPED"
+    done = recovery.run("--yes")
+    assert (done.returncode, "goes on at" in done.stdout) == (1, True)
+    assert done.stderr.index("cdc-outbox resume orders") < done.stderr.index("recover --accept")
+
+
+def test_after_an_interruption_without_a_heartbeat_it_says_so_too(recovery: Recovery) -> None:
+    recovery.topic = recovery.table = beats(5)
+    recovery.now = recovery.table[-1].at
+    recovery.stored, recovery.state = None, "STOPPED"
+    done = recovery.run("--yes")
+    assert (done.returncode, "cdc-outbox resume orders" in done.stderr) == (0, True)
+    recovery.state = "RUNNING"
+    assert "resume" not in recovery.run("--yes").stderr
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "STOPPED"])
+@pytest.mark.parametrize("stored", [OFFSET, None], ids=["offset", "no offset"])
+def test_a_connector_that_owes_rows_does_not_go_on(recovery: Recovery, state: str, stored: Lsn | None) -> None:
+    restore(recovery)
+    recovery.config = {"snapshot.mode": "initial_only", "snapshot.select.statement.overrides": "public.outbox"}
+    recovery.state, recovery.stored = state, stored
+    done = recovery.run("--yes")
+    assert (done.returncode, "owes rows" in done.stderr, "republish" in done.stderr) == (1, True, True)
+    assert recovery.asked == []
+
+
+def test_a_slot_that_holds_everything_is_where_the_connector_goes_on(recovery: Recovery) -> None:
+    restore(recovery)
+    done = recovery.run("--yes")
+    assert (done.returncode, "where its slot stands" in done.stdout) == (1, True), done.stderr
+    steps = ("PUT {}/stop", "DELETE {}/offsets", "PUT {}/resume")
+    assert recovery.asked == [step.format("/connectors/orders") for step in steps]
