@@ -8,12 +8,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from cdc_outbox import kafka
 from cdc_outbox.consumer.epochs import Place, Tenure, TopicId
 from cdc_outbox.consumer.session import Session
+from cdc_outbox.consumer.topics import find_topic_ids
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError, OffsetOutOfRangeError, TopicReplacedError
 
 _log = logging.getLogger(__name__)
@@ -24,8 +25,6 @@ _MARKERS = 1
 """Offsets behind the last message that may hold none: the marker of a transaction's end, which retention takes too."""
 _WAITED_OUT = kafka.WAITED_OUT | {KafkaError._NOENT}  # noqa: SLF001 - librdkafka's local errors are spelt so
 """The last one is said of a partition whose leader is not known yet."""
-_UNKNOWN = Uuid(0, 0)
-"""A topic's id from brokers that have none."""
 
 
 class Partition(NamedTuple):
@@ -125,16 +124,13 @@ class KafkaPartitions:
     def find(self, places: Iterable[Place]) -> dict[Place, Partition]:
         """Return these partitions."""
         wanted = [TopicPartition(*place) for place in places]
-        topics = sorted({each.topic for each in wanted})
+        topics = {each.topic for each in wanted}
         try:
-            cluster = self._admin.describe_cluster(request_timeout=_ANSWER_SECONDS)
-            described = self._admin.describe_topics(TopicCollection(topics), request_timeout=_ANSWER_SECONDS)
+            ids = find_topic_ids(self._admin, topics, _ANSWER_SECONDS)
             committed = {
                 Place(each.topic, each.partition): each.offset
                 for each in self._client.committed(wanted, timeout=_ANSWER_SECONDS)
             }
-            cluster_id = cluster.result().cluster_id or ""
-            ids = {topic: _topic_id(cluster_id, answer.result().topic_id) for topic, answer in described.items()}
             return {
                 place: Partition(
                     ids[place.topic],
@@ -166,10 +162,6 @@ def seek_back(client: Consumer, place: Place, offset: int) -> None:
     except KafkaException as error:
         if place in {(owned.topic, owned.partition) for owned in client.assignment()}:
             raise BrokerUnavailableError(f"{place.topic}[{place.partition}] could not be set back") from error
-
-
-def _topic_id(cluster_id: str, topic_id: Uuid) -> TopicId:
-    return TopicId(cluster_id, "" if topic_id == _UNKNOWN else str(topic_id))
 
 
 def _translated(error: KafkaError) -> BrokerError:

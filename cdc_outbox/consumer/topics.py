@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from cdc_outbox import kafka
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.epochs import Place, TopicId
 from cdc_outbox.errors import BrokerUnavailableError
 from cdc_outbox.message import Message
 
@@ -22,8 +22,26 @@ _ANSWER_SECONDS = 10.0
 """How long the brokers may take to answer a question."""
 _SILENCE_SECONDS = 30.0
 """How long a partition that holds more may give nothing; a broker that is restarted takes less."""
+_NO_ID = Uuid(0, 0)
+"""A topic's id from brokers that have none."""
 _POLL_SECONDS, _POLLED = 0.2, 2_000
 _PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's local errors are spelt so
+
+
+def find_topic_ids(admin: AdminClient, topics: Collection[str], seconds: float = _ANSWER_SECONDS) -> dict[str, TopicId]:
+    """Return the ids of topics that exist.
+
+    Args:
+        seconds: How long the brokers may take to answer.
+
+    Raises:
+        KafkaException: One of them does not, or the brokers do not tell.
+    """
+    cluster = admin.describe_cluster(request_timeout=seconds)
+    described = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=seconds)
+    cluster_id = cluster.result().cluster_id or ""
+    found = {topic: answer.result().topic_id for topic, answer in described.items()}
+    return {topic: TopicId(cluster_id, "" if each == _NO_ID else str(each)) for topic, each in found.items()}
 
 
 class TopicReader:
@@ -61,6 +79,10 @@ class TopicReader:
         """Return the partitions of those topics that exist."""
         known = kafka.find_topics(self._client)
         return [Place(topic, number) for topic in sorted(topics) for number in known.get(topic, ())]
+
+    def ids(self, topics: Collection[str]) -> dict[str, TopicId]:
+        """Return the ids of topics that exist."""
+        return find_topic_ids(self._admin(), topics) if topics else {}
 
     def bounds(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
         """Return the first offset that each partition holds, and the one that its next message will have."""

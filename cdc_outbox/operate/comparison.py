@@ -22,7 +22,7 @@ from cdc_outbox.operate.stages import InboxStage
 from cdc_outbox.wire import WireContract
 
 Ends = Mapping[str, int]
-"""``topic/partition`` → the offset that its next message will have."""
+"""``topic/partition/cluster's id/topic's id`` → the offset that its next message will have."""
 ReadRows = Callable[[], Iterator[Row]]
 """Reads id, aggregate type, aggregate id, source and sequence number of each row, from the first one at each call."""
 
@@ -87,16 +87,37 @@ class TopicComparison:
 
     def ends(self) -> dict[str, int]:
         """Return where the topics end now; what is committed later has its message behind."""
-        places = self._topics.places(self._contract.topics)
-        return {f"{place.topic}/{place.partition}": end for place, (_, end) in self._topics.bounds(places).items()}
+        return {key: end for key, (_, end) in self._find_ends().items()}
 
-    def refuse_missing(self, read_rows: ReadRows, since: Ends | None = None) -> None:
+    def find_starts(self, ends: Ends) -> dict[Place, int] | None:
+        """Return where what came since a comparison begins.
+
+        Args:
+            ends: Of the topics at that time.
+
+        Returns:
+            ``None`` if a topic was deleted or created again since, or ends earlier: it may have lost what was found.
+        """
+        now = self._find_ends()
+        if any(key not in now or now[key][1] < end for key, end in ends.items()):
+            return None
+        return {place: ends[key] for key, (place, _) in now.items() if key in ends}
+
+    def _find_ends(self) -> dict[str, tuple[Place, int]]:
+        places = self._topics.places(self._contract.topics)
+        ids = self._topics.ids({place.topic for place in places})
+        return {
+            "/".join((place.topic, str(place.partition), *ids[place.topic])): (place, end)
+            for place, (_, end) in self._topics.bounds(places).items()
+        }
+
+    def refuse_missing(self, read_rows: ReadRows, since: Mapping[Place, int] | None = None) -> None:
         """Refuse rows that no message and no applied event proves to be published.
 
         Each message is read once: from ``since`` on, and only where a row is missing there, what lies before.
 
         Args:
-            since: Ends of the topics before the rows were committed, as far as that is known.
+            since: Where the topics ended before the rows were committed, as far as that is known.
 
         Raises:
             UnprovenDeliveryError: There are such rows.
@@ -104,7 +125,7 @@ class TopicComparison:
         held = _Held()
         held.lacking.update(row[0] for row in read_rows() if row[4] is None)
         bounds = self._topics.bounds(self._topics.places(self._contract.topics))
-        starts = {place: _start(place, first, since) for place, (first, _) in bounds.items()}
+        starts = {place: max(first, (since or {}).get(place, first)) for place, (first, _) in bounds.items()}
         self._read(held, {place: (starts[place], end) for place, (_, end) in bounds.items()})
         if since and any(not held.has(row) for row in read_rows()):
             self._read(held, {place: (first, starts[place]) for place, (first, _) in bounds.items()})
@@ -146,10 +167,6 @@ class TopicComparison:
 
 def _aggregate(row: Row) -> Aggregate:
     return Aggregate(row[3] or "", row[1], row[2])
-
-
-def _start(place: Place, first: int, since: Ends | None) -> int:
-    return max(first, (since or {}).get(f"{place.topic}/{place.partition}", first))
 
 
 def _refusal(missing: list[Row], conflicting: list[Row], *, forgets: bool) -> UnprovenDeliveryError:

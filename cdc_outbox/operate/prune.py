@@ -284,8 +284,11 @@ class Pruning(Generic[PositionT]):
             self._witness.refuse_doubt(mark)
             return
         since = None if self._memory is None else self._memory.find_compared()
-        self._report("topics", f"reading {'what came since the last run' if since and since.ends else 'all messages'}")
-        self._comparison.refuse_missing(lambda: self._rows.seen(mark, since), since.ends if since else None)
+        starts = None if since is None or since.ends is None else self._comparison.find_starts(since.ends)
+        if starts is None:
+            since = None  # what was found once may be there no more
+        self._report("topics", f"reading {'all messages' if since is None else 'what came since the last run'}")
+        self._comparison.refuse_missing(lambda: self._rows.seen(mark, since), starts)
         if records and self._memory is not None:
             self._memory.record(mark, compared=True)
 

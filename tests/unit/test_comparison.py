@@ -64,8 +64,8 @@ def row(event: Event) -> Row:
 def compare(rows: Sequence[Event], published: Sequence[Event], inbox: Inbox | None = None, *, since: int = 0) -> None:
     topics = Topics([CONTRACT.message_of(each) for each in published])
     comparison = TopicComparison(CONTRACT, cast("TopicReader", topics), cast("InboxStage", inbox) if inbox else None)
-    ends = {f"{topic}/0": since for topic in CONTRACT.topics} if since else None
-    comparison.refuse_missing(lambda: iter([row(each) for each in rows]), ends)
+    starts = {Place(topic, 0): since for topic in CONTRACT.topics} if since else None
+    comparison.refuse_missing(lambda: iter([row(each) for each in rows]), starts)
 
 
 LOST, KEPT = event(3), event(3)
