@@ -29,8 +29,10 @@ create table if not exists {heads} (
 alter table {heads} set ({settings});
 
 -- name: create_marks
+-- A transaction's number means nothing on another server, where a dump may bring it.
 create table if not exists {marks} (
     number bigint generated always as identity primary key,
+    system text not null default cast((pg_control_system()).system_identifier as text),
     slot text collate "C" not null,
     reader text collate "C" not null,
     position pg_lsn not null,

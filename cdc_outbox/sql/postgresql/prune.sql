@@ -30,13 +30,18 @@ values (:slot, :reader, cast(:position as pg_lsn), :oldest, :taken_at, cast(:end
 select cast(position as text), oldest, reader, taken_at, cast(ends as text), compared
 from {marks}
 where slot = :slot
-    and cast(cast(pg_snapshot_xmax(pg_current_snapshot()) as text) as bigint) - oldest < 1000000000
+    and system = cast((pg_control_system()).system_identifier as text)
+    and cast(cast(pg_snapshot_xmax(pg_current_snapshot()) as text) as bigint) - oldest between 0 and 1000000000
 order by number
 
 -- name: forget
 delete from {marks}
 where slot = :slot
-    and (position < cast(:position as pg_lsn) or not compared and reader <> :reader)
+    and (
+        position < cast(:position as pg_lsn)
+        or not compared and reader <> :reader
+        or system <> cast((pg_control_system()).system_identifier as text)
+    )
 
 -- name: running
 select concat('transaction ', backend_xid, ' (process ', pid, ', database ', datname, ')'), xact_start

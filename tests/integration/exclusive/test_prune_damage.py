@@ -134,6 +134,27 @@ def test_a_message_is_read_once(pruner: Pruner, pipeline: Pipeline, monkeypatch:
     assert counts == [5, 3, 0]
 
 
+XMAX = "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [f"oldest = {XMAX} + 1000000", f"oldest = {XMAX}, system = '1'"],
+    ids=["whose transactions are to come", "whose transactions would have been"],
+)
+def test_marks_that_a_dump_brings_from_another_server_prove_nothing(
+    pruner: Pruner, pipeline: Pipeline, changes: str
+) -> None:
+    pipeline.write(5)
+    pruner.wait_for_messages(5)
+    assert pruner.run(topics=True, keep_seconds=WEEK).young == 5
+    pruner.execute(f"update outbox_marks set {changes}")  # noqa: S608 - our own words
+    pipeline.delete_first_messages(3)
+    with pytest.raises(UnprovenDeliveryError, match="3 events are not in the topics"):
+        pruner.run(topics=True)
+    assert pruner.rows == 5
+
+
 def test_what_a_consumer_applied_counts_where_the_topic_forgets(service: Service) -> None:
     pipeline = service.pipeline
     pruner = Pruner(pipeline)
