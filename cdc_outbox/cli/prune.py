@@ -39,13 +39,16 @@ _NO_BROKERS = (
     "deleted. --without-topics relies on the slot, or the connector's offset, alone."
 )
 
+_NOT_READ = "OP406"
+"""The finding's code where no brokers are named."""
+
 
 @click.command(short_help="Delete the events that are proven delivered.")
 @click.argument("spec", type=click.Path(path_type=Path))
 @dsns_option(required=True)
 @connect_url_option(required=False, note="; needed for MariaDB and MySQL")
 @broker_options(required=False)
-@click.option("--without-topics", is_flag=True, help="Do not compare with the topics: rely on the position alone.")
+@click.option("--without-topics", is_flag=True, help="Do not compare events with the topics: rely on the position.")
 @click.option("--consumer", help="Count events that this consumer has applied as published.")
 @inbox_dsn_option("The database of the consumer's inbox.")
 @inbox_schema_option
@@ -118,10 +121,10 @@ def prune(
     dsn = databases.of(pipeline.name)
     with ExitStack() as stack:
         comparison = None
-        if not without_topics:
-            if bootstrap_servers is None:
-                raise click.UsageError(_NO_BROKERS)
-            _refuse_another_history(heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn))
+        if bootstrap_servers is None and not without_topics:
+            raise click.UsageError(_NO_BROKERS)
+        _refuse_another_history(heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn))
+        if bootstrap_servers is not None and not without_topics:
             settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox prune")
             inbox = None
             if consumer is not None:
@@ -142,6 +145,8 @@ def _refuse_another_history(found: Sequence[Finding]) -> None:
         UnprovenDeliveryError: It did, and that is not accepted.
     """
     errors = errors_in(tuple(found))
+    if any(finding.code == _NOT_READ for finding in found):
+        _report("heartbeats", "not read: give --bootstrap-servers to see whether the database went back")
     if errors:
         raise UnprovenDeliveryError(
             f"{errors[0].message.removesuffix('.')}; nothing was deleted", hint="Run `cdc-outbox recover`."
