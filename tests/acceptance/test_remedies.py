@@ -1,16 +1,20 @@
 """A remedy that a command prints is one: from the damage, through what it tells, to a command that finds nothing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cdc_outbox import Event, Outbox
+from cdc_outbox.connect.plan import EarlierEvents
 from cdc_outbox.connect.reader import Reader
 from cdc_outbox.connect.undo import Undo
+from cdc_outbox.errors import ConnectorInvalidError
 from tests.support.deployments import halt_and_drop_slot, sequences
 from tests.support.pipeline import Pipeline
 from tests.support.remedies import Operator
-from tests.support.rig import eventually
+from tests.support.rig import eventually, one
 
 
 @pytest.fixture
@@ -41,6 +45,35 @@ def test_what_preflight_tells_of_the_database_mends_it(operator: Operator, code:
     assert done.returncode == 0, done.stderr
     assert operator.findings("preflight") == []
     assert [each["code"] for each in operator.findings("doctor") if each["severity"] == "error"] == []
+
+
+def test_rows_that_consumers_have_forgotten_make_way_where_the_slot_is_lost(operator: Operator) -> None:
+    pipeline = operator.pipeline
+    operator.spec.write_text(Pipeline.text(pipeline.name, "  horizon: 30d\n"))
+    pipeline.deploy(stable_seconds=0)
+    halt_and_drop_slot(pipeline)
+    outbox = Outbox(contract=pipeline.spec.contract)
+    with pipeline.connect() as connection:
+        for _ in range(2):
+            with connection.transaction():
+                outbox.add(connection, Event(aggregate_type="metric", aggregate_id="1", type="Seen", payload={}))
+        connection.execute(
+            "update outbox set created_at = created_at - interval '31 days'"
+            " where sequence is not null or id = (select min(id::text)::uuid from outbox where sequence is null)"
+        )
+    assert "DB512" in {each["code"] for each in operator.findings("preflight")}
+    remembering = replace(pipeline.spec, topics=replace(pipeline.spec.topics, horizon_days=30))
+    with pytest.raises(ConnectorInvalidError) as caught:
+        pipeline.deploy(spec=remembering, earlier=EarlierEvents.REPUBLISH)
+    [finding] = caught.value.findings
+    assert finding.code == "DB519"
+    operator.obey(finding.remedy)
+    done = operator.run("deploy-connector", "--earlier-events=republish")
+    assert done.returncode == 0, done.stderr
+    assert operator.findings("preflight") == []
+    with pipeline.connect() as connection:
+        assert connection.execute("select sequence from outbox_forgotten").fetchall() == [(None,)]
+        assert one(connection, "select count(*) from outbox where sequence is null") == 1
 
 
 @pytest.mark.parametrize("way", ["republish", "skip"])

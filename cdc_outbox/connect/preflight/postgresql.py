@@ -1,15 +1,17 @@
 """PostgreSQL's server, role, table, publication and slot against what the connector needs. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from cdc_outbox.connect.facts import DatabaseFacts, RoleFacts, WrittenFacts
 from cdc_outbox.connect.preflight.findings import another_database, error, warning
 from cdc_outbox.connect.preflight.publication import check_publication
 from cdc_outbox.connect.preflight.slot import check_slot
 from cdc_outbox.connect.preflight.table import check_habits, check_table
+from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.spec import Spec
-from cdc_outbox.table import quote
+from cdc_outbox.table import literal, quote
 
 _HEARTBEAT = "heartbeat.action.query"
 
@@ -72,16 +74,23 @@ def _check_horizon(spec: Spec, written: WrittenFacts) -> Iterator[Finding]:
     """Yield what a consumer could not tell from a new event: it has forgotten the id, and there is no number."""
     if not written.forgotten:
         return
-    days, outbox = spec.topics.horizon_days, spec.outbox
+    days, table = spec.topics.horizon_days, spec.outbox.table
     message = (
         f"{written.forgotten:,} rows of types without numbers are older than {days} days, for which consumers remember "
         "ids: those that were applied would be parked as expired, or applied again."
     )
+    # Not `prune`, which proves deliveries by the slot: republishing is for slots that are lost.
+    columns, forgotten = spec.outbox.names(), replace(table, name=f"{table.name}_forgotten").quoted
+    unnumbered = (name for name, mode in spec.contract.aggregates.items() if mode is SequenceMode.NONE)
+    types = ", ".join(literal(name) for name in sorted(unnumbered))
     remedy = (
-        f"Delete these rows of {outbox.table} (`cdc-outbox prune --keep {days}d` where their delivery is proven), or "
-        "raise topics.horizon if no consumer has forgotten their ids."
+        f"create table if not exists {forgotten} (like {table.quoted}); "  # noqa: S608 - quoted names, and literals
+        f"with moved as (delete from {table.quoted} where cast({columns['aggregate_type']} as text) in ({types}) "
+        f"and {columns['created_at']} < (now() at time zone 'UTC') - interval '{days} days' returning *) "
+        f"insert into {forgotten} select * from moved; "
+        "-- or raise topics.horizon, if no consumer has forgotten their ids"
     )
-    yield error("DB519", str(outbox.table), message, remedy)
+    yield error("DB519", str(table), message, remedy)
 
 
 def _check_server(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
