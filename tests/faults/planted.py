@@ -1,6 +1,7 @@
 """Bugs of the recovery, planted one by one into a copy of the project: a test of each has to fail.
 
-`infra/faults planted` plants all of them, some ten minutes; `--only NAME` one. It exits 1 if one is not caught.
+Each test is run on a copy without the bug first, where it must pass. `infra/faults planted` plants all of them, some
+twenty minutes; `--only NAME` one. It exits 1 if one is not caught.
 """
 
 import argparse
@@ -10,12 +11,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
+from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parents[2]
-_FAILED = 1
-"""Pytest's exit code where tests ran and failed; any other means that nothing was shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,20 +199,64 @@ def copy_project(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def is_caught(bug: Bug) -> bool:
-    """Run the bug's test in a copy that has the bug, and tell whether it fails."""
+class Outcome(Enum):
+    """What became of a test."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOTHING_SHOWN = "nothing shown"
+    """No test ran to its end: it does not exist, was skipped, cannot be imported, or a fixture failed."""
+
+
+class Verdict(Enum):
+    """What is printed of a bug."""
+
+    CAUGHT = "caught"
+    NOT_CAUGHT = "NOT CAUGHT"
+    RED_BEFORE = "NOT SHOWN: the test does not pass without the bug"
+    ERROR = "NOT SHOWN: the test ends in an error before it fails"
+
+
+def run_test(test: str, folder: Path) -> Outcome:
+    """Run a test in a copy of the project; an error of a fixture is no failure."""
+    report = folder / "planted-report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"--junitxml={report}", test]
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    code = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
+    suite = ET.parse(report).getroot().find("testsuite") if report.exists() else None  # noqa: S314 - our own
+    if suite is None:
+        return Outcome.NOTHING_SHOWN
+    if int(suite.attrib["failures"]) > 0:
+        return Outcome.FAILED
+    ran = int(suite.attrib["tests"]) - int(suite.attrib["skipped"])
+    return Outcome.PASSED if code == 0 and ran > 0 else Outcome.NOTHING_SHOWN
+
+
+@contextmanager
+def copied_project() -> Iterator[Path]:
+    """Yield a copy of the project, for as long as it is needed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copy_project(folder)
+        yield folder
+
+
+@cache
+def passes_without_bugs(test: str) -> bool:
+    """Tell whether a test passes in a copy without any bug."""
+    with copied_project() as folder:
+        return run_test(test, folder) is Outcome.PASSED
+
+
+def judge(bug: Bug) -> Verdict:
+    """Tell whether a bug's test passes without it, and fails with it."""
+    if not passes_without_bugs(bug.test):
+        return Verdict.RED_BEFORE
+    with copied_project() as folder:
         plant(bug, folder)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", bug.test],
-            cwd=folder,
-            env=os.environ | {"PYTHONPATH": name},
-            stdout=subprocess.DEVNULL,
-            check=False,
-        )
-    return done.returncode == _FAILED
+        outcome = run_test(bug.test, folder)
+    verdicts = {Outcome.FAILED: Verdict.CAUGHT, Outcome.PASSED: Verdict.NOT_CAUGHT}
+    return verdicts.get(outcome, Verdict.ERROR)
 
 
 def main() -> int:
@@ -220,10 +268,10 @@ def main() -> int:
     passed = []
     for bug in BUGS:
         if options.only in {None, bug.name}:
-            caught = is_caught(bug)
-            sys.stdout.write(f"{bug.name:<40}{'caught' if caught else 'NOT CAUGHT'}\n")
+            verdict = judge(bug)
+            sys.stdout.write(f"{bug.name:<40}{verdict.value}\n")
             sys.stdout.flush()
-            passed += [] if caught else [bug]
+            passed += [] if verdict is Verdict.CAUGHT else [bug]
     return 1 if passed else 0
 
 
