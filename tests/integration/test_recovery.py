@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.postgres import find_installed, make_postgres
@@ -173,6 +175,31 @@ def test_a_clone_that_publishes_beside_the_database_is_found(own: OwnServer) -> 
         own.beat(2)
         assert codes(own) == set()
         assert codes(own, dsn) == {"OP401"}
+        with publishing_too(own, dsn):
+            own.beat(dsn=dsn)
+            own.beat()
+            own.beat(dsn=dsn)
+            assert codes(own) == {"OP401", "OP403"}
+        own.beat()
+        assert codes(own) == {"OP401", "OP403"}
+        assert own.run("recover", "--accept").returncode == 0
+        own.beat()
+        assert codes(own) == set()
+
+
+@contextmanager
+def publishing_too(own: OwnServer, dsn: str) -> Iterator[None]:
+    """Run a second connector for another server, which writes to the same topics."""
+    client, name = own.pipeline.client, f"{own.pipeline.name}-clone"
+    config = client.find_config(own.pipeline.name)
+    assert config is not None
+    # Two connectors of one prefix on one worker have the same JMX names, and the second would publish nothing.
+    elsewhere = {"database.port": conninfo_to_dict(dsn)["port"], "custom.metric.tags": "server=clone"}
+    client.put_config({**config, "name": name, **{key: str(value) for key, value in elsewhere.items()}})
+    try:
+        yield
+    finally:
+        client.delete(name)
 
 
 def test_a_dump_that_is_restored_is_found(own: OwnServer) -> None:

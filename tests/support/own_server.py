@@ -90,10 +90,14 @@ class OwnServer:
         finally:
             pipeline.client.delete(name)
 
-    def beat(self, count: int = 1) -> None:
-        """Write heartbeats, and wait until the last one is in the topic: what a restore took back is in it too."""
-        self.write_heartbeats(count)
-        with self.pipeline.connect() as connection:
+    def beat(self, count: int = 1, dsn: str = "") -> None:
+        """Write heartbeats, and wait until the last one is in the topic: what a restore took back is in it too.
+
+        Args:
+            dsn: Another database than the pipeline's own, which is published too.
+        """
+        self.write_heartbeats(count, dsn)
+        with psycopg.connect(dsn or self.pipeline.dsn, autocommit=True) as connection:
             last = str(one(connection, "select id from outbox_heartbeats order by number desc limit 1"))
         eventually(lambda: last in self.published_heartbeats(), "the heartbeat")
 
