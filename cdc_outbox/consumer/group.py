@@ -1,4 +1,4 @@
-"""The group: joining it, what a rebalance changes, and which errors of Kafka's stop a consumer."""
+"""The group: joining it, what a rebalance changes, partitions that wait, and which errors stop a consumer."""
 
 import logging
 from collections.abc import Collection
@@ -8,11 +8,13 @@ from confluent_kafka import TopicPartition
 
 from cdc_outbox import kafka
 from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.offsets import Offsets
+from cdc_outbox.consumer.offsets import Offsets, rewind
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.watch import Watch
+from cdc_outbox.errors import ParkFullError
 
 _log = logging.getLogger(__name__)
 
@@ -64,3 +66,24 @@ def pass_over(record: confluent_kafka.Message, watch: Watch) -> None:
     kafka.raise_stopping(error, has_joined=watch.has_joined)
     topic = {"topic": record.topic()} if record.topic() else {}
     _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})
+
+
+def pause(client: confluent_kafka.Consumer, keeper: Keeper, watch: Watch, item: Item, error: ParkFullError) -> None:
+    """Let a partition wait whose next event would park more than may be.
+
+    Raises:
+        BrokerError: It was not rewound to that event.
+    """
+    where = {"topic": item.place.topic, "partition": item.place.partition}
+    _log.error("partition is paused", extra={**where, "reason": str(error)})
+    keeper.drop(item.place)
+    keeper.pause(item.place)
+    rewind(client, item.message)
+    watch.paused(set(map(Place._make, keeper.paused_places)))
+
+
+def resume(keeper: Keeper, watch: Watch) -> None:
+    """Let all partitions go on that wait for room."""
+    for topic, partition in keeper.resume_all():
+        _log.warning("partition goes on", extra={"topic": topic, "partition": partition})
+    watch.paused(set())

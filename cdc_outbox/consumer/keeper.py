@@ -1,4 +1,4 @@
-"""Polling goes on while a handler runs, so that the group does not take its consumer for dead."""
+"""Polling goes on while the loop is busy, so that the group does not take its consumer for dead."""
 
 import logging
 import math
@@ -14,7 +14,7 @@ from cdc_outbox import kafka
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 1.0
-"""How long a transaction may take before its partitions are paused: a pause throws away what was fetched."""
+"""How long after a poll the thread polls, with all partitions paused: a pause throws away what was fetched."""
 _POLL_SECONDS = 0.1
 
 
@@ -22,8 +22,8 @@ class Keeper:
     """A thread that polls for the loop while the loop is busy, with all partitions paused.
 
     Args:
-        limit_seconds: How long it polls for one handler: who is busy for longer hangs, and is left to the group's own
-            ``max.poll.interval.ms``, after which others get its partitions.
+        limit_seconds: How long it polls for one handler, or for one answer of a server: who is busy for longer hangs,
+            and is left to the group's own ``max.poll.interval.ms``, after which others get its partitions.
         handler_at: Tells when the last handler began, in monotonic seconds.
 
     librdkafka gives a partition away that nobody polled for ``max.poll.interval.ms``. Only one of the two polls at a
@@ -44,7 +44,10 @@ class Keeper:
         # Whoever polls has it, and callbacks, which come in the midst of a poll, take it once more.
         self._turn = threading.RLock()
         self._changed = threading.Condition()
+        self._polled_at = time.monotonic()
+        self._busy_since = 0.0
         self._is_busy = False
+        self._may_hang = True
         self._is_ended = False
         self.paused_places: set[tuple[str, int]] = set()
         """Partitions that stay paused when the others go on."""
@@ -67,6 +70,7 @@ class Keeper:
             for message in kafka.polled(self._client, seconds, events, most_bytes):
                 # Among what was caught, for a rebalance may come before the rest does, and drop it.
                 self._caught.append(message)
+            self._polled_at = time.monotonic()
             caught, self._caught = self._caught, []
             return caught
 
@@ -80,10 +84,16 @@ class Keeper:
                 self._release(kept)
 
     @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Have it poll from here on, if this takes long."""
+    def busy(self, *, may_hang: bool = True) -> Iterator[None]:
+        """Have it poll from here on, if this takes long.
+
+        Within this the loop neither polls nor drops what was polled: it would wait for the thread, and that for it.
+
+        Args:
+            may_hang: Whether the limit counts.
+        """
         with self._changed:
-            self._is_busy = True
+            self._busy_since, self._may_hang, self._is_busy = time.monotonic(), may_hang, True
             self._changed.notify_all()
         try:
             yield
@@ -111,7 +121,8 @@ class Keeper:
                 self._changed.wait_for(lambda: self._is_busy or self._is_ended)
                 if self._is_ended:
                     return
-                if self._changed.wait_for(lambda: not self._is_busy, _PATIENCE_SECONDS):
+                # Counted from the last poll: what takes less may follow something else that did.
+                if self._changed.wait_for(lambda: not self._is_busy, self._patience()) or self._patience():
                     continue
             with self._turn:
                 kept: set[tuple[str, int]] = set()
@@ -122,14 +133,18 @@ class Keeper:
                 finally:
                     self._release(kept)
 
+    def _patience(self) -> float:
+        return max(0.0, self._polled_at + _PATIENCE_SECONDS - time.monotonic())
+
     def _keep(self, kept: set[tuple[str, int]]) -> None:
-        """Poll until the loop is done, unless a handler takes too long; the loop's own next poll waits for that."""
+        """Poll until the loop is done, unless something takes too long; the loop's own next poll waits for that."""
         began_at, hangs = time.monotonic(), False
         while self._is_busy:
-            hung, hangs = hangs, time.monotonic() - max(began_at, self._handler_at()) > self._limit_seconds
+            busy_since = max(began_at, self._busy_since, self._handler_at())
+            hung, hangs = hangs, self._may_hang and time.monotonic() - busy_since > self._limit_seconds
             if hangs:
                 if not hung:
-                    _log.error("a handler takes too long, so its partitions are left to others")
+                    _log.error("a handler or a server takes too long, so the partitions are left to others")
                 with self._changed:
                     self._changed.wait_for(lambda: not self._is_busy, _POLL_SECONDS)
             else:
@@ -142,6 +157,7 @@ class Keeper:
         kept |= owned
         kept &= owned
         message = self._client.poll(seconds)
+        self._polled_at = time.monotonic()
         if message is not None:
             self._caught.append(message)
 

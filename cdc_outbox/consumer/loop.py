@@ -17,11 +17,11 @@ from cdc_outbox.consumer.backlog import Backlog, origin_of
 from cdc_outbox.consumer.breaker import Cause, CircuitBreaker, cause_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.group import pass_over
+from cdc_outbox.consumer.group import pass_over, pause, resume
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.offsets import Offsets, is_fetched, is_still_owned, lags_of, rewind
+from cdc_outbox.consumer.offsets import Offsets, is_fetched, is_still_owned, lags_of
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
@@ -175,17 +175,21 @@ class Loop:
         self._drop_renewed()
         if self._ownership.unissued:
             places = list(self._ownership.unissued)
-            tenures, starts = await take(places, self._session, partial(self._waits.call, self._partitions.find))
+            with self._keeper.busy():
+                find = partial(self._waits.call, self._partitions.find)
+                tenures, starts = await take(places, self._session, find)
+            self._drop_renewed()  # what was lost meanwhile, and came back
             for place, offset in starts.items():
                 self._drop(place)
-                self._keeper.drop(place)
+                await self._waits.call(self._keeper.drop, place)
                 await self._waits.call(seek_back, self._client, place, offset)
             self._ownership.issued(tenures)
             self._keeper.resume(places)
         answered = map(Place._make, self._offsets.take_answered())
         done = self._ownership.finishing(answered, partial(is_fetched, self._client))
         if done:
-            await self._session.finish(done)
+            with self._keeper.busy():
+                await self._session.finish(done)
 
     async def _look(self) -> None:
         """Look into the park for what is due."""
@@ -194,9 +198,11 @@ class Loop:
             return
         began_at, held = time.monotonic(), dict(self._ownership.held)
         counts = self._watch.wants_counts()
-        if counts:
-            await self._adoption.look(await self._session.find_parked_places(), held)
-        found = await self._session.find_due({*held, *self._adoption.adopted}, self._limits.batch_events, counts=counts)
+        with self._keeper.busy():
+            if counts:
+                await self._adoption.look(await self._session.find_parked_places(), held)
+            places, most = {*held, *self._adoption.adopted}, self._limits.batch_events
+            found = await self._session.find_due(places, most, counts=counts)
         due = [row for row in found[0] if self._adoption.takes(row)]
         if found[1] is not None:
             self._watch.looked(found[1], time.monotonic() - began_at)
@@ -206,7 +212,7 @@ class Loop:
         self._watch.lagged(lags, assigned=len(held))
         self._redo.put([item_of(row.message, self._contract, row, self._adoption.owner_of(row)) for row in due])
         if self._watch.room:
-            self._resume()
+            resume(self._keeper, self._watch)
 
     async def _apply(self, backlog: Backlog) -> None:
         """Apply the next batch."""
@@ -223,9 +229,9 @@ class Loop:
             return
         begun_at = time.monotonic()
         try:
-            await self._session.open()
-            begun_at = time.monotonic()  # what it takes to connect is no handler's fault
             with self._keeper.busy():
+                await self._session.open()
+                begun_at = time.monotonic()  # what it takes to connect is no handler's fault
                 items = await self._begun(items)
                 stored = dict(self._ownership.stored)  # which a callback may change meanwhile
                 read_some = self._fresh.read_some
@@ -299,7 +305,7 @@ class Loop:
                 await self._lost([Place(*place) for place in error.places])
             # Its handler's own fault, unless none was to run.
             case TransactionTimeoutError() if any(item.failure is None for item in items):
-                await self._session.close()
+                await self._close()
                 await self._one_failed(backlog, items, error)
             case TransactionConflictError() | WatermarkMovedError():
                 backlog.put_back(items)
@@ -344,23 +350,32 @@ class Loop:
             return
         [item] = items
         if isinstance(error, ParkFullError):
-            self._pause(item, error)
+            self._fresh.drop(item.place)
+            pause(self._client, self._keeper, self._watch, item, error)
             return
         if item.failure is not None:  # not its handler: it cannot even be parked
             raise error
-        judged, pause = self._poison.judge(item, error)
+        judged, seconds = self._poison.judge(item, error)
         backlog.put_back([judged])
-        if pause is not None:
-            await self._waits.sleep(pause)
+        if seconds is not None:
+            await self._sleep(seconds)
 
     async def _back_off(self, error: CdcOutboxError, *, close: bool, outage: str = "") -> None:
         if close:
-            await self._session.close()
+            await self._close()
         seconds = self._pause_seconds * self._random.uniform(0.5, 1.0)
         self._pause_seconds = min(_LAST_RETRY_SECONDS, self._pause_seconds * 2)
         _log.warning("will be tried again", extra={"reason": str(error), "seconds": round(seconds, 2)})
         self._watch.retried(error, outage)
-        await self._waits.sleep(seconds)
+        await self._sleep(seconds)
+
+    async def _close(self) -> None:
+        with self._keeper.busy():
+            await self._session.close()
+
+    async def _sleep(self, seconds: float) -> None:
+        with self._keeper.busy(may_hang=False):
+            await self._waits.sleep(seconds)
 
     async def _lost(self, places: Sequence[Place]) -> None:
         """Give up partitions that the database gave to another consumer, unless Kafka says that they are ours still.
@@ -377,20 +392,3 @@ class Loop:
             _log.warning(
                 "partition was taken by another consumer", extra={"topic": place.topic, "partition": place.partition}
             )
-
-    def _pause(self, item: Item, error: ParkFullError) -> None:
-        """Let a partition wait that would park more than may be."""
-        _log.error(
-            "partition is paused",
-            extra={"topic": item.place.topic, "partition": item.place.partition, "reason": str(error)},
-        )
-        self._fresh.drop(item.place)
-        self._keeper.drop(item.place)
-        self._keeper.pause(item.place)
-        rewind(self._client, item.message)
-        self._watch.paused(set(map(Place._make, self._keeper.paused_places)))
-
-    def _resume(self) -> None:
-        for place in self._keeper.resume_all():
-            _log.warning("partition goes on", extra={"topic": place[0], "partition": place[1]})
-        self._watch.paused(set())

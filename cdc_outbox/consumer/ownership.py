@@ -1,5 +1,6 @@
 """Which partitions a consumer has, under which epochs, and which of them may kill it."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -16,7 +17,7 @@ _SUSPECT_EVENTS = 2000
 class Ownership:
     """The partitions that Kafka assigned, and what the database gave out for them.
 
-    Kafka's callbacks write it, also from the thread that keeps polling while a handler runs; the loop reads it.
+    Kafka's callbacks write it, also from the thread that keeps polling while the loop is busy; the loop reads it.
 
     Args:
         clock: Monotonic seconds.
@@ -24,6 +25,7 @@ class Ownership:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._lock = threading.Lock()
         self.unissued: set[Place] = set()
         """Assigned, and not yet known to the database."""
         self.held: dict[Place, int] = {}
@@ -41,10 +43,11 @@ class Ownership:
 
     def assign(self, places: Iterable[Place]) -> None:
         """Note what Kafka assigned."""
-        for place in places:
-            self.held.pop(place, None)
-            self._renewed.add(place)
-            self.unissued.add(place)
+        with self._lock:
+            for place in places:
+                self.held.pop(place, None)
+                self._renewed.add(place)
+                self.unissued.add(place)
 
     def take_renewed(self) -> set[Place]:
         """Return the partitions that were assigned since this was asked last: they are read anew from what is done."""
@@ -55,23 +58,25 @@ class Ownership:
 
     def issued(self, tenures: Mapping[Place, Tenure]) -> None:
         """Note what the database gave out; a partition that was lost meanwhile stays lost."""
-        for place, tenure in tenures.items():
-            if place in self.unissued:
-                self.unissued.discard(place)
-                self.held[place] = tenure.epoch
-                self.stored[place] = NO_OFFSET if tenure.next_offset is None else tenure.next_offset
-                self._unfinished[place] = self._clock()
-                if tenure.unfinished > _SUSPECT_TENURES:
-                    self._suspects[place] = _SUSPECT_EVENTS
+        with self._lock:
+            for place, tenure in tenures.items():
+                if place in self.unissued:
+                    self.unissued.discard(place)
+                    self.held[place] = tenure.epoch
+                    self.stored[place] = NO_OFFSET if tenure.next_offset is None else tenure.next_offset
+                    self._unfinished[place] = self._clock()
+                    if tenure.unfinished > _SUSPECT_TENURES:
+                        self._suspects[place] = _SUSPECT_EVENTS
 
     def lose(self, places: Iterable[Place]) -> None:
         """Forget partitions that belong to somebody else now."""
-        for place in places:
-            self.unissued.discard(place)
-            self.held.pop(place, None)
-            self.stored.pop(place, None)
-            self._unfinished.pop(place, None)
-            self._suspects.pop(place, None)
+        with self._lock:
+            for place in places:
+                self.unissued.discard(place)
+                self.held.pop(place, None)
+                self.stored.pop(place, None)
+                self._unfinished.pop(place, None)
+                self._suspects.pop(place, None)
 
     def epochs_of(self, places: Iterable[Place]) -> dict[Place, int]:
         """Return the epochs of those that are still held."""

@@ -166,7 +166,7 @@ def test_a_handler_that_hangs_is_polled_for_no_more_and_the_next_handler_is(capl
         handler_at[0] = time.monotonic() + 3600
         eventually(lambda: client.polls > polls, "the keeper to poll again")
     assert [record.message for record in caplog.records] == [
-        "a handler takes too long, so its partitions are left to others"
+        "a handler or a server takes too long, so the partitions are left to others"
     ]
 
 
@@ -179,6 +179,36 @@ def test_handlers_that_follow_each_other_are_polled_for_as_long_as_they_do(caplo
         polls = client.polls
         eventually(lambda: client.polls > polls, "the keeper to go on")
     assert caplog.records == []
+
+
+def test_what_follows_each_other_without_a_poll_is_polled_for_as_if_it_were_one() -> None:
+    client: Any = CountingClient()
+    with kept(client) as keeper:
+        keeper.stay()
+
+        def is_polled_for() -> bool:
+            with keeper.busy():  # for much less time than the keeper's patience lasts
+                return bool(eventually_polled(client, more_than=1, within_seconds=0.05))
+
+        eventually(is_polled_for, "the keeper to poll in one of many short transactions")
+
+
+def test_what_cannot_hang_is_polled_for_beyond_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+    client: Any = CountingClient()
+    with kept(client, limit_seconds=0.2) as keeper, keeper.busy(may_hang=False):
+        eventually(lambda: client.polls > 0, "the first poll")
+        began_at = time.monotonic()
+        eventually(lambda: time.monotonic() - began_at > 0.5, "more than twice the limit to pass")
+        polls = client.polls
+        eventually(lambda: client.polls > polls, "the keeper to go on")
+    assert caplog.records == []
+
+
+def eventually_polled(client: CountingClient, *, more_than: int, within_seconds: float) -> bool:
+    until = time.monotonic() + within_seconds
+    while client.polls <= more_than and time.monotonic() < until:
+        time.sleep(0.005)
+    return client.polls > more_than
 
 
 def test_to_stay_in_the_group_nothing_is_taken() -> None:

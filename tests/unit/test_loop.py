@@ -1,6 +1,7 @@
 """A consumer's loop over databases that refuse it, by a clock that nobody waits for."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
@@ -10,19 +11,22 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import Limits, Retry, SequenceMode, WireContract, loop, offsets
+from cdc_outbox.consumer import keeper as keeper_module
 from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place, Tenure, TopicId
 from cdc_outbox.consumer.group import subscribe
 from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, Reason, State
 from cdc_outbox.consumer.poison import Poison
-from cdc_outbox.consumer.start_offsets import Partition
+from cdc_outbox.consumer.start_offsets import Partition, Partitions
+from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
-from cdc_outbox.errors import HandlerError, PartitionLostError
+from cdc_outbox.errors import DatabaseUnavailableError, HandlerError, PartitionLostError
 from cdc_outbox.metrics import NoMetrics
 from fuzz.consumer_group import Client, Group
 from fuzz.consumer_world import ModelKeeper
@@ -154,17 +158,10 @@ class _Waits:
 
 def consume(second: Second, events: int, *, aggregates: int, until: float) -> None:
     """Run a consumer's loop over so many events until this time by the clock."""
-    group, done, ownership = Group([PLACE]), Offsets(), Ownership(clock=second.monotonic)
-    client: Any = Client(group, lambda _step: None, done.answered)
-    keeper, limits = ModelKeeper(client), Limits()
-    watch = Watch(name="shipping", limits=limits, metrics=NoMetrics(), clock=second.monotonic)
-    subscribe(client, CONTRACT.topics, keeper, done, ownership, limits, watch)
+    group = Group([PLACE])
     for number in range(events):
-        message = CONTRACT.message_of(make_event(number // aggregates + 1, str(number % aggregates)))
-        fields = {"topic": PLACE.topic, "partition": PLACE.partition, "offset": number}
-        group.logs[PLACE].append(type(message)(**{**_fields_of(message), **fields}))
-    group.give(PLACE, client)
-
+        append(group, PLACE, str(number % aggregates), number // aggregates + 1)
+    running, _, _ = rig(second, group, ModelKeeper)
     seen = [0.0]
 
     def is_stopping() -> bool:
@@ -173,21 +170,48 @@ def consume(second: Second, events: int, *, aggregates: int, until: float) -> No
         seen[:] = [second.clock]
         return second.clock >= until
 
+    finish(running.run(is_stopping))
+
+
+def append(group: Group, place: Place, aggregate_id: str, sequence: int) -> None:
+    """Write the message of an event into a partition."""
+    message = CONTRACT.message_of(make_event(sequence, aggregate_id))
+    fields = {"topic": place.topic, "partition": place.partition, "offset": len(group.logs[place])}
+    group.logs[place].append(type(message)(**{**_fields_of(message), **fields}))
+
+
+def rig(
+    second: Second,
+    group: Group,
+    keeper_type: Callable[[Any], Keeper],
+    *,
+    partitions: Partitions | None = None,
+    waits: Waits | None = None,
+) -> tuple[Loop, Client, Keeper]:
+    """Return a consumer's loop that is given all partitions, its client and its keeper."""
+    done, ownership = Offsets(), Ownership(clock=second.monotonic)
+    client = Client(group, lambda _step: None, done.answered)
+    for place in group.logs:
+        group.give(place, client)
+    limits, untyped = Limits(), cast("Any", client)
+    keeper = keeper_type(untyped)
+    watch = Watch(name="shipping", limits=limits, metrics=NoMetrics(), clock=second.monotonic)
+    subscribe(untyped, CONTRACT.topics, keeper, done, ownership, limits, watch)
     running = Loop(
-        client,
+        untyped,
         keeper,
         done,
         ownership,
         cast("Any", second),
-        partitions=_Partitions(),
+        partitions=partitions or _Partitions(),
         contract=CONTRACT,
         limits=limits,
         poison=Poison(Retry(), random=ShortestPauses(), clock=second.monotonic),
         watch=watch,
-        waits=_Waits(second),
+        waits=waits or _Waits(second),
         random=ShortestPauses(),
     )
-    finish(running.run(is_stopping))
+    return running, client, keeper
 
 
 def _fields_of(message: Any) -> dict[str, Any]:
@@ -255,3 +279,96 @@ def test_slow_handlers_have_batches_that_end_in_time(monkeypatch: pytest.MonkeyP
     consume(second, 100, aggregates=1, until=120)
     assert len(second.applied) == 100
     assert 4 < max(second.sizes) * 0.5 <= Limits().batch_seconds
+
+
+class Away(Second):
+    """A database that takes long for one step: until the client was polled, or for longer than a group may wait.
+
+    Args:
+        step: The session's method that takes so long, the first time that it is called.
+    """
+
+    def __init__(self, step: str) -> None:
+        super().__init__(back_at=0, clock=1.0)
+        self.step: str | None = step
+        self.is_polled = False
+        self.polls: Sequence[float] = ()
+
+    def waits(self, step: str) -> None:
+        if step == self.step:
+            self.step, polls, until = None, len(self.polls), time.monotonic() + 10
+            while len(self.polls) == polls and time.monotonic() < until:
+                time.sleep(0.01)
+            self.is_polled = len(self.polls) > polls
+
+    async def open(self) -> None:
+        self.waits("open")
+
+    async def close(self) -> None:
+        self.waits("close")
+
+    async def issue(self, places: Iterable[Place], topic_ids: Mapping[str, TopicId]) -> Mapping[Place, Tenure]:
+        self.waits("issue")
+        return await super().issue(places, topic_ids)
+
+    async def finish(self, held: Mapping[Place, int]) -> None:
+        self.waits("finish")
+
+    async def find_parked_places(self) -> set[Place]:
+        self.waits("find_parked_places")
+        return await super().find_parked_places()
+
+    async def find_due(self, owned: Iterable[Place], limit: int, *, counts: bool) -> Any:
+        self.waits("find_due")
+        if self.step in {"close", "sleep"}:
+            raise DatabaseUnavailableError("terminating connection")
+        return await super().find_due(owned, limit, counts=counts)
+
+    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[Place, int]) -> Delivered:
+        self.waits("apply")
+        return await super().apply(items, *arguments, stored=stored)
+
+
+class _AwayPartitions(_Partitions):
+    def __init__(self, away: Away) -> None:
+        self._away = away
+
+    def find(self, places: Iterable[Place]) -> Mapping[Place, Partition]:
+        self._away.waits("find")
+        return super().find(places)
+
+
+class _AwayWaits(_Waits):
+    def __init__(self, away: Away) -> None:
+        super().__init__(away)
+        self._away = away
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        self._away.waits("sleep")
+
+
+STEPS = ["find", "issue", "find_parked_places", "find_due", "open", "apply", "finish", "close", "sleep"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_consumer_is_polled_for_whatever_it_waits_for(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_module, "_PATIENCE_SECONDS", 0.05)
+    away, group = Away(step), Group([PLACE])
+    append(group, PLACE, "a", 1)
+    running, client, keeper = rig(away, group, Keeper, partitions=_AwayPartitions(away), waits=_AwayWaits(away))
+    served, polls = client.poll, []
+
+    def poll(seconds: float) -> object:
+        polls.append(seconds)
+        return served(seconds)
+
+    monkeypatch.setattr(client, "poll", poll)
+    away.polls = polls
+    until = time.monotonic() + 30
+    try:
+        finish(running.run(lambda: away.step is None or time.monotonic() > until))
+    finally:
+        keeper.end()
+    assert away.step is None, "it never came to this step"
+    assert away.is_polled, "the group's patience may have ended meanwhile"
