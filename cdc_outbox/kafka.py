@@ -80,6 +80,10 @@ _ABOUT_CONNECTIONS = re.compile(
     r"(api|broker|client|connections|https|metadata|oauth|reconnect|resolve|sasl|security|socket|ssl|enable\.(sasl|ssl))[._].*"
 )
 """Settings of a consumer that an admin client takes too."""
+MEMBERSHIP = frozenset(
+    {"group.protocol", "group.remote.assignor", "group.instance.id", "partition.assignment.strategy"}
+)
+"""Settings of a member of a group; a client that only asks about the group takes none of them."""
 _ADMIN_SECONDS = 10.0
 _PORTION = 50
 """How many messages are taken from the client at once, before their bytes are looked at."""

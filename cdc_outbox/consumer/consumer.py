@@ -214,6 +214,8 @@ class _Consumer(Generic[EventT]):
             stack.push_async_callback(waits.call, leave, client)
             await waits.call(kafka.find_topics, client, self.limits.reach_seconds)
             await waits.call(self._check_horizon)
+            partitions = KafkaPartitions(self._settings, _LIBRDKAFKA_LOG)
+            stack.push_async_callback(waits.call, partitions.close)
             keeper = Keeper(
                 client, limit_seconds=2 * self.limits.handler_seconds, handler_at=lambda: self._watch.handler_at
             )
@@ -224,7 +226,7 @@ class _Consumer(Generic[EventT]):
                 offsets,
                 ownership,
                 session,
-                partitions=KafkaPartitions(client, self._settings, _LIBRDKAFKA_LOG),
+                partitions=partitions,
                 contract=self.contract,
                 limits=self.limits,
                 poison=Poison(self._retry),

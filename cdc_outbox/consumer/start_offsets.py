@@ -112,14 +112,21 @@ class KafkaPartitions:
     """The same, asked of the brokers.
 
     Args:
-        client: The group's.
-        settings: Its settings, of which those about the connection are used.
+        settings: The group's client's, whose name of the group and whose connections are used.
     """
 
-    def __init__(self, client: Consumer, settings: Mapping[str, Any], logger: logging.Logger) -> None:
-        self._client = client
+    def __init__(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
+        # The group's client waits with each answer for a fetch to end, half a second for each partition, and keeps
+        # whoever polls it waiting.
+        self._client = kafka.make_consumer(
+            {name: value for name, value in settings.items() if name not in kafka.MEMBERSHIP}, logger
+        )
         servers = {"bootstrap.servers": settings["bootstrap.servers"]}
         self._admin = AdminClient({**kafka.connection_settings(settings), **servers}, logger=logger)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
 
     def find(self, places: Iterable[Place]) -> dict[Place, Partition]:
         """Return these partitions."""

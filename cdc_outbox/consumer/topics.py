@@ -53,9 +53,7 @@ class TopicReader:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        # A reader on its own takes no part in any protocol of groups.
-        left_out = {"group.protocol", "group.instance.id", "partition.assignment.strategy"}
-        own = {name: value for name, value in settings.items() if name not in left_out}
+        own = {name: value for name, value in settings.items() if name not in kafka.MEMBERSHIP}
         self._settings = {**own, "enable.partition.eof": True}
         self._client = kafka.make_consumer(self._settings, _log)
 
