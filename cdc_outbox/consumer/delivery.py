@@ -274,14 +274,14 @@ class _Work:
 
     async def _fence(self) -> None:
         """Refuse to go on for partitions that another consumer was given; nobody is waited for."""
-        _refuse_stale(await self._epochs.find_stale(self._connection, self._held))
+        refuse_stale(await self._epochs.find_stale(self._connection, self._held))
 
     async def _store_offsets(self) -> None:
         """Store up to where the partitions' effects go, unless that is not known any more for one of them."""
         fresh = [item for item in self._items if item.parked is None and item.place in self._held]
         offsets = {item.place: (item.message.offset or 0) + 1 for item in fresh}
         moves = {place: OffsetMove(self._stored.get(place), offset) for place, offset in offsets.items()}
-        _refuse_stale(await self._epochs.store_offsets(self._connection, self._held, moves))
+        refuse_stale(await self._epochs.store_offsets(self._connection, self._held, moves))
 
     async def _judge(self, locked: Mapping[Aggregate, Mark]) -> tuple[Mapping[Aggregate, Mark], list[Judgement]]:
         """Judge without locks, and again under lock where something is parked or is to be."""
@@ -357,7 +357,8 @@ def _is_applied(item: Item, judgement: Judgement) -> bool:
     return judgement.verdict is _NEXT and item.failure is None and (item.parked is None or not item.is_stuck)
 
 
-def _refuse_stale(stale: Sequence[Place]) -> None:
+def refuse_stale(stale: Sequence[Place]) -> None:
+    """Raise PartitionLostError, unless there are none."""
     if stale:
         names = ", ".join(f"{topic}[{partition}]" for topic, partition in stale)
         message = f"{names} belongs to another consumer now, or the database has lost commits"

@@ -163,6 +163,10 @@ class Loop:
     async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
         try:
             await step()
+        except PartitionLostError as error:
+            self._watch.retried(error)
+            await self._lost([Place(*place) for place in error.places])
+            return False
         except CdcOutboxError as error:
             if not error.retryable:
                 raise
@@ -173,6 +177,8 @@ class Loop:
     async def _own(self) -> None:
         """Take what Kafka assigned from whoever had it before, and note where work gets done."""
         self._drop_renewed()
+        with self._keeper.busy():
+            await self._session.compare(dict(self._ownership.held), dict(self._ownership.stored))
         if self._ownership.unissued:
             places = list(self._ownership.unissued)
             with self._keeper.busy():

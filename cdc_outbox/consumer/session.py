@@ -8,8 +8,8 @@ from inspect import isawaitable
 from typing import Any, Protocol
 
 from cdc_outbox.consumer.calls import origin_of
-from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores
-from cdc_outbox.consumer.epochs import NO_IDS, Place, Tenure, TopicId
+from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores, refuse_stale
+from cdc_outbox.consumer.epochs import NO_IDS, NO_OFFSET, OffsetMove, Place, Tenure, TopicId
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, unbroken
@@ -58,6 +58,8 @@ class Session:
         self._connection: Any = None
         self._database: Database | None = None
         self._was_open = False
+        self._is_compared = False
+        """Whether what is held was compared since the connection was opened."""
 
     async def open(self) -> Database:
         """Connect unless that was done.
@@ -93,7 +95,7 @@ class Session:
             if ours is None:
                 raise
             raise ours from error
-        self._connection, self._database = connection, database
+        self._connection, self._database, self._is_compared = connection, database, False
         return database
 
     async def _connected(self) -> Any:  # noqa: ANN401
@@ -149,6 +151,29 @@ class Session:
         """Take partitions; who had them before is stale from now on."""
         async with self._transaction() as (stores, connection):
             return await stores.epochs.issue(connection, places, topic_ids)
+
+    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> None:
+        """Look, once after each connection, whether the database still has what it had of the held partitions.
+
+        A database that was restored, or a standby that replication left behind, ends the connections. The comparison
+        takes partitions in that no event comes of: nothing else would show that their last effects are gone.
+
+        Args:
+            stored: The next offset that the database was last known to have, by partition.
+
+        Raises:
+            PartitionLostError: It has lost commits of these, or gave them to another consumer.
+        """
+        await self.open()
+        if self._is_compared:
+            return
+        # A partition without a next offset has no effects of this tenure that could be lost.
+        offsets = {place: stored.get(place, NO_OFFSET) for place in held}
+        moves = {place: OffsetMove(next_, next_) for place, next_ in offsets.items() if next_ != NO_OFFSET}
+        async with self._transaction() as (stores, connection):
+            stale = await stores.epochs.store_offsets(connection, held, moves)
+        self._is_compared = True
+        refuse_stale(stale)
 
     async def finish(self, held: Mapping[Place, int]) -> None:
         """Note that work on these partitions gets done."""

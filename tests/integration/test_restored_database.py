@@ -92,6 +92,21 @@ def test_a_database_that_loses_commits_under_a_consumer_that_runs_gets_them_agai
     assert_each_effect_once(service)
 
 
+def test_a_quiet_partition_of_a_consumer_that_runs_gets_its_lost_effects_again(two_partition_service: Service) -> None:
+    service = two_partition_service
+    service.send(make_event(1), partition=0)
+    service.send(make_event(1, "quiet"), partition=1)
+    with service.running():
+        service.wait_for_effects(*effects_of(1), *effects_of(1, "quiet"))
+        service.back_up()
+        service.send(make_event(2, "quiet"), partition=1)
+        service.wait_for_effects(*effects_of(1), *effects_of(2, "quiet"))
+        service.restore(meanwhile=lambda: wait_for_attempts(service, 3))
+        # Nothing is sent to it any more.
+        service.wait_for_effects(*effects_of(1), *effects_of(2, "quiet"))
+    assert service.parked() == []
+
+
 def test_a_consumer_on_asyncio_goes_back_too(fed_service: Service) -> None:
     service = fed_service
     send_new(service, 5)

@@ -76,6 +76,9 @@ class Second:
     async def issue(self, places: Iterable[Place], _topic_ids: Mapping[str, TopicId]) -> Mapping[Place, Tenure]:
         return {place: Tenure(1, 0) for place in places}
 
+    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> None:
+        """Nothing is ever lost."""
+
     async def finish(self, held: Mapping[Place, int]) -> None:
         """Nothing is noted."""
 
@@ -307,6 +310,10 @@ class Away(Second):
     async def close(self) -> None:
         self.waits("close")
 
+    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> None:
+        del held, stored
+        self.waits("compare")
+
     async def issue(self, places: Iterable[Place], topic_ids: Mapping[str, TopicId]) -> Mapping[Place, Tenure]:
         self.waits("issue")
         return await super().issue(places, topic_ids)
@@ -348,7 +355,7 @@ class _AwayWaits(_Waits):
         self._away.waits("sleep")
 
 
-STEPS = ["find", "issue", "find_parked_places", "find_due", "open", "apply", "finish", "close", "sleep"]
+STEPS = ["find", "issue", "compare", "find_parked_places", "find_due", "open", "apply", "finish", "close", "sleep"]
 
 
 @pytest.mark.parametrize("step", STEPS)
