@@ -128,10 +128,16 @@ def init(
             for line in steps_after_restore(wanted.spec, str(spec), source=before):
                 say(line, err=True)
             if wanted.dialect is Dialect.POSTGRESQL:
-                client = None if cluster is None else ConnectClient(cluster)
-                refuse_until_it_rests(wanted.spec, Database(connection, driver, wanted.spec), client)
+                _refuse_until_it_rests(wanted.spec, Database(connection, driver, wanted.spec), cluster)
             return _begin(wanted.spec, connection, driver, before=before, after=after)
         return _create(wanted, connection, driver)
+
+
+def _refuse_until_it_rests(spec: Spec, database: Database, cluster: Cluster | None) -> None:
+    client = None if cluster is None else ConnectClient(cluster)
+    if client is None:
+        say("Connect's offset is not compared with the slot: --connect-url is not given", err=True)
+    refuse_until_it_rests(spec, database, client)
 
 
 def _refuse_unclear(*, has_spec: bool, inbox: bool, inbox_schema: str | None) -> None:
