@@ -182,16 +182,20 @@ class ParkStore(Protocol):
         """Return how many events are parked."""
 
 
-def choose(due: Sequence[Due], limit: int) -> tuple[list[Due], int]:
+def choose(due: Sequence[Due], limit: int, looks: int = 0) -> tuple[list[Due], int]:
     """Return which events are read, one for each aggregate in which others wait, and how many of each aggregate then.
 
     Args:
         due: In the order in which they became due.
+        looks: How often was looked before. Where not all are chosen, another one comes first each time: an event that
+            is due behind a dead one stays so, and shall not keep all others from their turn.
     """
     heads: dict[Aggregate | int, Due] = {}
     for event in due:
         heads.setdefault(event.aggregate if event.blocks else event.place, event)
-    chosen = list(heads.values())[:limit]
+    found = list(heads.values())
+    first = looks % len(found) if len(found) > limit else 0
+    chosen = [*found[first:], *found[:first]][:limit]
     return chosen, max(1, limit // max(1, len(chosen)))
 
 

@@ -1,6 +1,7 @@
 """The park in the consumer's own database."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from cdc_outbox.consumer.epochs import Place
@@ -30,7 +31,7 @@ class SqlPark:
     """Parked events as rows."""
 
     def __init__(self, statements: Statements) -> None:
-        self._sql = statements
+        self._sql, self._looks = statements, count()
 
     async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> Mapping[str, Rank]:  # noqa: ANN401
         """Look."""
@@ -91,7 +92,7 @@ class SqlPark:
         most = limit * _LOOKED_AT
         rows = await self._sql.fetch(connection, "find_due", topics=topics, partitions=partitions, limit=most)
         due = [Due(place, Aggregate(*names), bool(blocks)) for place, *names, blocks in rows]
-        heads, share = choose(due, limit)
+        heads, share = choose(due, limit, next(self._looks))
         if not heads:
             return []
         found = await self._sql.fetch(

@@ -53,6 +53,9 @@ class MemoryDatabase:
     style: ParameterStyle = NAMED
     transaction_hint = ""
 
+    _looks = 0
+    """How often was looked for what is due."""
+
     def __init__(self) -> None:
         self.committed = Remembered()
         self.now: Remembered = self.committed
@@ -240,7 +243,9 @@ class MemoryDatabase:
             and place_of(row.parked.message) in ours
         )
         parked = {place: self.now.rows[place].parked for _, place in due}
-        heads, share = choose([Due(place, row.aggregate, row.blocks) for place, row in parked.items()], limit)
+        found = [Due(place, row.aggregate, row.blocks) for place, row in parked.items()]
+        heads, share = choose(found, limit, self._looks)
+        self._looks += 1
         chosen = {head.place for head in heads if not head.blocks}
         for head in heads:
             if head.blocks:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cdc_outbox.consumer.ordering import Aggregate
-from cdc_outbox.consumer.park import Reason, State
+from cdc_outbox.consumer.park import Due, Reason, State, choose
 from cdc_outbox.errors import InboxError
 from cdc_outbox.operate.baseline import Gap, chosen
 from cdc_outbox.operate.parked import ParkedRow, decide_skip, why_not_retried
@@ -110,3 +110,10 @@ def test_a_baseline_is_for_what_was_never_seen_or_is_named() -> None:
     assert (new.missing, followed.missing) == (40, 1)
     assert (new.move.before, new.move.after) == (0, 40)
     assert (followed.hole.first, followed.hole.last) == (8, 8)
+
+
+def test_what_is_due_and_cannot_go_on_keeps_others_from_their_turn_once() -> None:
+    due = [Due(1, A, blocks=True), Due(2, B, blocks=True), Due(3, B, blocks=False)]
+    looks = [choose(due, 2, number)[0] for number in range(3)]
+    assert [[each.place for each in chosen] for chosen in looks] == [[1, 2], [2, 3], [3, 1]]
+    assert choose(due, 3, 1)[0] == due  # there is room for all
