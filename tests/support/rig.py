@@ -22,7 +22,7 @@ CONNECTOR_PASSWORD = 'connector\'s "pass"word'
 Connection = psycopg.Connection[Any]
 
 
-def eventually(holds: Callable[[], object], what: str, *, seconds: float = 30) -> None:
+def eventually(holds: Callable[[], object], what: str, *, seconds: float = 60) -> None:
     """Wait until a condition holds, and fail if it does not."""
     deadline = time.monotonic() + seconds
     while not holds():
