@@ -38,7 +38,7 @@ from cdc_outbox.spec import Spec
 @dsns_option(required=True, note=", for a role that may create replication slots")
 @connect_url_option(required=True)
 @click.option("--dry-run", is_flag=True, help="Check everything, show what would change, change nothing; exit 3 if so.")
-@stable_seconds_option
+@stable_seconds_option(10.0)
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),

@@ -9,7 +9,7 @@ import click
 from cdc_outbox.cli.connectors import names_argument, names_of, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.heartbeats import find_hole
-from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.options import connect_url_option, dsns_option, stable_seconds_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
@@ -18,15 +18,7 @@ from cdc_outbox.connect.plan import Hole
 from cdc_outbox.connect.states import Ward
 from cdc_outbox.errors import ConfigError
 
-stable_option = click.option(
-    "--stable-seconds",
-    type=click.FloatRange(min=0),
-    default=2.0,
-    show_default=True,
-    envvar="CDC_OUTBOX_STABLE_SECONDS",
-    show_envvar=True,
-    help="How long connector and tasks must run on before it counts.",
-)
+stable_option = stable_seconds_option(2.0)
 
 
 @click.command(short_help="Let connectors read nothing for a while.")
@@ -66,7 +58,7 @@ def stop(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float) -> No
 @click.command(short_help="Let connectors run again that were paused or stopped.")
 @names_argument
 @connect_url_option(required=True)
-@dsns_option(required=False, note="; without it nobody compares slot and offset")
+@dsns_option(required=False, note="; without it, slot and offset are not compared")
 @timeout_option
 @stable_option
 def resume(

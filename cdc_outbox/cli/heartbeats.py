@@ -28,9 +28,10 @@ def history_of(config: Mapping[str, str], settings: Mapping[str, Any], dsn: str 
         dsn: The outbox's database; without it a database that went back shows only when its heartbeats arrive.
     """
     beating = Beating.of(config)
-    if beating is None:
-        return None
+    return None if beating is None else _history(beating, settings, dsn)
 
+
+def _history(beating: Beating, settings: Mapping[str, Any], dsn: str | None) -> History:
     @contextmanager
     def table() -> Iterator[HeartbeatTable]:
         with connected(dsn or "", DatabaseKind.POSTGRESQL) as (connection, driver):
@@ -100,9 +101,8 @@ class Looks:
         if beating is None:
             return None
         if beating not in self._histories:
-            history = history_of(config, settings, dsn)
-            self._histories |= {} if history is None else {beating: history}
-        return self._histories.get(beating)
+            self._histories[beating] = _history(beating, settings, dsn)
+        return self._histories[beating]
 
 
 def find_positions(client: ConnectClient, config: Mapping[str, str], dsn: str) -> Positions:

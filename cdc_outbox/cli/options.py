@@ -91,15 +91,21 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
     return add
 
 
-stable_seconds_option = click.option(
-    "--stable-seconds",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    show_default=True,
-    envvar="CDC_OUTBOX_STABLE_SECONDS",
-    show_envvar=True,
-    help="How long connector and tasks must run on before that counts.",
-)
+def stable_seconds_option(default: float) -> Callable[[FC], FC]:
+    """Return the option ``--stable-seconds``.
+
+    Args:
+        default: Longer for a configuration that never ran, whose task may fail seconds after it began to run.
+    """
+    return click.option(
+        "--stable-seconds",
+        type=click.FloatRange(min=0),
+        default=default,
+        show_default=True,
+        envvar="CDC_OUTBOX_STABLE_SECONDS",
+        show_envvar=True,
+        help="How long connector and tasks must run on before that counts.",
+    )
 
 
 def aggregate_option(help_text: str) -> Callable[[FC], FC]:

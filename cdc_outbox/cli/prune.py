@@ -126,16 +126,23 @@ def prune(
         _refuse_another_history(heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn))
         if bootstrap_servers is not None and not without_topics:
             settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox prune")
-            inbox = None
-            if consumer is not None:
-                place = InboxPlace((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
-                inbox = InboxStage(stack.enter_context(place.opened(consumer)))
-            topics = stack.enter_context(TopicReader.opened(settings))
-            comparison = TopicComparison(pipeline.contract, topics, inbox)
+            inbox_dsn = (inbox_database and inbox_database.shared()) or dsn
+            place = None if consumer is None else InboxPlace(inbox_dsn, inbox_schema)
+            comparison = stack.enter_context(_comparing(pipeline, settings, place, consumer or ""))
         pruning = stack.enter_context(_pruning(pipeline, dsn, cluster, options, comparison))
         pruned = pruning.dry_run() if dry_run else pruning.run()
     _tell(pruned)
     say(pruned.deleted)
+
+
+@contextmanager
+def _comparing(
+    spec: Spec, settings: dict[str, Any], place: InboxPlace | None, consumer: str
+) -> Iterator[TopicComparison]:
+    """Open the topics, and a consumer's inbox if one counts."""
+    with ExitStack() as stack:
+        inbox = None if place is None else InboxStage(stack.enter_context(place.opened(consumer)))
+        yield TopicComparison(spec.contract, stack.enter_context(TopicReader.opened(settings)), inbox)
 
 
 def _refuse_another_history(found: Sequence[Finding]) -> None:

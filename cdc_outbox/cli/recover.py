@@ -40,7 +40,7 @@ from cdc_outbox.safe_text import visible
 @click.option("--accept", "accepts", is_flag=True, help="Record that what is found was looked at, which ends it.")
 @click.option("--by", metavar="WHO", help="Who accepts.  [default: the user at this machine]")
 @click.option("--yes", is_flag=True, help="Let the connector go on where its slot stands without asking.")
-@stable_seconds_option
+@stable_seconds_option(10.0)
 def recover(
     connector: str,
     *,
@@ -95,21 +95,15 @@ def recover(
         # It would publish the rows of the table, and nothing of what the slot holds.
         raise ConnectorInvalidError(f"{name} owes rows: {OWED}", hint=PAY)
     positions = find_positions(client, config, dsn)
-    slot, stored = positions.slot, positions.stored
-    went_back = stored is not None and slot is not None and stored.lsn > positions.log_end
-    is_lost = stored is not None and (slot is None or slot.kept_bytes is None)
-    if not (went_back or is_lost or found):
+    if not (positions.has_loss or found):
         nothing = "no loss is found" if told else "nothing is found"
         say(f"{nothing}: the heartbeats continue each other", err=True)
         _say_if_halted(client, name)
         return ExitCode.DONE
-    slot = _proven(name, slot, found, published_until=history.published_until)
+    slot, stored = _proven(name, positions.slot, found, published_until=history.published_until), positions.stored
     text = f"{name} goes on at {slot.confirmed}, where its slot stands"
     if stored is None:
-        say(visible(f"{text}: Connect has stored no offset"))
-        _say_if_halted(client, name)
-        say("Then record that it was looked at: cdc-outbox recover --accept", err=True)
-        return ExitCode.FAILED
+        return _tell(client, name, f"{text}: Connect has stored no offset", is_accepted=False)
     text += f", and not at Connect's offset {stored.lsn}; consumers skip what they had"
     if not yes:
         _confirm(text)
@@ -118,15 +112,20 @@ def recover(
     )
     with steps.shown(), ward.stopped(stable_seconds=stable_seconds):
         # Looked at once more where it stopped: until then it may have moved the slot.
-        slot = find_positions(client, config, dsn).slot
-        _proven(name, slot, found, published_until=history.published_until)
+        now = find_positions(client, config, dsn)
+        _proven(name, now.slot, found, published_until=history.published_until)
         client.reset_offsets(name)
         steps.report("offsets", "deleted")
+    return _tell(client, name, text, is_accepted=not found)
+
+
+def _tell(client: ConnectClient, name: str, text: str, *, is_accepted: bool) -> ExitCode:
     say(visible(text))
     _say_if_halted(client, name)
-    if found:
-        say("Then record that it was looked at: cdc-outbox recover --accept", err=True)
-    return ExitCode.FAILED if found else ExitCode.DONE
+    if is_accepted:
+        return ExitCode.DONE
+    say("Then record that it was looked at: cdc-outbox recover --accept", err=True)
+    return ExitCode.FAILED
 
 
 def _say_if_halted(client: ConnectClient, name: str) -> None:

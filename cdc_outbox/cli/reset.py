@@ -63,10 +63,7 @@ def reset(
     """
     if [everything, offsets, of_aggregate is not None].count(True) != 1:
         raise click.UsageError("say what to forget: one of --aggregate TYPE/ID, --all and --offsets")
-    if offsets and run_effects_again:
-        raise click.UsageError("--offsets runs no effect again: leave --run-effects-again out")
-    if dry_run and run_effects_again:
-        raise click.UsageError("--dry-run forgets nothing, and --run-effects-again does: one of them")
+    _refuse_contradiction(offsets=offsets, run_effects_again=run_effects_again, dry_run=dry_run)
     pipeline = read_spec(spec)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer)
     with place.opened(consumer) as inbox, TopicReader.opened(settings) as topics:
@@ -93,6 +90,13 @@ def reset(
     )
     say(again, err=True)
     return ExitCode.DONE
+
+
+def _refuse_contradiction(*, offsets: bool, run_effects_again: bool, dry_run: bool) -> None:
+    if offsets and run_effects_again:
+        raise click.UsageError("--offsets runs no effect again: leave --run-effects-again out")
+    if dry_run and run_effects_again:
+        raise click.UsageError("--dry-run forgets nothing, and --run-effects-again does: one of them")
 
 
 def _tell(forgotten: Forgotten, *, was_done: bool) -> None:

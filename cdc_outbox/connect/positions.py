@@ -33,6 +33,13 @@ class Positions:
     log_end: Lsn
     database: str
 
+    @property
+    def has_loss(self) -> bool:
+        """Whether the offset is behind the log's end, or its slot is gone or has lost its WAL."""
+        if self.stored is None:
+            return False
+        return self.slot is None or self.slot.kept_bytes is None or self.stored.lsn > self.log_end
+
     def find_hole(self) -> Hole | None:
         """Return which events the connector would leave out if it started now, ``None`` if none are known.
 

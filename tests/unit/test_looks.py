@@ -29,15 +29,12 @@ class Read:
         self.config: Mapping[str, str] = SILENT
         self.opened: list[str] = []
         self.looked_at: list[str] = []
-        monkeypatch.setattr(heartbeats, "history_of", self._open)
+        monkeypatch.setattr(heartbeats, "_history", self._open)
         client: Any = SimpleNamespace(find_config=lambda _name: self.config)
         self._looks = Looks(client, {}, None)
 
-    def _open(self, config: Mapping[str, str], *_: object) -> Any:
-        found = Beating.of(config)
-        if found is None:
-            return None
-        topic = found.topic
+    def _open(self, beating: Beating, *_: object) -> Any:
+        topic = beating.topic
         self.opened.append(topic)
 
         def look(*, runs: bool) -> list[Finding]:
