@@ -154,7 +154,7 @@ def turn(execute: Execute, dialect: Dialect) -> Iterator[None]:
 def fixed_settings(execute: Execute, dialect: Dialect) -> Iterator[None]:
     """Fix PostgreSQL's ``search_path`` and ``row_security`` inside the caller's transaction, and restore both after it.
 
-    A superuser runs these statements; a function that somebody has put into another schema must not be called by them.
+    A superuser runs these statements; a function that another role has put into a schema must not be called by them.
     The session's own settings are never touched: it may be a pooler's. Do not nest: the inner one's are restored.
     """
     for sql in _settings(dialect, "save_settings", "fix_settings"):

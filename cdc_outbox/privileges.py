@@ -237,7 +237,7 @@ def roles_script(roles: Iterable[tuple[str, Role]]) -> str:
 _PASSWORDS = {
     Dialect.POSTGRESQL: comment("Passwords are yours to set: alter role … password '…', or \\password in psql."),
     Dialect.MYSQL: comment(
-        "Passwords are yours to set, and nobody logs in before: alter user … identified by '…' account unlock."
+        "Set the passwords; until then the users are locked: alter user … identified by '…' account unlock."
     ),
 }
 

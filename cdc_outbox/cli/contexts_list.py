@@ -51,7 +51,7 @@ def contexts(context: click.Context, *, as_json: bool) -> None:
 def trust(*, revoke: bool) -> None:
     """Trust cdc-outbox.yaml of the working directory with its present content.
 
-    Until then commands refuse it: whoever wrote it chooses which hosts are addressed, and which variables and files go
+    Until then commands refuse it: its author chooses which hosts are addressed, and which variables and files go
     there. A change of the file ends the trust, and so does another path. A file that --contexts names, and the user's
     own, need none. The command shows what the file says.
 

@@ -11,7 +11,7 @@ from cdc_outbox.safe_text import visible_controls, visible_lines, without_comman
 
 _SEAL = f"\ue000{token_hex(8)}"
 _SEALED = re.compile(f"{_SEAL}([a-z]*);")
-"""Stands for colours until a text is printed: nobody else can write it, and escape sequences of others are escaped."""
+"""Stands for colours until a text is printed: no other text has it, and escape sequences in others are escaped."""
 
 
 def say(text: object, *, err: bool = False, nl: bool = True, script: bool = False, file: IO[Any] | None = None) -> None:

@@ -81,8 +81,8 @@ def up(
     """Start a stack on free ports, in a folder of its own, and hold it until Ctrl-C.
 
     Connectors may refer to POSTGRES_HOST and POSTGRES_PORT as ${env:NAME}, and to the variables of --env. What a
-    crashed stack left behind is cleared away first. Kafka and Connect ask nobody who he is: start no stack on a machine
-    that you share with people whom you do not trust.
+    crashed stack left behind is cleared away first. Kafka and Connect have no login: start no stack on a machine that
+    you share with people whom you do not trust.
 
     \b
     Example:

@@ -32,7 +32,7 @@ _HISTORY_SECONDS = 60.0
 @click.command(short_help="Restart what fails, and give up loudly.")
 @click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...")
 @connect_url_option(required=True)
-@dsns_option(required=False, note="; without it nobody compares slots with offsets")
+@dsns_option(required=False, note="; without it, slots and offsets are not compared")
 @broker_options(required=False)
 @click.option(
     "--give-up-after",

@@ -101,8 +101,8 @@ class Cluster:
         login: ``None`` where Connect wants none.
         patience_seconds: How long one request is repeated that meets a rebalance, an error of the worker's or nobody
             at all. Thirty, because a worker that was killed is replaced within that time.
-        allow_plaintext_login: Whether the login may go over ``http`` to other hosts than this one; no, because whoever
-            stands between reads it.
+        allow_plaintext_login: Whether the login may go over ``http`` to other hosts than this one; not by default,
+            because it can be read on the way.
         proxy: The URL of an HTTP proxy that leads to the workers; those of the environment are not used.
         keeper: ``None`` takes it for Strimzi where workers are named as Strimzi names them.
         timings: How long is waited for its workers and its connectors.

@@ -187,8 +187,8 @@ def choose(due: Sequence[Due], limit: int, looks: int = 0) -> tuple[list[Due], i
 
     Args:
         due: In the order in which they became due.
-        looks: How often was looked before. Where not all are chosen, another one comes first each time: an event that
-            is due behind a dead one stays so, and shall not keep all others from their turn.
+        looks: How often was looked before. Where not all are chosen, another one comes first each time, so that
+            events that stay due behind a dead one do not keep the others from being chosen.
     """
     heads: dict[Aggregate | int, Due] = {}
     for event in due:

@@ -116,8 +116,7 @@ class KafkaPartitions:
     """
 
     def __init__(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
-        # The group's client waits with each answer for a fetch to end, half a second for each partition, and keeps
-        # whoever polls it waiting.
+        # The group's client answers when a fetch ends, half a second for each partition, and is not polled meanwhile.
         self._client = kafka.make_consumer(
             {name: value for name, value in settings.items() if name not in kafka.MEMBERSHIP}, logger
         )

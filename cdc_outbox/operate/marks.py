@@ -39,7 +39,7 @@ class Mark(Generic[PositionT]):
         reader: Who delivered then.
         taken_at: By the database's clock.
         oldest: On PostgreSQL the oldest transaction that ran; every older one had ended, savepoints and all.
-        ends: Where the topics ended before the look, as the comparison names them; ``None`` where nobody asked.
+        ends: Where the topics ended before the look, as the comparison names them; ``None`` if it was not asked for.
     """
 
     position: PositionT

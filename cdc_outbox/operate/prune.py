@@ -120,7 +120,7 @@ class Witness(Protocol[PositionT]):
         """Take a mark, after which ``reader`` may be gone; a row is committed before it, or not seen by it."""
 
     def refuse_doubt(self, mark: Mark[PositionT]) -> None:
-        """Refuse rows that a mark saw and that may have been left out, where nobody compares them with the topics.
+        """Refuse rows that a mark saw and that may have been left out, where they are not compared with the topics.
 
         Raises:
             UnprovenDeliveryError: There are such rows.

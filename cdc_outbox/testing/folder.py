@@ -5,7 +5,7 @@ ends. A folder whose lock is free is left over. Its processes are ended only if 
 down: by the time of a crash's discovery a pid may be somebody else's.
 
 The temporary folder is open to all, and the names in it can be guessed. What lies under a stack's name is believed only
-if it is a folder of this user's that nobody else may write to.
+if it is a folder of this user's that no other user may write to.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ class StackFolder:
         """Clear away what crashed, make the folder, and hold it until :meth:`release` or the end of the process.
 
         Raises:
-            StackError: A stack of this name is held, or its folder's name is taken by somebody else.
+            StackError: A stack of this name is held, or its folder's name is taken by another user.
         """
         self._own_path()
         for folder in self._all():
@@ -95,7 +95,7 @@ class StackFolder:
         (new / "lock.new").rename(new / "lock")
         ProcessRecord.of(os.getpid()).write(new / "owner.json")
         if os.geteuid() == 0:
-            # PostgreSQL's own user must pass to its data; what else lies here is closed, and nobody may list it.
+            # PostgreSQL's own user must pass to its data; what else lies here is closed, and no other user may list it.
             new.chmod(0o711)
         try:
             # With the lock in it: nobody ever sees the folder under its name without it.
@@ -113,7 +113,7 @@ class StackFolder:
     def release(self) -> None:
         """End every process that was recorded, remove the folder and let go of it; once is enough."""
         if self._lock is not None:
-            if _is_ours(self.path):  # not so after somebody else's clearing of the temporary folder
+            if _is_ours(self.path):  # not so after another process cleared the temporary folder
                 _end_parts(self.path)
                 with contextlib.suppress(FileNotFoundError):
                     _remove(_set_aside(self.path))
@@ -195,7 +195,7 @@ class StackFolder:
         """
         if _is_ours(self.path) is False:
             raise StackError(
-                f"{self.path} is not a folder of yours that nobody else may write to",
+                f"{self.path} is not a folder of yours that no other user may write to",
                 hint="Somebody else may have put it there. Choose another name, or set TMPDIR to a folder of your own.",
             )
         return self.path
@@ -206,7 +206,7 @@ class StackFolder:
 
 
 def _is_ours(path: Path) -> bool | None:
-    """Tell whether it is a folder of this user's that nobody else may write to, ``None`` where nothing is."""
+    """Tell whether it is a folder of this user's that no other user may write to, ``None`` where nothing is."""
     with contextlib.suppress(FileNotFoundError):  # cleared away since it was listed
         found = path.lstat()
         writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

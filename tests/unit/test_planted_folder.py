@@ -73,7 +73,7 @@ def test_a_command_refuses_a_folder_that_others_may_write_to(
     options = ["--no-kafka"] if command == "up" else []
     done = run_command("stack", command, *part, "--name", "try", *options, env={"TMPDIR": str(folder.path.parent)})
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"{folder.path} is not a folder of yours that nobody else may write to" in done.stderr
+    assert f"{folder.path} is not a folder of yours that no other user may write to" in done.stderr
     assert "set TMPDIR to a folder of your own" in done.stderr
     assert bystander.poll() is None
     assert sorted(path.name for path in (folder.path / "postgres").iterdir()) == ["process.json"]
