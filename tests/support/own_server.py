@@ -61,7 +61,7 @@ class OwnServer:
     @contextmanager
     def started(cls, stack: Stack, folder: Path, name: str, *, installed: Path | None = None) -> "Iterator[OwnServer]":
         """Start the server, make the outbox, deploy the connector, and wait for its first heartbeat."""
-        server = make_postgres(folder / "server", stack.folder.reserve_port(), installed=installed)
+        server = make_postgres(folder / "server", stack.folder.reserve_port(), installed=installed, short_lived=True)
         server.start()
         try:
             with cls.on(server, stack, folder, name, installed=installed) as own:
@@ -184,7 +184,9 @@ class OwnServer:
             is_embedded: Whether its programs are the stack's, where this server's are not.
         """
         port = self.pipeline.stack.folder.reserve_port()
-        server = make_postgres(self.folder / name, port, installed=None if is_embedded else self.installed)
+        server = make_postgres(
+            self.folder / name, port, installed=None if is_embedded else self.installed, short_lived=True
+        )
         shutil.rmtree(server.folder / "data")
         shutil.move(data, server.folder / "data")
         server.password = self.server.password
