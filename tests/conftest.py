@@ -21,17 +21,22 @@ from tests.support.service import Service
 from tests.support.vendor_subjects import VendorSuites
 
 # The duration of an example depends on the load of the machine, not on the code.
-settings.register_profile("tests", deadline=None)
-settings.load_profile("tests")
+settings.register_profile("all", deadline=None)
+settings.register_profile("tests", deadline=None, max_examples=30)
 # A process that a shell starts in the background ignores Ctrl-C, and so do the commands that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="Run the vendors' suites too, and note those that passed.")
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="Run the vendors' suites too, note those that passed, and try more examples.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("all" if config.getoption("--all") else "tests")
     config.pluginmanager.register(VendorSuites(config))
 
 

@@ -30,7 +30,7 @@ class MariaDbStore(Store):
 
     def __init__(self, dsn: MariaDbDsn) -> None:
         self.dsn = dsn
-        self._connection: Connection[Cursor] = pymysql.connect(**dsn.parameters(), autocommit=True)
+        self._connection: Connection[Cursor] = pymysql.connect(**dsn.parameters(), autocommit=True, ssl_disabled=True)
 
     @classmethod
     def create(cls, mariadb: MariaDb, name: str) -> "MariaDbStore":

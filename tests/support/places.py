@@ -27,6 +27,11 @@ database:
 _SQLITE = "database: {kind: sqlite}\n"
 
 
+def _mariadb_dsn(address: MariaDbDsn) -> str:
+    # The server offers no TLS, and to find out PyMySQL would read the system's certificates at each connection.
+    return address.url("mariadb").partition("?")[0] + "?ssl_mode=disabled"
+
+
 @dataclass(frozen=True)
 class Place:
     """An empty database and a spec that speaks of it."""
@@ -49,7 +54,7 @@ class Place:
     def on_mariadb(cls, folder: Path, mariadb: MariaDb) -> "Place":
         name = f"p{uuid4().hex[:10]}"
         address = mariadb.create_database(name)
-        place = cls(Dialect.MYSQL, name, folder / "orders.yaml", address.url("mariadb").partition("?")[0], address)
+        place = cls(Dialect.MYSQL, name, folder / "orders.yaml", _mariadb_dsn(address), address)
         place.write_spec()
         return place
 

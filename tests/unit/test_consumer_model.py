@@ -31,7 +31,7 @@ def _quiet() -> Iterator[None]:
 
 
 def test_effects_happen_once_and_in_order_whatever_happens_to_the_consumers() -> None:
-    explore(200, steps=30)
+    explore(100, steps=30)
 
 
 @pytest.fixture
