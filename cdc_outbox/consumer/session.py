@@ -2,7 +2,9 @@
 
 import contextlib
 import logging
+import math
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, Protocol
@@ -31,6 +33,8 @@ _UNREACHABLE = (ConnectionError, TimeoutError, socket.gaierror)
 """What asyncpg lets pass of the operating system's where no server answers."""
 _NO_LOGINS = "55000"
 """What PostgreSQL says to a login while a database allows no connections; to a statement it says other things by it."""
+_COMPARE_SECONDS = 30.0
+"""How late lost commits of a quiet partition are noticed where a pooler reconnects behind the consumer's back."""
 
 
 class Database(Protocol):
@@ -50,16 +54,24 @@ class Session:
     Args:
         connect: Opens a connection, or returns something to await that does.
         know: Finds out how to talk to it.
+        clock: Monotonic seconds.
     """
 
-    def __init__(self, connect: Callable[[], Any], know: Callable[[Any], Database]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Any],
+        know: Callable[[Any], Database],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._connect = connect
         self._know = know
+        self._clock = clock
         self._connection: Any = None
         self._database: Database | None = None
         self._was_open = False
-        self._is_compared = False
-        """Whether what is held was compared since the connection was opened."""
+        self._compared_at = -math.inf
+        """When what is held was compared last on this connection."""
 
     async def open(self) -> Database:
         """Connect unless that was done.
@@ -95,7 +107,7 @@ class Session:
             if ours is None:
                 raise
             raise ours from error
-        self._connection, self._database, self._is_compared = connection, database, False
+        self._connection, self._database, self._compared_at = connection, database, -math.inf
         return database
 
     async def _connected(self) -> Any:  # noqa: ANN401
@@ -153,10 +165,11 @@ class Session:
             return await stores.epochs.issue(connection, places, topic_ids)
 
     async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> None:
-        """Look, once after each connection, whether the database still has what it had of the held partitions.
+        """Look, when it has connected and every 30 s, whether the database has still what it had of held partitions.
 
-        A database that was restored, or a standby that replication left behind, ends the connections. The comparison
-        takes partitions in that no event comes of: nothing else would show that their last effects are gone.
+        A database that was restored, or a standby that replication left behind, ends the connections; a pooler hides
+        that. The comparison takes partitions in that no event comes of: nothing else would show that their last effects
+        are gone.
 
         Args:
             stored: The next offset that the database was last known to have, by partition.
@@ -165,14 +178,14 @@ class Session:
             PartitionLostError: It has lost commits of these, or gave them to another consumer.
         """
         await self.open()
-        if self._is_compared:
+        if self._clock() - self._compared_at < _COMPARE_SECONDS:
             return
         # A partition without a next offset has no effects of this tenure that could be lost.
         offsets = {place: stored.get(place, NO_OFFSET) for place in held}
         moves = {place: OffsetMove(next_, next_) for place, next_ in offsets.items() if next_ != NO_OFFSET}
         async with self._transaction() as (stores, connection):
             stale = await stores.epochs.store_offsets(connection, held, moves)
-        self._is_compared = True
+        self._compared_at = self._clock()
         refuse_stale(stale)
 
     async def finish(self, held: Mapping[Place, int]) -> None:

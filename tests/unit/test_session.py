@@ -1,15 +1,24 @@
 """Who closes a consumer's connection, and what is said where there is none."""
 
 import asyncio
+import copy
 import logging
 from typing import Any
 
 import asyncpg
 import pytest
 
+from cdc_outbox.consumer.epochs import NO_OFFSET, OffsetMove, Place
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.drivers.immediate import finish
-from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseAccessError, DatabaseUnavailableError, OutboxError
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    ConfigError,
+    DatabaseAccessError,
+    DatabaseUnavailableError,
+    OutboxError,
+    PartitionLostError,
+)
 from cdc_outbox.testing import MemoryDatabase
 
 
@@ -124,3 +133,35 @@ def raised_by_connect(error: Exception) -> CdcOutboxError:
     with pytest.raises(CdcOutboxError) as caught:
         finish(Session(connect, know).open())
     return caught.value
+
+
+class Pooled(MemoryDatabase):
+    """A database behind a pooler, which keeps the connections of its clients while the server is another one."""
+
+    delivery: Any = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = self
+
+    async def prepare(self, _connection: object, *, idle_seconds: float = 0) -> None:
+        """Nothing needs to be prepared."""
+
+
+def test_lost_commits_are_noticed_on_a_connection_that_a_pooler_kept() -> None:
+    database, quiet, now = Pooled(), Place("orders", 0), [0.0]
+    know: Any = lambda _connection: database  # noqa: E731
+    session = Session(Connection, know, clock=lambda: now[0])
+    held = {quiet: finish(session.issue([quiet]))[quiet].epoch}
+    backup = copy.deepcopy(database.committed)
+    finish(database.begin(None))
+    finish(database.store_offsets(None, held, {quiet: OffsetMove(NO_OFFSET, 7)}))
+    finish(database.commit(None))
+    finish(session.compare(held, {quiet: 7}))
+    database.committed = database.now = backup
+    now[0] = 29
+    finish(session.compare(held, {quiet: 7}))
+    now[0] = 30
+    with pytest.raises(PartitionLostError) as caught:
+        finish(session.compare(held, {quiet: 7}))
+    assert caught.value.places == (quiet,)
