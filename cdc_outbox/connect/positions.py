@@ -1,18 +1,20 @@
 """Where the slot of a connector on PostgreSQL is, beside the offset that Connect stored."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import SlotFacts, WrittenFacts
-from cdc_outbox.connect.facts.lag import SlotLag, find_lag, find_log
-from cdc_outbox.connect.lint.config import slot_of
+from cdc_outbox.connect.facts.lag import SlotLag, count_rows, find_lag, find_log
+from cdc_outbox.connect.lint.config import listed, slot_of
+from cdc_outbox.connect.lint.java import literal
 from cdc_outbox.connect.moves import READS_NOTHING
 from cdc_outbox.connect.plan import READS_MESSAGES, Hole, SlotState, StoredOffset, find_hole, stored_offset
 from cdc_outbox.connect.render import owes_rows
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.lsn import Lsn
+from cdc_outbox.table import TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,7 @@ class Positions:
         stored: ``None`` where Connect stored no offset.
         log_end: Where the server's log ends.
         database: The one that was asked.
+        rows: What the captured tables hold; counted only where there is no slot to read and no offset.
     """
 
     config: Mapping[str, str] = field(repr=False)
@@ -32,6 +35,7 @@ class Positions:
     stored: StoredOffset | None
     log_end: Lsn
     database: str
+    rows: int = 0
 
     @property
     def has_loss(self) -> bool:
@@ -43,8 +47,8 @@ class Positions:
     def find_hole(self) -> Hole | None:
         """Return which events the connector would leave out if it started now, ``None`` if none are known.
 
-        What the outbox holds is not looked at. A slot that is missing in another database than the connector's shows
-        nothing.
+        Which rows a slot does not hold is not looked at. A slot that is missing in a database that is not the
+        connector's shows nothing.
         """
         name = self.config.get("database.dbname", "")
         if self.slot is None and name != self.database and not name.startswith("${"):
@@ -53,14 +57,14 @@ class Positions:
             slot=None if self.slot is None else _facts_of(self.slot, self.database),
             stored=self._resumed_offset(),
             wal_end=self.log_end,
-            written=WrittenFacts(keeps_rows=READS_MESSAGES not in self.config),
+            written=WrittenFacts(self.rows, keeps_rows=READS_MESSAGES not in self.config),
             republishing=owes_rows(self.config),
         )
         return find_hole(slot_of(self.config), state)
 
     def _resumed_offset(self) -> StoredOffset | None:
         """Return the stored offset; a snapshot that the connector takes again from its beginning leaves nothing out."""
-        if self.stored is None or self.config.get("snapshot.mode", "initial") in READS_NOTHING:
+        if self.stored is None or _reads_no_rows(self.config):
             return self.stored
         return replace(self.stored, in_snapshot=False)
 
@@ -77,7 +81,23 @@ def find_positions(
     slot = find_lag(connection, driver, slot_of(config))
     stored = stored_offset(client.find_offsets(config["name"]), topic_prefix=config.get("topic.prefix", ""))
     database, log_end = find_log(connection, driver)
-    return Positions(config=config, slot=slot, stored=stored, log_end=log_end, database=database)
+    found = Positions(config=config, slot=slot, stored=stored, log_end=log_end, database=database)
+    if stored is None and (slot is None or slot.kept_bytes is None) and _reads_no_rows(config):
+        return replace(found, rows=sum(count_rows(connection, driver, table) for table in _tables(config)))
+    return found
+
+
+def _reads_no_rows(config: Mapping[str, str]) -> bool:
+    """Tell whether a connector without an offset publishes nothing that is in its tables already."""
+    return config.get("snapshot.mode", "initial") in READS_NOTHING
+
+
+def _tables(config: Mapping[str, str]) -> Iterator[TableName]:
+    """Yield the captured tables, as far as their names can be told from patterns."""
+    for pattern in listed(config.get("table.include.list", "")):
+        schema, dot, name = (literal(pattern) or "").partition(".")
+        if dot and "." not in name:
+            yield TableName(schema=schema, name=name)
 
 
 def _facts_of(slot: SlotLag, database: str) -> SlotFacts:

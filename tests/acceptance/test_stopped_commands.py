@@ -10,12 +10,13 @@ from cdc_outbox.cli.heartbeats import Looks
 from cdc_outbox.cli.watch import Watching
 from cdc_outbox.connect.guard import GuardOptions
 from tests.support.commands import run_command
-from tests.support.deployments import halt_and_advance_slot, halt_and_drop_slot, publish_and_halt
+from tests.support.deployments import halt_and_advance_slot, halt_and_drop_slot, halt_and_forget, publish_and_halt
 from tests.support.pipeline import Pipeline
 
 DAMAGES = [
     pytest.param(halt_and_drop_slot, "DB512", "does not exist", id="dropped"),
     pytest.param(halt_and_advance_slot, "DB513", "ahead of Connect's offset", id="advanced"),
+    pytest.param(halt_and_forget, "DB511", "the table holds 2 events already", id="forgotten"),
 ]
 
 
@@ -27,21 +28,14 @@ def watched(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(("damage", "code", "text"), DAMAGES)
-def test_a_watch_tells_of_the_slot(
+def test_watch_and_status_tell_of_the_slot_and_resume_refuses(
     deployed: Pipeline, capsys: pytest.CaptureFixture[str], damage: Callable[[Pipeline], None], code: str, text: str
 ) -> None:
+    env = deployed.stack.environment() | {"CDC_OUTBOX_DSN": deployed.dsn}
     damage(deployed)
     told = watched(deployed, capsys)
     assert code in told
     assert text in told
-
-
-@pytest.mark.parametrize(("damage", "code", "text"), DAMAGES)
-def test_status_tells_of_the_slot_and_resume_refuses(
-    deployed: Pipeline, damage: Callable[[Pipeline], None], code: str, text: str
-) -> None:
-    env = deployed.stack.environment() | {"CDC_OUTBOX_DSN": deployed.dsn}
-    damage(deployed)
     env.pop("CDC_OUTBOX_BOOTSTRAP_SERVERS")
     status = run_command("status", deployed.name, "--json", env=env)
     [row] = json.loads(status.stdout)["connectors"]

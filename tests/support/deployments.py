@@ -43,6 +43,12 @@ def halt_and_advance_slot(pipeline: Pipeline) -> None:
         connection.execute(advance, (pipeline.spec.database.slot,))
 
 
+def halt_and_forget(pipeline: Pipeline) -> None:
+    """Publish two events, stop the connector, and remove slot and offset, as a new server beside a new Connect does."""
+    halt_and_drop_slot(pipeline)
+    pipeline.client.reset_offsets(pipeline.name)
+
+
 def publish_and_halt(pipeline: Pipeline) -> None:
     """Publish two events, and stop the connector, which makes Connect store its offset."""
     pipeline.write(2)

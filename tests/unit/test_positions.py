@@ -28,6 +28,8 @@ IN_SNAPSHOT = StoredOffset(Lsn(100), in_snapshot=True)
         (replace(FITTING, slot=None), "DB512"),
         (replace(FITTING, slot=None, config={**FITTING.config, "database.dbname": "${env:NAME}"}), "DB512"),
         (replace(FITTING, slot=None, stored=None), None),
+        (replace(FITTING, slot=None, stored=None, rows=2), "DB511"),
+        (replace(FITTING, slot=replace(SLOT, kept_bytes=None), stored=None, rows=2), "DB511"),
         (replace(FITTING, slot=replace(SLOT, kept_bytes=None)), "DB512"),
         (replace(FITTING, slot=replace(SLOT, confirmed=Lsn(101))), "DB513"),
         (replace(FITTING, slot=replace(SLOT, confirmed=Lsn(101), active=True)), None),

@@ -1,11 +1,13 @@
-"""How far a slot is behind its server's log, and where that ends."""
+"""How far a slot is behind its server's log, where that ends, and whether there is anything to publish."""
 
 from dataclasses import dataclass
 from typing import Any
 
+from cdc_outbox.connect.facts.postgresql import COUNTED_ROWS
 from cdc_outbox.drivers import TransactionDriver, translated_for_operator
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.sql import load
+from cdc_outbox.table import TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +57,15 @@ def find_log(connection: Any, driver: TransactionDriver) -> tuple[str, Lsn]:  # 
     with translated_for_operator():
         [(database, log_end)] = driver.fetch(connection, statement, {})
     return database, Lsn.parse(log_end)
+
+
+def count_rows(connection: Any, driver: TransactionDriver, table: TableName) -> int:  # noqa: ANN401 - any driver's connection
+    """Return how many rows a table holds, up to :data:`COUNTED_ROWS`; none where there is no such table."""
+    statements = load(driver.dialect, "lag")
+    with translated_for_operator():
+        [(exists,)] = driver.fetch(connection, statements["table"].render({}, driver.style), {"table": table.quoted})
+        if not exists:
+            return 0
+        written = statements["written"].render({"table": table.quoted}, driver.style)
+        [(rows,)] = driver.fetch(connection, written, {"limit": COUNTED_ROWS})
+    return int(rows)

@@ -28,3 +28,9 @@ where slot.slot_name = :slot
 select
     current_database(),
     cast(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as text)
+
+-- name: table
+select to_regclass(:table) is not null
+
+-- name: written
+select count(*) from (select from {table} limit :limit) as some_rows
