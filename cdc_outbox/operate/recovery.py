@@ -220,7 +220,10 @@ def findings(topic: str, breaks: Iterable[Break], name: str) -> Iterator[Finding
     """Yield the findings of breaks. Pure."""
     for each in breaks:
         code = CODES[each.kind]
-        remedy = "Look whether the connector runs and its role may execute the function of heartbeat.action.query."
+        remedy = (
+            f"Run `cdc-outbox doctor` for {name}: it finds a connector that does not run, and a role that may not "
+            'write heartbeats. If it finds neither, look for "Could not execute heartbeat action" in the worker\'s log.'
+        )
         if each.kind is not Kind.SILENT:
             remedy = (
                 f"Run `cdc-outbox recover` for {name}: it says what can still be published. Afterwards, only "

@@ -34,17 +34,44 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("code", DAMAGES)
-def test_what_preflight_tells_of_the_database_mends_it(operator: Operator, code: str) -> None:
-    with operator.pipeline.connect() as connection:
-        connection.execute(DAMAGES[code].format(name=operator.pipeline.name).encode())
-    found = {each["code"]: each for each in operator.findings("preflight")}
-    operator.obey(found[code]["remedy"].removesuffix(", and deploy again."))
-    assert code not in {each["code"] for each in operator.findings("preflight")}
+def test_what_preflight_tells_of_the_database_mends_it(operator: Operator) -> None:
+    for code, damage in DAMAGES.items():
+        with operator.pipeline.connect() as connection:
+            connection.execute(damage.format(name=operator.pipeline.name).encode())
+        found = {each["code"]: each for each in operator.findings("preflight")}
+        operator.obey(found[code]["remedy"].removesuffix(", and deploy again."))
+        assert code not in {each["code"] for each in operator.findings("preflight")}
     done = operator.run("deploy-connector")
     assert done.returncode == 0, done.stderr
     assert operator.findings("preflight") == []
     assert [each["code"] for each in operator.findings("doctor") if each["severity"] == "error"] == []
+
+
+def test_what_doctor_tells_of_silent_heartbeats_makes_them_come(operator: Operator) -> None:
+    pipeline = operator.pipeline
+    operator.spec.write_text(Pipeline.text(pipeline.name, "overrides: {heartbeat.interval.ms: '500'}\n"))
+    assert operator.run("deploy-connector").returncode == 0
+    eventually(lambda: pipeline.stack.broker.ends(pipeline.spec.heartbeat_topic or ""), "the first heartbeat")
+
+    def codes() -> set[str]:
+        return {each["code"] for each in operator.findings("doctor")}
+
+    well = codes()
+    function = f"{pipeline.spec.outbox.heartbeat.quoted}"
+    with pipeline.connect() as connection:
+        for damage, told in (
+            (f"revoke execute on function {function} from connector", "DB209"),
+            (f"select {function}('{pipeline.name}', interval '0')", "OP203"),
+        ):
+            if told == "OP203":
+                assert operator.run("stop").returncode == 0
+            connection.execute(damage.encode())
+            connection.execute("update outbox_heartbeats set written_at = written_at - interval '1 hour'")
+            found = {each["code"]: each for each in operator.findings("doctor")}
+            assert found.keys() - well == {"OP405", told}
+            assert "`cdc-outbox doctor`" in found["OP405"]["remedy"]
+            operator.obey(found[told]["remedy"])
+            eventually(lambda: codes() == well, "a heartbeat to come")
 
 
 def test_rows_that_consumers_have_forgotten_make_way_where_the_slot_is_lost(operator: Operator) -> None:
