@@ -22,7 +22,7 @@ from cdc_outbox.spec import Spec
 _NOT_LOOKED_AT = {
     "42501": "this role may not: it takes REPLICATION",
     "55006": "somebody reads it just now",
-    "57014": "it holds too much for a look of half a minute",
+    "57014": "it holds too much for a look of half a minute, or waits for a standby (synchronized_standby_slots)",
 }
 """Why the server does not let us look into a slot, by SQLSTATE."""
 

@@ -62,7 +62,10 @@ def check_health(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
             "the slot outlives a failover, and does not wait for standbys: the connector publishes what a standby may "
             "not have yet."
         )
-        remedy = "alter system set synchronized_standby_slots = '…', the physical slots of the standbys, and reload."
+        remedy = (
+            "With the physical slots of the standbys for …: alter system set synchronized_standby_slots = '…'; "
+            "select pg_reload_conf()"
+        )
         yield warning("DB517", name, message, remedy)
 
 

@@ -252,6 +252,27 @@ def test_a_setting_that_the_whole_server_has_is_found(
     eventually(lambda: found(spec, dsn) == [], "the setting to be reset")
 
 
+def test_what_is_told_of_a_slot_that_waits_for_no_standby_makes_it_wait(
+    fresh: Connection, dsn: str, spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_outbox.connect.facts.database._PATIENCE_SECONDS", 0.5)
+    fresh.execute(MAKE_SLOT.replace("'pgoutput'", "'pgoutput', failover => true").encode())
+    [told] = [item for item in findings(spec, dsn) if item["code"] == "DB517"]
+    said, _, statements = told["remedy"].partition(": ")
+    assert "for …" in said
+    fresh.execute("select pg_create_physical_replication_slot('of_a_standby')")
+    try:
+        for statement in statements.replace("…", "of_a_standby").split("; "):
+            fresh.execute(statement.encode())
+        # A look into the slot waits too: nobody reads the standby's.
+        eventually(lambda: found(spec, dsn) == [("DB602", SLOT)], "the setting to count")
+        assert "waits for a standby" in findings(spec, dsn)[0]["message"]
+    finally:
+        fresh.execute("alter system reset synchronized_standby_slots")
+        fresh.execute("select pg_reload_conf(), pg_drop_replication_slot('of_a_standby')")
+    eventually(lambda: found(spec, dsn) == [("DB517", SLOT)], "the setting to be reset")
+
+
 def test_another_database_and_another_encoding_are_found(outbox_stack: Stack, dsn: str, spec: Path) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("create database preflight_ascii template template0 encoding 'SQL_ASCII'")
