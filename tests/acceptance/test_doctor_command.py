@@ -10,6 +10,7 @@ from cdc_outbox.connect.wait import Condition, condition_of
 from tests.support.commands import run_command
 from tests.support.deployments import broken
 from tests.support.pipeline import Pipeline
+from tests.support.remedies import Operator
 from tests.support.rig import eventually
 
 
@@ -109,8 +110,11 @@ def test_another_connector_on_the_table_and_a_slot_that_nobody_reads_are_told(
             code, told = found(spec, env=env)
             planned = run_command("plan", spec, env=env)
         finally:
-            connection.execute("select pg_drop_replication_slot(%s)", (left,))
             deployed.client.delete(former)
+        operator = Operator(deployed, Path(spec))
+        [idle] = [each for each in operator.findings("doctor") if each["code"] in {"OP207", "DB518"}]
+        operator.obey(idle["remedy"].removeprefix("If its connector is gone: "))
+    assert {"OP207", "DB518"}.isdisjoint(each["code"] for each in operator.findings("doctor"))
     assert (code, told[f"OP207 connect {former}"], told[f"DB518 database {left}"]) == (1, "error", "warning")
     assert planned.returncode == 0, planned.stderr
     assert f"the connector {former} publishes public.outbox too from the slot {left}" in planned.stdout
