@@ -275,6 +275,31 @@ def test_a_topic_that_was_created_anew_is_read_from_its_beginning_once_that_is_a
     assert_each_effect_once(service)
 
 
+def test_a_baseline_leaves_the_offsets_and_is_run_again_after_a_restore(fed_service: Service) -> None:
+    service = fed_service
+    env = {"CDC_OUTBOX_INBOX_DSN": service.dsn}
+    baseline = ("baseline", "--consumer", service.name)
+    offsets = "select topic, next_offset from inbox_epochs where consumer = %s order by topic"
+    service.send(make_event(41), make_event(42))
+    with service.running():
+        service.wait_for_parked((41, "waiting", "gap"), (42, "waiting", "gap"))
+    service.back_up()
+    with service.running():
+        eventually(lambda: service.committed_offsets() == {0: 2}, "the offsets to follow")
+        before = service.rows(offsets, service.name)
+        assert run_command(*baseline, env=env).returncode == 0
+        service.wait_for_effects(("1", 41), ("1", 42))
+        assert service.rows(offsets, service.name) == before
+    service.restore()
+    service.send(make_event(43))
+    with service.running():
+        service.wait_for_parked(*((sequence, "waiting", "gap") for sequence in (41, 42, 43)))
+        assert service.effects() == []
+        assert run_command(*baseline, env=env).returncode == 0
+        service.wait_for_effects(("1", 41), ("1", 42), ("1", 43))
+    assert service.parked() == []
+
+
 def test_what_a_reset_makes_it_forget_the_consumer_reads_again_when_it_starts(
     fed_service: Service, tmp_path: Path
 ) -> None:
