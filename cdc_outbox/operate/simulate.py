@@ -11,6 +11,7 @@ from cdc_outbox.message import Message
 from cdc_outbox.router import Change, ConnectRecord, ConnectValue, Routing, RoutingConfig, java_partition
 from cdc_outbox.router.java_regex import compile_java
 from cdc_outbox.router.options import NEWEST_VERSION
+from cdc_outbox.topic import raw_topic_name
 
 _CONNECTOR = re.compile(r"io\.debezium\.connector\.(\w+)\.\w+")
 _OWN_ROUTERS = {"oracle", "mongodb"}
@@ -50,8 +51,12 @@ class Simulation:
 
     @property
     def raw_topic(self) -> str:
-        """The topic that rows are for before they are routed; Debezium replaces what Kafka refuses."""
-        return re.sub(r"[^A-Za-z0-9._-]", "_", f"{self.config.get('topic.prefix', 'server')}.{self.source}")
+        """The topic that rows are for before they are routed."""
+        prefix, delimiter = self.config.get("topic.prefix", "server"), self.config.get("topic.delimiter", ".")
+        if self.source == "message":  # of which Debezium makes a name by itself
+            return f"{prefix}.message"
+        parts = self.source.split(".", 2 if self.connector == "sqlserver" else 1)
+        return raw_topic_name(prefix, *parts, delimiter=delimiter)
 
     @property
     def notes(self) -> tuple[str, ...]:

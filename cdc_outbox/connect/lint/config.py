@@ -11,6 +11,7 @@ from cdc_outbox.connect.lint.java import literal
 from cdc_outbox.document import Path
 from cdc_outbox.finding import Place
 from cdc_outbox.secret import REFERENCE
+from cdc_outbox.topic import raw_topic_name
 
 Version = tuple[int, ...]
 
@@ -247,10 +248,17 @@ class Config:
         prefix = self.get("topic.prefix")
         if not prefix or is_reference(prefix) or self.has("topic.naming.strategy"):
             return ()
-        between = self.get("topic.delimiter", ".")
         if self.reads_messages:
-            return (f"{prefix}{between}message",)
-        return tuple(re.sub(r"[^A-Za-z0-9._-]", "_", between.join((prefix, name))) for name in self._table_names())
+            return (f"{prefix}.message",)
+        delimiter, names = self.get("topic.delimiter", "."), list(self._table_names())
+        if delimiter != "." and any(name.count(".") != self._dots for name in names):
+            return ()  # which dots are delimiters cannot be told
+        return tuple(raw_topic_name(prefix, *name.split("."), delimiter=delimiter) for name in names)
+
+    @property
+    def _dots(self) -> int:
+        """How many dots a table's name has, with what Debezium puts before it."""
+        return 2 if self.kind is Kind.SQLSERVER else 1
 
     def _table_names(self) -> Iterator[str]:
         for table in self.tables:

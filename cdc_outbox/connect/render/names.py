@@ -5,6 +5,7 @@ import re
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import Spec
+from cdc_outbox.topic import raw_topic_name
 
 _SCHEMAS = {DatabaseKind.POSTGRESQL: "public", DatabaseKind.SQLSERVER: "dbo"}
 """Where a table is that nobody gave a schema."""
@@ -17,12 +18,12 @@ def captured_table(spec: Spec) -> tuple[str, str]:
 
 
 def raw_topic(spec: Spec) -> str:
-    """Return the topic that an event is for before it is routed; Debezium replaces what Kafka refuses."""
+    """Return the topic that an event is for before it is routed."""
     if spec.outbox.mode is OutboxMode.MESSAGE:
         return f"{spec.topic_prefix}.message"
     # One connector may read several databases of SQL Server.
     database = [spec.database.name] if spec.database.kind is DatabaseKind.SQLSERVER else []
-    return re.sub(r"[^A-Za-z0-9._-]", "_", ".".join((spec.topic_prefix, *database, *captured_table(spec))))
+    return raw_topic_name(spec.topic_prefix, *database, *captured_table(spec))
 
 
 def exactly(name: str) -> str:
