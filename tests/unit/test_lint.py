@@ -111,7 +111,8 @@ def test_two_outboxes_behind_two_predicates_are_fine() -> None:
 
 def test_a_negated_predicate_is_read_the_other_way_round() -> None:
     negated: dict[str, str | None] = {"transforms.outbox.negate": "true"}
-    assert codes(negated) == ["CC505"]
+    [found] = lint(config_of(changed(Kind.POSTGRESQL, negated)))
+    assert (found.code, found.place.path, found.remedy) == ("CC505", "transforms.outbox.negate", "Leave it out.")
     assert codes({**negated, "predicates.isOutbox.pattern": "__debezium-heartbeat.*"}) == []
 
 

@@ -58,12 +58,15 @@ def predicate_that_never_matches(config: Config, router: Router) -> Hits:
     predicate = config.predicates.get(router.get("predicate"))
     if predicate is None or predicate.type != _TOPIC_NAMES or not _keeps_topics(config, router):
         return
-    answers = [matches(predicate.get("pattern"), topic) for topic in config.raw_topics]
+    topic = config.raw_topics[0]
+    if not all(matches(predicate.get("pattern"), each) is router.on("negate") for each in config.raw_topics):
+        return
     if router.on("negate"):
-        answers = [None if answer is None else not answer for answer in answers]
-    if all(answer is False for answer in answers):
-        message = f"the router never runs: its predicate does not fit {config.raw_topics[0]}, the topic before routing."
-        pattern = config.raw_topics[0].replace(".", r"\.")
+        message = f"the router never runs: negate excludes {topic}, the topic before routing, which the pattern matches."
+        yield Hit(f"{router.prefix}negate", message, "Leave it out.")
+    else:
+        message = f"the router never runs: its predicate does not match {topic}, the topic before routing."
+        pattern = topic.replace(".", r"\.")
         yield Hit(f"{predicate.prefix}pattern", message, f"Write {pattern}.")
 
 
