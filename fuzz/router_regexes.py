@@ -43,6 +43,8 @@ FIXED = (
     "(a)|(b)|(.*)",
     "((a)|b)*1?",
     "(?:(a)|(b)|.)+",
+    "{2}(?<routedByValue>.*)",
+    "order|{1,2}?U(?:{2})ser|.*{3}",
     "",
 )
 BROKEN = (
@@ -63,6 +65,8 @@ BROKEN = (
     "a{3,2}",
     "(?",
     "|*",
+    "{2}*",
+    "{,2}",
 )
 """What Java refuses, too."""
 OUTSIDE = (

@@ -3,7 +3,8 @@ r"""Java's regular expressions for ``route.topic.regex``: a subset that is the s
 The subset: characters; ``.``, ``^``, ``$``, ``\A``, ``\z``; ``\d \w \s`` and their opposites; ``\t \n \r \f
 \a \e``, ``\xhh``, ``\uhhhh``, ``\Q…\E`` and escaped punctuation; ``[…]`` of characters, ranges and those escapes;
 groups that capture, by number or ``(?<name>…)``, that do not, ``(?:…)``, and that look ahead, ``(?=…)`` and ``(?!…)``;
-alternatives; and ``* + ? {n} {n,} {n,m}``, also reluctant, behind what matches at least one character.
+alternatives; and ``* + ? {n} {n,} {n,m}``, also reluctant, behind what matches at least one character; and ``{n}``
+behind nothing, which Java takes for a repetition of the empty text.
 """
 
 import re
@@ -130,6 +131,9 @@ class _Translation:
     def _sequence(self) -> tuple[str, bool]:
         translated, is_empty = [], True
         while self._peek() not in {"", "|", ")"}:
+            if self._peek() == "{":
+                self._quantifier()  # of the empty text
+                continue
             atom, atom_is_empty = self._atom()
             quantifier, makes_empty = self._quantifier()
             if quantifier and atom_is_empty:
@@ -148,7 +152,7 @@ class _Translation:
                 return _ATOMS[character]
             case "\\":
                 return self._escape()
-            case "*" | "+" | "?" | "{":
+            case "*" | "+" | "?":
                 raise self._invalid("a repetition of nothing")
             case character:
                 return re.escape(character), False
@@ -290,8 +294,8 @@ class _Translation:
             return "", False
         if self._peek() == "?":
             quantifier += self._take()
-        if self._peek() == "+" or self._peek() == "{":
-            raise self._refuse("a possessive or repeated repetition")
+        if self._peek() == "+":
+            raise self._refuse("a possessive repetition")
         if self._peek() and self._peek() in "*?":
             raise self._invalid("a repetition of a repetition")
         return quantifier, makes_empty

@@ -142,6 +142,15 @@ def test_the_options_come_back_as_they_went_in() -> None:
         (r"\QU.\Es*", "U.sss", "x", "x"),
         (r"[\w-]+", "a-b", "x", "x"),
         (r"a$\n", "a\n", "x", "x"),
+        # A number of repetitions behind nothing repeats the empty text.
+        ("{2}b", "b", "x", "x"),
+        ("a|{1}b", "b", "x", "x"),
+        ("(?:{2})a", "a", "x", "x"),
+        ("({2}?)(b)", "b", "$1$2", "b"),
+        ("{0}{2,}{1,3}", "", "x", "x"),
+        ("a{2}{3}", "aa", "x", "x"),
+        ("a*{2}b?{3}", "aab", "x", "x"),
+        ("{2}(?<routedByValue>.*)", "User", "t.${routedByValue}", "t.User"),
     ],
 )
 def test_a_topic_is_replaced_as_java_does_it(regex: str, text: str, replacement: str, topic: str) -> None:
@@ -151,7 +160,7 @@ def test_a_topic_is_replaced_as_java_does_it(regex: str, text: str, replacement:
 
 
 @pytest.mark.parametrize(
-    ("regex", "text"), [(".*", "a\u2028b"), (r"\w", "ä"), (r"\d", "٣"), (r"\s", "\xa0"), ("$a", "a")]
+    ("regex", "text"), [(".*", "a\u2028b"), (r"\w", "ä"), (r"\d", "٣"), (r"\s", "\xa0"), ("$a", "a"), ("a{2}{3}", "aaa")]
 )
 def test_what_java_does_not_match(regex: str, text: str) -> None:
     assert not compile_java(regex).fullmatch(text)
@@ -159,7 +168,8 @@ def test_what_java_does_not_match(regex: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     "regex",
-    ["[[a-z]", "(", "a)", "*a", "a**", "[a", "{", "x{b}", "(?<n>a)(?<n>b)", "(?<1>a)", "a\\", "[b-a]", "a{3,2}"],
+    ["[[a-z]", "(", "a)", "*a", "a**", "[a", "{", "x{b}", "(?<n>a)(?<n>b)", "(?<1>a)", "a\\", "[b-a]", "a{3,2}"]
+    + ["{2}*", "{2}??b", "{a}", "{2", "{,2}b", "{3,2}b", "a{2}?*", "{2}{"],
 )
 def test_what_java_does_not_compile_is_a_wrong_configuration(regex: str) -> None:
     with pytest.raises(RoutingError) as caught:
@@ -184,7 +194,7 @@ def test_what_java_does_not_compile_is_a_wrong_configuration(regex: str) -> None
             "(?>a)",
             r"(.)\1",
         ),
-        *("[a[b]]", "(?:a*)*", "a{2}{3}", "[]a]", r"[a-\d]", r"\x{41}", r"\ud83d", "[a--b]"),
+        *("[a[b]]", "(?:a*)*", "{2}+b", "{1001}b", "[]a]", r"[a-\d]", r"\x{41}", r"\ud83d", "[a--b]"),
     ],
 )
 def test_what_python_reads_otherwise_is_sent_to_the_real_one(regex: str) -> None:
