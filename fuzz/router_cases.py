@@ -28,6 +28,7 @@ from fuzz.router_tables import (
     BYTES_ONLY,
     CONVERTERS,
     KINDS,
+    NULLS,
     ODD_PLACEMENTS,
     OTHERS,
     SWITCHES,
@@ -119,7 +120,7 @@ class _Draft:
             "at": TIMES["MicroTimestamp"],
             "date": Kind(T.INT32, lambda random: random.randrange(9), L.CONNECT_DATE),
             "ratio": Kind(T.FLOAT64, lambda _: 1),
-            "tags": Kind(T.ARRAY, lambda _: 0),
+            **NULLS,
             **{name: kind for name, kind in KINDS.items() if name in {"int16", "int64", "bytes", "decimal", "json"}},
         }
         self.marks |= {f"payload={payload}", f"key={key}"}
@@ -179,7 +180,7 @@ class _Draft:
         if placed == "partition":
             self.marks.add("placed partition")
             return f"{self.random.choice('pq')}:partition{self.random.choice(['', ':x'])}"
-        column = self.random.choice(["type", "flag", "int16", "int64", "bytes", "decimal", "json", "version"])
+        column = self.random.choice(["type", "flag", "int16", "int64", "bytes", "decimal", "json", "version", *NULLS])
         alias = f":alias{number}" if placed == "envelope" or self.chance(0.5) else ""
         self.marks.add(f"placed {placed} {column}")
         return f"{column}:{placed}{alias}"
@@ -287,16 +288,17 @@ class _Draft:
         is_payload = name in {"payload", "my_payload"}
         if is_payload and self.kind in _PAYLOADS:
             return ConnectValue(kind.type, self.random.choice(_PAYLOADS[self.kind]), kind.name)
-        default = kind.make(self.random) if self.chance(0.05) and kind.type not in {T.ARRAY, T.FLOAT64} else None
+        is_null = kind.items is not None
+        default = kind.make(self.random) if self.chance(0.05) and not is_null and kind.type is not T.FLOAT64 else None
         value: Scalar | None = kind.make(self.random)
         optional = self.chance(0.8)
-        if kind.type is T.ARRAY or ((optional or default is not None) and self.mishap(0.12 if is_payload else 0.04)):
-            value, optional = None, optional or kind.type is T.ARRAY
+        if is_null or ((optional or default is not None) and self.mishap(0.12 if is_payload else 0.04)):
+            value, optional = None, optional or is_null
         elif is_payload and kind.type is T.STRING and self.mishap(0.15):
             value = self.random.choice(["", " ", "\n\t\x00\x1f", "\x85", "\xa0", "null"])
         elif is_payload and kind.type is T.BYTES and kind.name is None and self.mishap(0.1):
             value = b""
-        return ConnectValue(kind.type, value, kind.name, default, optional, kind.parameters)
+        return ConnectValue(kind.type, value, kind.name, default, optional, kind.parameters, kind.keys, kind.items)
 
 
 def make_case(seed: int) -> Case:
@@ -368,6 +370,7 @@ def wanted_marks() -> frozenset[str]:
     marks |= {"route.by.field=kind", "route.by.field=unfit", "placed partition", "broken converter"}
     marks |= {f"op={operation}" for operation in "crudt"}
     marks |= {f"record={kind}" for kind in OTHERS}
+    marks |= {f"placed {place} {name}" for place in ("header", "envelope") for name in NULLS}
     return frozenset(marks)
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from random import Random
 from uuid import UUID
 
-from cdc_outbox.router import ConnectType, LogicalName
+from cdc_outbox.router import ConnectSchema, ConnectType, LogicalName
 from cdc_outbox.router.routing import Component
 from cdc_outbox.router.values import Scalar
 
@@ -49,6 +49,8 @@ class Kind:
     make: Maker
     name: str | None = None
     parameters: tuple[tuple[str, str], ...] = ()
+    keys: ConnectSchema | None = None
+    items: ConnectSchema | None = None
 
 
 KINDS: Mapping[str, Kind] = {
@@ -64,6 +66,15 @@ KINDS: Mapping[str, Kind] = {
     "exponent": Kind(T.BYTES, _decimal(9), L.DECIMAL, (("scale", "9"),)),
 }
 """Every kind of column that is carried."""
+
+NULLS: Mapping[str, Kind] = {
+    "tags": Kind(T.ARRAY, lambda _: 0, items=ConnectSchema(type=T.STRING)),
+    "uuids": Kind(T.ARRAY, lambda _: 0, items=ConnectSchema(type=T.STRING, name=L.UUID, version=1)),
+    "labels": Kind(
+        T.MAP, lambda _: 0, keys=ConnectSchema(type=T.STRING, optional=False), items=ConnectSchema(type=T.INT64)
+    ),
+}
+"""Kinds of columns of which only the null is carried."""
 
 TIMES: Mapping[str, Kind] = {
     "Timestamp": Kind(T.INT64, _number(40), L.TIMESTAMP),

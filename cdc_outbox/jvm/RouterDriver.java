@@ -218,8 +218,9 @@ public class RouterDriver {
     private static Schema schema(JsonNode typed) {
         Schema.Type type = Schema.Type.valueOf(typed.get("type").asText());
         SchemaBuilder builder = switch (type) {
-            case ARRAY -> SchemaBuilder.array(Schema.OPTIONAL_STRING_SCHEMA);
-            case MAP -> SchemaBuilder.map(Schema.STRING_SCHEMA, Schema.OPTIONAL_STRING_SCHEMA);
+            case ARRAY -> SchemaBuilder.array(schemaOr(Schema.OPTIONAL_STRING_SCHEMA, typed.get("items")));
+            case MAP -> SchemaBuilder.map(schemaOr(Schema.STRING_SCHEMA, typed.get("keys")),
+                    schemaOr(Schema.OPTIONAL_STRING_SCHEMA, typed.get("items")));
             default -> new SchemaBuilder(type);
         };
         if (typed.get("optional").asBoolean()) {
@@ -243,6 +244,10 @@ public class RouterDriver {
             builder.defaultValue(scalar(builder, typed.get("default")));
         }
         return builder.build();
+    }
+
+    private static Schema schemaOr(Schema fallback, JsonNode typed) {
+        return typed.isNull() ? fallback : schema(typed);
     }
 
     private static Object scalar(Schema schema, JsonNode value) {

@@ -92,6 +92,8 @@ def _schema(schema: ConnectSchema) -> dict[str, Any]:
         "version": schema.version,
         "default": _scalar(schema.default),
         "parameters": schema.parameters,
+        "keys": None if schema.keys is None else _schema(schema.keys),
+        "items": None if schema.items is None else _schema(schema.items),
     }
 
 

@@ -6,10 +6,13 @@ from decimal import Decimal
 from typing import assert_never
 
 from cdc_outbox.envelope import json_text
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.router.exceptions import conversion_exception
 from cdc_outbox.router.values import ConnectSchema, ConnectType, Scalar
 
 _TYPE_NAMES = {ConnectType.FLOAT32: "float", ConnectType.FLOAT64: "double"}
+_HOLDERS = {ConnectType.ARRAY: {"items": "items"}, ConnectType.MAP: {"keys": "keys", "values": "items"}}
+"""What a schema says of the schemas inside it, and where we have them."""
 
 
 def json_object(members: Iterable[tuple[str, str]]) -> str:
@@ -22,6 +25,9 @@ def json_schema(schema: ConnectSchema, write: Callable[[ConnectSchema, Scalar | 
 
     Args:
         write: Writes a value, for defaults.
+
+    Raises:
+        ConfigError: What an array, a map or a struct holds is not known.
     """
     return json_object(_schema_members(schema, write))
 
@@ -34,7 +40,12 @@ def _schema_members(
         fields = (
             json_object([*_schema_members(inner, write), ("field", json_text(name))]) for name, inner in schema.fields
         )
+        _refuse_unknown(schema, is_known=bool(schema.fields))
         members.append(("fields", f"[{','.join(fields)}]"))
+    elif schema.type in _HOLDERS:
+        inside = {name: getattr(schema, held) for name, held in _HOLDERS[schema.type].items()}
+        _refuse_unknown(schema, is_known=None not in inside.values())
+        members += [(name, json_schema(held, write)) for name, held in inside.items()]
     members.append(("optional", "true" if schema.optional else "false"))
     if schema.name is not None:
         members.append(("name", json_text(schema.name)))
@@ -45,6 +56,11 @@ def _schema_members(
     if schema.default is not None:
         members.append(("default", write(schema, schema.default)))
     return members
+
+
+def _refuse_unknown(schema: ConnectSchema, *, is_known: bool) -> None:
+    if not is_known:
+        raise ConfigError(f"what a {schema.type} holds is not known", field=schema.type)
 
 
 def json_scalar(value: Scalar, schema: ConnectSchema, *, numeric_decimals: bool) -> str:

@@ -51,6 +51,8 @@ class ConnectSchema:
 
     Args:
         fields: Of a struct, in their order.
+        keys: What a map's keys are.
+        items: What an array holds, or a map's values are; ``None`` where that is not known.
     """
 
     type: ConnectType
@@ -60,6 +62,8 @@ class ConnectSchema:
     default: Scalar | None = None
     parameters: tuple[tuple[str, str], ...] = ()
     fields: tuple[tuple[str, "ConnectSchema"], ...] = ()
+    keys: "ConnectSchema | None" = None
+    items: "ConnectSchema | None" = None
 
     @property
     def java_class(self) -> str:
@@ -80,6 +84,8 @@ class ConnectValue:
             Debezium give are all of version 1.
         default: The column's constant default, which Debezium keeps in the schema.
         parameters: Of the schema, such as a decimal's ``scale``.
+        keys: As a :class:`ConnectSchema` has them.
+        items: As a :class:`ConnectSchema` has them.
     """
 
     type: ConnectType
@@ -88,6 +94,8 @@ class ConnectValue:
     default: Scalar | None = None
     optional: bool = True
     parameters: tuple[tuple[str, str], ...] = ()
+    keys: ConnectSchema | None = None
+    items: ConnectSchema | None = None
 
     @property
     def schema(self) -> ConnectSchema:
@@ -99,6 +107,8 @@ class ConnectValue:
             version=None if self.logical_name is None else 1,
             default=self.default,
             parameters=self.parameters,
+            keys=self.keys,
+            items=self.items,
         )
 
     def filled(self) -> "ConnectValue":

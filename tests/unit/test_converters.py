@@ -46,6 +46,18 @@ ENVELOPE = ConnectStruct(
         (BINARY, ConnectValue(T.BYTES, b""), b""),
         (PLAIN, ConnectValue(T.STRING, ""), '""'),
         (STRING, ConnectValue(T.STRING, ""), b""),
+        (
+            JSON,
+            ConnectValue(T.ARRAY, None, items=ConnectSchema(type=T.STRING)),
+            '{"schema":{"type":"array","items":{"type":"string","optional":true},"optional":true},"payload":null}',
+        ),
+        (
+            JSON,
+            ConnectValue(T.MAP, None, keys=ConnectSchema(type=T.STRING, optional=False), items=DOCUMENT.schema),
+            '{"schema":{"type":"map","keys":{"type":"string","optional":false},"values":{"type":"string",'
+            '"optional":true,"name":"io.debezium.data.Json","version":1},"optional":true},"payload":null}',
+        ),
+        (PLAIN, ConnectValue(T.ARRAY, None), "null"),
         (PLAIN, None, None),
         (JSON, None, None),
         (PLAIN, PRICE, '"AJY="'),
@@ -102,3 +114,11 @@ def test_the_text_of_a_floating_point_number_is_not_imitated(converter: Converte
     with pytest.raises(ConfigError) as caught:
         converter.convert(ConnectValue(T.FLOAT64, 1))
     assert "--engine real" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", [T.ARRAY, T.MAP, T.STRUCT])
+def test_a_schema_that_is_not_known_is_refused(kind: ConnectType) -> None:
+    with pytest.raises(ConfigError, match=f"what a {kind} holds is not known"):
+        JSON.convert(ConnectValue(kind, None))
+    with pytest.raises(ConfigError, match="is not known"):
+        JSON.convert(ConnectValue(T.MAP, None, items=DOCUMENT.schema))
