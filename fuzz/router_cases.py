@@ -270,15 +270,22 @@ class _Draft:
         )
         heartbeat = ConnectSchema(
             type=T.STRUCT,
-            name="x.Heartbeat.Envelope" if kind == "false envelope" else "io.debezium.connector.common.Heartbeat",
+            name="io.debezium.connector.common.Heartbeat",
             version=1,
             optional=False,
             fields=(("ts_ms", ConnectSchema(type=T.INT64, optional=False)), filled),
         )
+        claimed = [("op", ConnectSchema(type=self.random.choice([T.STRING, T.STRING, T.STRING, T.INT32])))]
+        claimed.append(("after", ConnectSchema(type=T.STRING, default=self.random.choice([None, "x"]))))
+        fields = heartbeat.fields + tuple(claimed[: self.random.randrange(3)])
+        operation = self.random.choice([*"crudtx", None]) if claimed[0][1].type is T.STRING else 1
+        false = ConnectStruct(
+            replace(heartbeat, name="x.Heartbeat.Envelope", fields=fields), {"ts_ms": 1, "op": operation}
+        )
         values: Mapping[str, ConnectStruct | ConnectValue | None] = {
             "tombstone": None,
             "heartbeat": ConnectStruct(heartbeat, {"ts_ms": 1}),
-            "false envelope": ConnectStruct(heartbeat, {"ts_ms": 1}),
+            "false envelope": false,
             "text": ConnectValue(T.STRING, "x"),
             "text envelope": ConnectValue(T.STRING, "x", "a.Envelope"),
         }

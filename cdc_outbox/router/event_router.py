@@ -185,13 +185,13 @@ class EventRouter:
             return None
         if not isinstance(value, Change):
             return self._pass(record, value)
-        if value.operation == "d":
-            return None
-        if value.operation == "u":
-            if self.on_update is UpdateBehavior.FATAL:
-                raise RoutingError("Unexpected update message received, fail.", exception="IllegalStateException")
-            return None
-        return self._event(record, value, memory)
+        return None if self._drops(value.operation) else self._event(record, value, memory)
+
+    def _drops(self, operation: str) -> bool:
+        """Tell whether changes of an operation are dropped."""
+        if operation == "u" and self.on_update is UpdateBehavior.FATAL:
+            raise RoutingError("Unexpected update message received, fail.", exception="IllegalStateException")
+        return operation in {"d", "u"}
 
     def _pass(self, record: ConnectRecord, value: ConnectStruct | ConnectValue) -> ConnectRecord | None:
         """Return what is no change; what only claims to be one fails, or is dropped, by its ``op``."""
@@ -200,7 +200,16 @@ class EventRouter:
             return record
         if not isinstance(value, ConnectStruct):
             raise data_exception("Only Struct objects supported for [Detect Debezium Operation]")
-        raise data_exception("op is not a valid field name")
+        fields = {field: ConnectValue(inner.type, value.values.get(field)) for field, inner in value.schema.fields}
+        operation = _typed(fields, "op", ConnectType.STRING)
+        if operation is None:
+            raise null_pointer_exception("op is null")
+        if self._drops(str(operation)):
+            return None
+        if "after" not in fields:
+            raise RoutingError("Unknown field: after", exception="IllegalArgumentException")
+        # A struct within a struct is none of our values.
+        raise data_exception("Only Struct objects supported for [Read Outbox Event]")
 
     def _event(self, record: ConnectRecord, change: Change, memory: EnvelopeMemory) -> ConnectRecord:
         # In the real one's order: where several columns are wrong, the first it looks at names the exception.

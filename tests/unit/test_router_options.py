@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from cdc_outbox.errors import ConfigError, RoutingError
-from cdc_outbox.router import Change, ConnectRecord, ConnectStruct, ConnectType, ConnectValue, EventRouter, Routing
+from cdc_outbox.router import (
+    Change,
+    ConnectRecord,
+    ConnectSchema,
+    ConnectStruct,
+    ConnectType,
+    ConnectValue,
+    EventRouter,
+    Routing,
+)
+from cdc_outbox.router.envelope import EnvelopeMemory
 from cdc_outbox.router.java_regex import compile_java, replace_first
 from cdc_outbox.router.options import UpdateBehavior
 from cdc_outbox.router.routing import Component, RoutingConfig, make_converter
@@ -264,3 +274,36 @@ def test_the_code_of_the_page_about_routing_runs() -> None:
     names: dict[str, Any] = {"config": config, "columns": columns}
     exec(code, names)  # noqa: S102 - it is ours
     assert (names["message"].topic, names["message"].key) == ("outbox.event.User", b"7")
+
+
+@pytest.mark.parametrize(
+    ("operation", "fields", "becomes"),
+    [
+        # As Debezium 3.5 and 3.7 were seen to do.
+        ("c", (), "IllegalArgumentException"),
+        ("t", (), "IllegalArgumentException"),
+        ("c", ("after",), "DataException"),
+        (None, ("after",), "NullPointerException"),
+        (1, (), "DataException"),
+        ("d", (), None),
+        ("u", ("after",), None),
+    ],
+)
+def test_what_only_claims_to_be_a_change_fails_by_its_operation(
+    operation: str | int | None, fields: tuple[str, ...], becomes: str | None
+) -> None:
+    kind = ConnectType.INT32 if isinstance(operation, int) else ConnectType.STRING
+    held = (("op", ConnectSchema(type=kind)), *((name, ConnectSchema(type=ConnectType.STRING)) for name in fields))
+    schema = ConnectSchema(type=ConnectType.STRUCT, name="a.Envelope", fields=held)
+    record = ConnectRecord(topic="x", value=ConnectStruct(schema, {"op": operation}))
+    if becomes is None:
+        assert EventRouter().transform(record, EnvelopeMemory()) is None
+        return
+    with pytest.raises(RoutingError) as caught:
+        EventRouter().transform(record, EnvelopeMemory())
+    assert caught.value.exception == becomes
+    with pytest.raises(RoutingError) as caught:
+        EventRouter(on_update=UpdateBehavior.FATAL).transform(
+            ConnectRecord(topic="x", value=ConnectStruct(schema, {"op": "u"})), EnvelopeMemory()
+        )
+    assert caught.value.exception == ("DataException" if operation == 1 else "IllegalStateException")
