@@ -1,4 +1,4 @@
-r"""Java's regular expressions for ``route.topic.regex``: a subset that is the same here, and a refusal of the rest.
+r"""Java's regular expressions: a subset that is the same here, and a refusal of the rest.
 
 The subset: characters; ``.``, ``^``, ``$``, ``\A``, ``\z``; ``\d \w \s`` and their opposites; ``\t \n \r \f
 \a \e``, ``\xhh``, ``\uhhhh``, ``\Q…\E`` and escaped punctuation; ``[…]`` of characters, ranges and those escapes;
@@ -29,15 +29,48 @@ _HEX = {"x": 2, "u": 4}
 _SURROGATES = range(0xD800, 0xE000)
 
 
-@lru_cache(maxsize=256)
-def compile_java(regex: str) -> re.Pattern[str]:
+class InvalidRegexError(ValueError):
+    """Java refuses the expression."""
+
+
+class UnknownRegexError(ValueError):
+    """The expression is outside the subset: Java and Python read it differently."""
+
+
+@lru_cache(maxsize=1024)
+def translated(regex: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     """Return the expression in Python's words.
+
+    Args:
+        flags: ``re.IGNORECASE`` for Java's ``CASE_INSENSITIVE``, or none.
+
+    Raises:
+        InvalidRegexError: Java refuses it.
+        UnknownRegexError: It is outside the subset.
+    """
+    try:
+        return re.compile(_Translation(regex).translate(), re.ASCII | flags)
+    except RecursionError as error:
+        raise UnknownRegexError("so many groups within each other") from error
+
+
+def compile_java(regex: str) -> re.Pattern[str]:
+    """Return ``route.topic.regex`` in Python's words.
 
     Raises:
         RoutingError: Java refuses it, and so does the EventRouter's ``configure()``.
         ConfigError: It is outside the subset; what Java makes of it only the real EventRouter tells.
     """
-    return re.compile(_Translation(regex).translate(), re.ASCII)
+    try:
+        return translated(regex)
+    except InvalidRegexError as error:
+        raise config_exception(f"route.topic.regex is no regular expression: {error}") from error
+    except UnknownRegexError as error:
+        raise ConfigError(
+            f"route.topic.regex uses what Java and Python read differently: {error}",
+            field="route.topic.regex",
+            hint="Use `cdc-outbox simulate --engine real`, which runs Debezium's own EventRouter.",
+        ) from error
 
 
 def replace_first(pattern: re.Pattern[str], text: str, replacement: str) -> str:
@@ -108,7 +141,7 @@ class _Translation:
     def translate(self) -> str:
         translated, _ = self._alternatives()
         if self.position < len(self.regex):
-            raise self._invalid("a closing parenthesis without its opening one")
+            raise InvalidRegexError("a closing parenthesis without its opening one")
         return translated
 
     def _peek(self, length: int = 1) -> str:
@@ -137,7 +170,7 @@ class _Translation:
             atom, atom_is_empty = self._atom()
             quantifier, makes_empty = self._quantifier()
             if quantifier and atom_is_empty:
-                raise self._refuse("a repetition of what can match nothing")
+                raise UnknownRegexError("a repetition of what can match nothing")
             translated.append(atom + quantifier)
             is_empty = is_empty and (atom_is_empty or makes_empty)
         return "".join(translated), is_empty
@@ -153,7 +186,7 @@ class _Translation:
             case "\\":
                 return self._escape()
             case "*" | "+" | "?":
-                raise self._invalid("a repetition of nothing")
+                raise InvalidRegexError("a repetition of nothing")
             case character:
                 return re.escape(character), False
 
@@ -164,7 +197,7 @@ class _Translation:
             opening, captures_nothing = self._group_kind()
         translated, is_empty = self._alternatives()
         if self._take() != ")":
-            raise self._invalid("a group that is not closed")
+            raise InvalidRegexError("a group that is not closed")
         return f"{opening}{translated})", is_empty or captures_nothing
 
     def _group_kind(self) -> tuple[str, bool]:
@@ -177,16 +210,18 @@ class _Translation:
             case "<" if self._peek() not in {"=", "!"}:
                 return f"(?P<{self._name()}>", False
             case "":
-                raise self._invalid("a group that is not closed")
+                raise InvalidRegexError("a group that is not closed")
+            case "P":
+                raise InvalidRegexError("a group's name is written (?<name>…) in Java")
             case _:
-                raise self._refuse("a group of this kind")
+                raise UnknownRegexError("a group of this kind")
 
     def _name(self) -> str:
         name = _NAME.match(self.regex, self.position)
         if not name or self.regex[name.end() : name.end() + 1] != ">":
-            raise self._invalid("a group's name is malformed")
+            raise InvalidRegexError("a group's name is malformed")
         if name[0] in self.names:
-            raise self._invalid(f"two groups of the name {name[0]}")
+            raise InvalidRegexError(f"two groups of the name {name[0]}")
         self.names.add(name[0])
         self.position = name.end() + 1
         return name[0]
@@ -209,7 +244,7 @@ class _Translation:
         end = self.regex.find("\\E", self.position)
         text = self.regex[self.position :] if end < 0 else self.regex[self.position : end]
         if not text:
-            raise self._refuse("a quotation of nothing")
+            raise UnknownRegexError("a quotation of nothing")
         self.position = len(self.regex) if end < 0 else end + 2
         return re.escape(text)
 
@@ -217,18 +252,18 @@ class _Translation:
         """Return the character that is meant behind a backslash."""
         match self._take():
             case "":
-                raise self._invalid("a backslash at the end")
+                raise InvalidRegexError("a backslash at the end")
             case kind if kind in _CHARACTERS:
                 return _CHARACTERS[kind]
             case kind if kind in _HEX:
                 digits = self._take(_HEX[kind])
                 if not re.fullmatch(f"[0-9a-fA-F]{{{_HEX[kind]}}}", digits) or int(digits, 16) in _SURROGATES:
-                    raise self._refuse(f"\\{kind} with these digits")
+                    raise UnknownRegexError(f"\\{kind} with these digits")
                 return chr(int(digits, 16))
             case kind if kind.isascii() and not kind.isalnum():
                 return kind
             case kind:
-                raise self._refuse(f"\\{kind}")
+                raise UnknownRegexError(f"\\{kind}")
 
     def _bracket(self) -> str:
         opening = self.position
@@ -259,21 +294,21 @@ class _Translation:
             raise self._refuse_bracket(opening)
         last = self._bracket_character()
         if last < first:
-            raise self._invalid("a range that ends before it begins")
+            raise InvalidRegexError("a range that ends before it begins")
         return f"{_in_class(first)}-{_in_class(last)}"
 
     def _bracket_character(self) -> str:
         match self._take():
             case "":
-                raise self._invalid("a set that is not closed")
+                raise InvalidRegexError("a set that is not closed")
             case "\\":
                 if self._peek() in {"Q", "E"}:
-                    raise self._refuse("a quotation in a set")
+                    raise UnknownRegexError("a quotation in a set")
                 return self._character()
             case character:
                 return character
 
-    def _refuse_bracket(self, opening: int) -> Exception:
+    def _refuse_bracket(self, opening: int) -> ValueError:
         """Return what is wrong with a set that Python reads otherwise, or that nobody can read."""
         depth, position = 1, opening
         while depth and position < len(self.regex):
@@ -281,8 +316,8 @@ class _Translation:
             depth += {"[": 1, "]": -1}.get(self.regex[position : position + 1], 0)
             position += 1
         if depth:
-            return self._invalid("a set that is not closed")
-        return self._refuse("a set within a set, or an empty one")
+            return InvalidRegexError("a set that is not closed")
+        return UnknownRegexError("a set within a set, or an empty one")
 
     def _quantifier(self) -> tuple[str, bool]:
         """Return the repetition, and whether it makes nothing of something."""
@@ -295,32 +330,22 @@ class _Translation:
         if self._peek() == "?":
             quantifier += self._take()
         if self._peek() == "+":
-            raise self._refuse("a possessive repetition")
+            raise UnknownRegexError("a possessive repetition")
         if self._peek() and self._peek() in "*?":
-            raise self._invalid("a repetition of a repetition")
+            raise InvalidRegexError("a repetition of a repetition")
         return quantifier, makes_empty
 
     def _counted(self) -> tuple[str, bool]:
         counted = re.compile(r"\{([0-9]+)(,([0-9]*))?\}").match(self.regex, self.position)
         if not counted:
-            raise self._invalid("a malformed number of repetitions")
+            raise InvalidRegexError("a malformed number of repetitions")
         least, most = int(counted[1]), int(counted[3]) if counted[3] else None
         if most is not None and most < least:
-            raise self._invalid("repetitions that end before they begin")
+            raise InvalidRegexError("repetitions that end before they begin")
         if max(least, most or 0) > _MOST_REPETITIONS:
-            raise self._refuse("so many repetitions")
+            raise UnknownRegexError("so many repetitions")
         self.position = counted.end()
         return counted[0], least == 0
-
-    def _invalid(self, reason: str) -> RoutingError:
-        return config_exception(f"route.topic.regex is no regular expression: {reason}")
-
-    def _refuse(self, construct: str) -> ConfigError:
-        return ConfigError(
-            f"route.topic.regex uses what Java and Python read differently: {construct}",
-            field="route.topic.regex",
-            hint="Use `cdc-outbox simulate --engine real`, which runs Debezium's own EventRouter.",
-        )
 
 
 def _in_class(character: str) -> str:

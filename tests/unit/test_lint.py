@@ -63,6 +63,9 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
         ),
         ({"transforms.outbox.route.topic.regex": r"(?<routedByValue>[a-z&&[^q]]*)"}, Kind.POSTGRESQL),
         ({"transforms.outbox.route.topic.regex": r"(?<routedByValue>(a+)+)"}, Kind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.regex": "{2}(?<routedByValue>.*)"}, Kind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.regex": "z|(?:{1})(?<routedByValue>.*)"}, Kind.POSTGRESQL),
+        ({"predicates.isOutbox.pattern": r"{3}orders\.public\.outbox{1}{4}|{2}b"}, Kind.POSTGRESQL),
         ({"transforms.outbox.route.topic.replacement": r"a\.${routedByValue}"}, Kind.POSTGRESQL),
         ({"transforms.outbox.route.topic.replacement": "a.$1"}, Kind.POSTGRESQL),
         ({"transforms.outbox.route.topic.replacement": "${env:TOPICS}"}, Kind.POSTGRESQL),
@@ -90,6 +93,13 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
 )
 def test_what_is_right_or_unknown_is_not_found(changes: dict[str, str | None], kind: Kind) -> None:
     assert codes(changes, kind) == []
+
+
+@pytest.mark.parametrize("regex", ["{2}*", "{2}??(.*)", "{a}(.*)", "(?P<routedByValue>.*)", "(.*){3,2}"])
+def test_an_expression_that_java_refuses_is_found_though_python_may_read_it(regex: str) -> None:
+    option = "transforms.outbox.route.topic.regex"
+    assert "CC311" in codes({option: regex, "transforms.outbox.route.topic.replacement": "all"})
+    assert "CC216" in codes({"predicates.isOutbox.pattern": regex})
 
 
 def test_two_outboxes_behind_two_predicates_are_fine() -> None:

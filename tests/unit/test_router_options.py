@@ -170,7 +170,8 @@ def test_a_topic_is_replaced_as_java_does_it(regex: str, text: str, replacement:
 
 
 @pytest.mark.parametrize(
-    ("regex", "text"), [(".*", "a\u2028b"), (r"\w", "ä"), (r"\d", "٣"), (r"\s", "\xa0"), ("$a", "a"), ("a{2}{3}", "aaa")]
+    ("regex", "text"),
+    [(".*", "a\u2028b"), (r"\w", "ä"), (r"\d", "٣"), (r"\s", "\xa0"), ("$a", "a"), ("a{2}{3}", "aaa")],
 )
 def test_what_java_does_not_match(regex: str, text: str) -> None:
     assert not compile_java(regex).fullmatch(text)
@@ -178,8 +179,10 @@ def test_what_java_does_not_match(regex: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     "regex",
-    ["[[a-z]", "(", "a)", "*a", "a**", "[a", "{", "x{b}", "(?<n>a)(?<n>b)", "(?<1>a)", "a\\", "[b-a]", "a{3,2}"]
-    + ["{2}*", "{2}??b", "{a}", "{2", "{,2}b", "{3,2}b", "a{2}?*", "{2}{"],
+    [
+        *("[[a-z]", "(", "a)", "*a", "a**", "[a", "{", "x{b}", "(?<n>a)(?<n>b)", "(?<1>a)", "a\\", "[b-a]", "a{3,2}"),
+        *("(?P<n>a)", "{2}*", "{2}??b", "{a}", "{2", "{,2}b", "{3,2}b", "a{2}?*", "{2}{"),
+    ],
 )
 def test_what_java_does_not_compile_is_a_wrong_configuration(regex: str) -> None:
     with pytest.raises(RoutingError) as caught:
@@ -204,7 +207,18 @@ def test_what_java_does_not_compile_is_a_wrong_configuration(regex: str) -> None
             "(?>a)",
             r"(.)\1",
         ),
-        *("[a[b]]", "(?:a*)*", "{2}+b", "{1001}b", "[]a]", r"[a-\d]", r"\x{41}", r"\ud83d", "[a--b]"),
+        *(
+            "[a[b]]",
+            "(?:a*)*",
+            "{2}+b",
+            "{1001}b",
+            "[]a]",
+            r"[a-\d]",
+            r"\x{41}",
+            r"\ud83d",
+            "[a--b]",
+            "(" * 900 + ")" * 900,
+        ),
     ],
 )
 def test_what_python_reads_otherwise_is_sent_to_the_real_one(regex: str) -> None:

@@ -62,7 +62,9 @@ def predicate_that_never_matches(config: Config, router: Router) -> Hits:
     if not all(matches(predicate.get("pattern"), each) is router.on("negate") for each in config.raw_topics):
         return
     if router.on("negate"):
-        message = f"the router never runs: negate excludes {topic}, the topic before routing, which the pattern matches."
+        message = (
+            f"the router never runs: its predicate matches {topic}, the topic before routing, and negate excludes it."
+        )
         yield Hit(f"{router.prefix}negate", message, "Leave it out.")
     else:
         message = f"the router never runs: its predicate does not match {topic}, the topic before routing."

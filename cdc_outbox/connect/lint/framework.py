@@ -5,9 +5,10 @@ from difflib import get_close_matches
 
 from cdc_outbox.connect import catalogue
 from cdc_outbox.connect.lint.config import IMPLICIT, MONGO_ROUTER, ROUTER, Config, Kind, Plugin, listed
-from cdc_outbox.connect.lint.java import Unreadable, compiled
+from cdc_outbox.connect.lint.java import compiled
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
+from cdc_outbox.router.java_regex import InvalidRegexError
 
 book = Rulebook()
 
@@ -159,7 +160,7 @@ def pattern_that_cannot_be_read(config: Config) -> Hits:
             continue
         try:
             compiled(predicate.get("pattern"))
-        except Unreadable as reason:
+        except InvalidRegexError as reason:
             yield Hit(f"{predicate.prefix}pattern", f"no regular expression: {reason}.", "Correct the pattern.")
         if not predicate.get("pattern"):
             yield Hit(f"{predicate.prefix}pattern", f"the predicate {predicate.alias!r} has no pattern.", "Set it.")

@@ -3,9 +3,10 @@
 import re
 
 from cdc_outbox.connect.lint.config import Config, Router, is_reference
-from cdc_outbox.connect.lint.java import Unreadable, compiled, groups, matches
+from cdc_outbox.connect.lint.java import compiled, groups, matches
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
+from cdc_outbox.router.java_regex import InvalidRegexError
 
 book = Rulebook()
 
@@ -19,7 +20,7 @@ def regex_that_cannot_be_read(config: Config, router: Router) -> Hits:
     option = "route.topic.regex"
     try:
         compiled(router.get(option, _DEFAULT_REGEX))
-    except Unreadable as reason:
+    except InvalidRegexError as reason:
         yield Hit(router.prefix + option, f"no regular expression: {reason}; the task fails.", "Correct it.")
 
 

@@ -3,9 +3,10 @@
 import re
 
 from cdc_outbox.connect.lint.config import Config, listed
-from cdc_outbox.connect.lint.java import Unreadable, compiled, literal
+from cdc_outbox.connect.lint.java import compiled, literal
 from cdc_outbox.connect.lint.promises import CLEANUP_POLICY, COMPACTION
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
+from cdc_outbox.router.java_regex import InvalidRegexError
 
 book = Rulebook()
 
@@ -50,7 +51,7 @@ def group_with_a_broken_pattern(config: Config) -> Hits:
             for pattern in listed(config.get(option)):
                 try:
                     compiled(pattern)
-                except Unreadable as reason:
+                except InvalidRegexError as reason:
                     yield Hit(option, f"no regular expression: {reason}.", "Correct the pattern.")
 
 
