@@ -134,6 +134,22 @@ ROUTED = (
         shows=fails("DataException", "ARRAY"),
     ),
     Routed(
+        code="CC321",
+        kind=Kind.MONGODB,
+        changes={f"{_M}expand.json.payload": "true", **_PLAIN_JSON},
+        mended={f"{_M}expand.json.payload": "false"},
+        also=("CC413",),
+        connector="mongodb",
+        plugin="mongodb",
+        rows=[
+            {"document": _DOCUMENT % payload}
+            for payload in ('{"a":null,"b":[],"c":{"$numberDecimal":"1.10"}}', "[1,2]", '{"a":[1,"x"]}')
+        ],
+        shows=lambda seen: isinstance(seen[0], Message)
+        and (seen[0].value, getattr(seen[1], "value", None)) == (b'{"a":null,"b":[],"c":"1.10"}', b"[1,2]")
+        and fails("DataException")(seen),
+    ),
+    Routed(
         code="CC322",
         changes={**_EXPANDED, f"{_R}field.name.adjustment.mode": "avro"},
         mended=_EXPANDED,

@@ -182,6 +182,7 @@ CASES = (
         },
     ),
     _case("CC321", f"{_T}expand.json.payload", "true"),
+    _case("CC321", f"{_M}expand.json.payload", "true", Kind.MONGODB),
     Case(
         code="CC322",
         at=f"{_R}field.name.adjustment.mode",

@@ -142,6 +142,13 @@ def test_json_of_an_expanded_payload_is_not_json_in_json() -> None:
     assert "CC405" not in codes(expanded)
 
 
+def test_of_expanded_documents_is_told_what_fails_there() -> None:
+    expanded = changed(Kind.MONGODB, {"transforms.outbox.collection.expand.json.payload": "true"})
+    [found] = [finding for finding in lint(config_of(expanded)) if finding.code == "CC321"]
+    assert "values of several types" in found.message
+    assert "StringConverter" not in found.remedy
+
+
 def test_the_router_of_mongodb_may_be_told_what_to_do_with_updates() -> None:
     options: dict[str, str | None] = {"transforms.outbox.table.op.invalid.behavior": "fatal", "skipped.operations": "t"}
     assert codes({**options, "transforms.outbox.type": MONGO_ROUTER}, Kind.MONGODB) == ["CC808"]

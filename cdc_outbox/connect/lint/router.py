@@ -105,6 +105,9 @@ def expanded_payload(config: Config, router: Router) -> Hits:
     if router.expands and not config.expands_shapes:
         message = "expansion drops nulls and empty lists, rounds decimals, and fails the task on a list at the top."
         remedy = "StringConverter without expansion passes JSON as it is."
+        if router.of_mongo:
+            message = "expansion fails the task on a list of values of several types, such as [1, 1.5] or [null, 1]."
+            remedy = "Store the payload as text, which passes as it is."
         yield Hit(f"{router.prefix}{router.table}.expand.json.payload", message, remedy)
 
 
