@@ -89,6 +89,7 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
         ({"database.password": "${file:/run/secrets/db:password}"}, Kind.MYSQL),
         ({"schema.include.list": "PUBLIC"}, Kind.POSTGRESQL),
         ({"offset.mismatch.strategy": "no_validation"}, Kind.POSTGRESQL),
+        ({"skipped.operations": "u,d"}, Kind.SQLSERVER),
     ],
 )
 def test_what_is_right_or_unknown_is_not_found(changes: dict[str, str | None], kind: Kind) -> None:
@@ -152,6 +153,7 @@ def test_of_expanded_documents_is_told_what_fails_there() -> None:
 def test_the_router_of_mongodb_may_be_told_what_to_do_with_updates() -> None:
     options: dict[str, str | None] = {"transforms.outbox.table.op.invalid.behavior": "fatal", "skipped.operations": "t"}
     assert codes({**options, "transforms.outbox.type": MONGO_ROUTER}, Kind.MONGODB) == ["CC808"]
+    assert codes({**options, "skipped.operations": "none"}, Kind.MONGODB) == ["CC808"]
 
 
 def test_what_the_driver_or_a_library_reads_is_not_called_unknown() -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from cdc_outbox.connect.catalogue import plugin
-from cdc_outbox.connect.lint.config import IMPLICIT, Config, Kind, Router, listed
+from cdc_outbox.connect.lint.config import BINLOG, IMPLICIT, Config, Kind, Router, listed
 from cdc_outbox.connect.lint.java import matches
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
@@ -203,7 +203,7 @@ def operations_that_are_skipped(config: Config) -> Hits:
         yield Hit("skipped.operations", "inserts are skipped, so no event is published.", "Write u,d,t.")
 
 
-@book.rule("CC333", WARNING, *Kind)
+@book.rule("CC333", WARNING, Kind.POSTGRESQL, *BINLOG, Kind.ORACLE)
 def truncation_that_arrives(config: Config) -> Hits:
     if config.routers and config.has("skipped.operations") and "t" not in _skipped(config):
         message = "a TRUNCATE of the outbox reaches the router, and fails the task."
