@@ -317,6 +317,17 @@ ROUTED = (
         shows=becomes(lambda seen: b'"schema"' in dict(seen.headers)["id"]),
     ),
     Routed(
+        code="CC420",
+        changes={"header.converter": "org.apache.kafka.connect.converters.ByteArrayConverter"},
+        shows=fails("DataException", "Invalid schema type for ByteArrayConverter: STRING"),
+    ),
+    Routed(
+        code="CC420",
+        changes={"header.converter": BINARY, "header.converter.delegate.converter.type": STRING},
+        mended={"header.converter.delegate.converter.type": STRING},
+        shows=fails("DataException", "requires a delegate.converter.type"),
+    ),
+    Routed(
         code="CC808",
         kind=Kind.MONGODB,
         changes={},

@@ -236,6 +236,9 @@ CASES = (
     _case("CC415", "value.converter", "io.debezium.converters.ByteBufferConverter"),
     _case("CC415", "value.converter", "io.debezium.converters.BinaryDataConvertor"),
     _case("CC416", "header.converter", JSON),
+    _case("CC420", "header.converter", "org.apache.kafka.connect.converters.ByteArrayConverter"),
+    _case("CC420", "header.converter", "org.apache.kafka.connect.converters.LongConverter", Kind.MYSQL),
+    _case("CC420", "header.converter", BINARY, more={"header.converter.delegate.converter.type": STRING}),
     _case(
         "CC417",
         "value.converter",

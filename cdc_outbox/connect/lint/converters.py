@@ -13,6 +13,14 @@ _BINARY = "io.debezium.converters.BinaryDataConverter"
 _ARRAY = "io.debezium.converters.ByteArrayConverter"
 _BUFFER = "io.debezium.converters.ByteBufferConverter"
 _KNOWN = (_STRING, _JSON, _BYTES, _BINARY, _ARRAY, "io.debezium.converters.CloudEventsConverter")
+_NO_TEXT = frozenset(
+    {
+        *(_BYTES, _BINARY, _ARRAY),
+        *(f"{_BYTES.rpartition('.')[0]}.{kind}Converter" for kind in ("Boolean", "Double", "Float", "Integer")),
+        *(f"{_BYTES.rpartition('.')[0]}.{kind}Converter" for kind in ("Long", "Short")),
+    }
+)
+"""Converters that fail on a text; as header converters Debezium's have no delegate, whatever is configured."""
 _DELEGATE = "delegate.converter.type"
 
 
@@ -128,9 +136,16 @@ def schema_of_the_day(config: Config, router: Router) -> Hits:
 @book.router_rule("CC416", NOTE)
 def headers_of_another_form(config: Config, router: Router) -> Hits:
     given = config.get("header.converter")
-    if given and given not in {_STRING, "org.apache.kafka.connect.storage.SimpleHeaderConverter"}:
+    if given and given not in {_STRING, "org.apache.kafka.connect.storage.SimpleHeaderConverter", *_NO_TEXT}:
         message = "the event's id and type come as this converter writes them, and not as plain text."
         yield Hit("header.converter", message, "Leave it out, unless consumers know.")
+
+
+@book.router_rule("CC420", ERROR)
+def headers_that_are_text(config: Config, router: Router) -> Hits:
+    if config.get("header.converter") in _NO_TEXT:
+        message = "headers are text, such as the event's id and type, which this converter fails on, and the task."
+        yield Hit("header.converter", message, "Leave it out.")
 
 
 @book.router_rule("CC417", WARNING)
