@@ -128,7 +128,7 @@ class Routing:
             router=EventRouter.from_options(config.router.options, version=version, connector=connector),
             key=make_converter(config.key),
             value=make_converter(config.value),
-            header=make_converter(config.header),
+            header=_header_converter(config.header),
         )
 
     def message(self, record: ConnectRecord) -> Message | None:
@@ -165,6 +165,12 @@ def make_converter(component: Component) -> Converter:
             return BytesConverter(_delegate(options), takes_buffers=False)
         case other:
             raise ConfigError(f"{other} with these options is not imitated", field="converter", hint=_ELSEWHERE)
+
+
+def _header_converter(component: Component) -> Converter:
+    """Return a header converter; Debezium's for bytes never read their delegate then."""
+    options = {name: value for name, value in component.options.items() if name != _DELEGATE}
+    return make_converter(Component(component.java_class, options))
 
 
 def _is_utf8(options: Mapping[str, str]) -> bool:

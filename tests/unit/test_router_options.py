@@ -21,7 +21,7 @@ from cdc_outbox.router import (
 from cdc_outbox.router.envelope import EnvelopeMemory
 from cdc_outbox.router.java_regex import compile_java, replace_first
 from cdc_outbox.router.options import UpdateBehavior
-from cdc_outbox.router.routing import Component, RoutingConfig, make_converter
+from cdc_outbox.router.routing import EVENT_ROUTER, Component, RoutingConfig, make_converter
 
 PLACEMENT = "table.fields.additional.placement"
 MISSING = "table.field.additional.missing"
@@ -321,3 +321,12 @@ def test_what_only_claims_to_be_a_change_fails_by_its_operation(
             ConnectRecord(topic="x", value=ConnectStruct(schema, {"op": "u"})), EnvelopeMemory()
         )
     assert caught.value.exception == ("DataException" if operation == 1 else "IllegalStateException")
+
+
+def test_a_header_converter_has_no_delegate() -> None:
+    binary = Component("io.debezium.converters.BinaryDataConverter", {"delegate.converter.type": "StringConverter"})
+    text = Component("org.apache.kafka.connect.storage.StringConverter")
+    config = RoutingConfig(router=Component(EVENT_ROUTER), key=text, value=text, header=binary)
+    with pytest.raises(RoutingError, match="requires a delegate") as caught:
+        Routing.from_config(config).message(insert())
+    assert (caught.value.exception, caught.value.stage) == ("DataException", "convert")
