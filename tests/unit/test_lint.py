@@ -87,6 +87,9 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
             Kind.POSTGRESQL,
         ),
         ({"database.password": "${file:/run/secrets/db:password}"}, Kind.MYSQL),
+        ({"database.password": "${MYSQL_PASSWORD}"}, Kind.MYSQL),
+        ({"database.password": "{{ .Values.password }}"}, Kind.POSTGRESQL),
+        ({"value.converter.basic.auth.user.info": "u:${PASSWORD}"}, Kind.POSTGRESQL),
         ({"schema.include.list": "PUBLIC"}, Kind.POSTGRESQL),
         ({"offset.mismatch.strategy": "no_validation"}, Kind.POSTGRESQL),
         ({"skipped.operations": "u,d"}, Kind.SQLSERVER),
@@ -141,6 +144,11 @@ def test_a_decoded_message_is_looked_for_in_the_topic_of_messages() -> None:
 def test_json_of_an_expanded_payload_is_not_json_in_json() -> None:
     expanded: dict[str, str | None] = {"transforms.outbox.table.expand.json.payload": "true", "value.converter": JSON}
     assert "CC405" not in codes(expanded)
+
+
+@pytest.mark.parametrize("password", ["hunter2${NAME}", "${NAME}hunter2", "$hunter2", "${hunter 2}"])
+def test_what_only_holds_a_placeholder_is_still_a_secret(password: str) -> None:
+    assert codes({"database.password": password}) == ["CC113"]
 
 
 def test_of_expanded_documents_is_told_what_fails_there() -> None:
