@@ -252,7 +252,7 @@ RAN: tuple[OnMariaDb, ...] = (
     OnMariaDb(
         code="CC706",
         changes={f"{_HISTORY}.kafka.topic": "{name}", "include.schema.changes": "true"},
-        mended={"include.schema.changes": "true"},
+        mended={f"{_HISTORY}.kafka.topic": "{name}"},
         also=("CC705",),
         act=_restart,
         shows=_reads_nothing,

@@ -322,7 +322,7 @@ CASES = (
     _case("CC703", "schema.history.internal.store.only.captured.tables.ddl", None, Kind.ORACLE),
     _case("CC704", "schema.history.internal.skip.unparseable.ddl", "true", Kind.MYSQL),
     _case("CC705", "include.schema.changes", None, Kind.MYSQL),
-    _case("CC706", "schema.history.internal.kafka.topic", "orders", Kind.MYSQL),
+    _case("CC706", "schema.history.internal.kafka.topic", "orders", Kind.MYSQL, more={"include.schema.changes": None}),
     _case("CC707", "snapshot.mode", "recovery", Kind.MYSQL),
     _case("CC708", "snapshot.locking.mode", None, Kind.MYSQL),
     _case("CC709", "heartbeat.interval.ms", None, Kind.MONGODB),

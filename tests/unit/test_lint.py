@@ -93,6 +93,7 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
         ({"schema.include.list": "PUBLIC"}, Kind.POSTGRESQL),
         ({"offset.mismatch.strategy": "no_validation"}, Kind.POSTGRESQL),
         ({"skipped.operations": "u,d"}, Kind.SQLSERVER),
+        ({"schema.history.internal.kafka.topic": "orders"}, Kind.MYSQL),  # which sends no changes of the schema
     ],
 )
 def test_what_is_right_or_unknown_is_not_found(changes: dict[str, str | None], kind: Kind) -> None:

@@ -168,16 +168,12 @@ def test_two_pipelines_of_a_binlog_share_nothing_unless_they_say_so() -> None:
     assert found("\n  server_id: 7") == [("CC903", 5)]
 
 
-@pytest.mark.parametrize(
-    ("more", "found"),
-    [
-        ("history: {topic: orders}", ("CC706", "history.topic", 11)),
-        ("overrides:\n  snapshot.fetch.sise: 3", ("CC101", "overrides.snapshot.fetch.sise", 12)),
-    ],
-)
-def test_what_is_wrong_for_a_binlog_is_told_in_the_spec(more: str, found: tuple[str, str, int]) -> None:
-    [finding] = lint_text(f"{MINIMAL}{more}\n".replace("postgresql", "mariadb"), "x.yaml")
-    assert (finding.code, finding.place.path, finding.place.line) == found
+def test_what_is_wrong_for_a_binlog_is_told_in_the_spec() -> None:
+    text = f"{MINIMAL}history: {{topic: orders}}\noverrides:\n  snapshot.fetch.sise: 3\n"
+    # That the history is in a topic that no changes of the schema go to is fine.
+    [finding] = lint_text(text.replace("postgresql", "mariadb"), "x.yaml")
+    found = (finding.code, finding.place.path, finding.place.line)
+    assert found == ("CC101", "overrides.snapshot.fetch.sise", 13)
 
 
 @pytest.mark.parametrize("table", ["outbox", "out.box", "out,box", "Größe (neu)", "a+b$", 'with "quotes"', "x" * 63])

@@ -41,15 +41,20 @@ def statements_skipped(config: Config) -> Hits:
 
 @book.rule("CC705", NOTE, *HISTORY)
 def topic_of_schema_changes(config: Config) -> Hits:
-    if config.routers and config.get("include.schema.changes", "true").lower() != "false":
+    if config.routers and _publishes_schema_changes(config):
         message = "changes of the schema go to a topic of the name of topic.prefix, which an outbox does not need."
         yield Hit("include.schema.changes", message, "Set it to false.")
+
+
+def _publishes_schema_changes(config: Config) -> bool:
+    return config.get("include.schema.changes", "true").lower() != "false"
 
 
 @book.rule("CC706", ERROR, *HISTORY)
 def history_among_events(config: Config) -> Hits:
     option = f"{_INTERNAL}.kafka.topic"
-    if config.has(option) and config.get(option) == config.get("topic.prefix"):
+    is_shared = config.has(option) and config.get(option) == config.get("topic.prefix")
+    if is_shared and _publishes_schema_changes(config):
         message = "the schema's history and the changes of the schema go to one topic, and neither can be read."
         yield Hit(option, message, "Give the history a topic of its own.")
 
