@@ -311,7 +311,13 @@ def _missing(step: SlotStep, state: SlotState) -> tuple[str, str]:
     # stored only seconds later.
     if stored is None and not slot.active and written.rows_outside_slot:
         place = " in the table" if written.keeps_rows else ""
-        return "DB511", f"is younger than {_count(written.rows_outside_slot)}{place}, which would not be published."
+        return (
+            "DB511",
+            (
+                f"does not hold {_count(written.rows_outside_slot)}{place}, which were committed before the slot or its "
+                "publication was made, and would not be published."
+            ),
+        )
     return "", ""
 
 

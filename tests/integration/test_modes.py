@@ -164,7 +164,7 @@ def test_a_slot_that_nobody_read_is_compared_with_the_numbers(without_rows: Pipe
         connection.execute(create, (slot,))
     without_rows.write(2, "both")
     without_rows.write(1, "new")
-    with pytest.raises(UnpublishedEventsError, match="is younger than 3 events, which"):
+    with pytest.raises(UnpublishedEventsError, match="does not hold 3 events, which"):
         without_rows.deploy()
     with without_rows.connect() as connection:
         connection.execute("delete from outbox_heads where aggregateid = 'old'")

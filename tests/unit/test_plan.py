@@ -67,7 +67,7 @@ def test_what_fits_needs_no_decision(
         (None, None, ROWS, "does not exist, and the table holds 7 events already"),
         (None, None, PRUNED, "sequences were given out already"),
         (None, at(5), NOTHING, "Connect's offset stands at 0/5: what was committed since then is lost with the slot"),
-        (slot(), None, WrittenFacts(rows=7, rows_outside_slot=3), "is younger than 3 events"),
+        (slot(), None, WrittenFacts(rows=7, rows_outside_slot=3), "does not hold 3 events"),
         (slot(100), at(99), ROWS, "is at 0/64, ahead of Connect's offset 0/63"),
         (slot(wal_status="lost"), at(99), ROWS, "has lost its WAL, while Connect's offset stands at 0/63"),
         (None, None, WrittenFacts(rows=COUNTED_ROWS), "at least 100,000 events"),
@@ -276,7 +276,7 @@ def test_an_option_that_only_sounds_secret_is_shown() -> None:
     [
         (None, None, KEPT_NONE, "events were written, and would not be published."),
         (None, at(5), KEPT_NONE, "would fail for good. No rows are kept."),
-        (slot(), None, replace(KEPT_NONE, rows_outside_slot=3), "is younger than 3 events, which"),
+        (slot(), None, replace(KEPT_NONE, rows_outside_slot=3), "does not hold 3 events, which"),
     ],
 )
 def test_where_no_rows_are_kept_nothing_is_said_of_publishing_them(
