@@ -105,6 +105,15 @@ def test_each_defect_is_one_finding_with_its_place(facts: DatabaseFacts, code: s
     assert all(finding.remedy for finding in findings)
 
 
+def test_no_unlogged_table_is_added_to_a_publication_of_all_tables() -> None:
+    unlogged, all_tables = replace(TABLE, persistence="u"), PublicationFacts(True, False, carries="all tables")
+    found = check_database(SPEC, replace(GOOD, table=unlogged, publication=all_tables))
+    assert [finding.code for finding in found] == ["DB302", "DB407"]
+    one_table = replace(all_tables, carries="")
+    found = check_database(SPEC, replace(GOOD, table=unlogged, publication=one_table))
+    assert [finding.code for finding in found] == ["DB302", "DB402"]
+
+
 def test_a_missing_column_is_named() -> None:
     columns = {name: kind for name, kind in COLUMNS.items() if name != "sequence"}
     [finding] = check_database(SPEC, replace(GOOD, table=replace(TABLE, columns=columns)))

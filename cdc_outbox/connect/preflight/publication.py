@@ -9,6 +9,7 @@ from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import quote
 
+_ALL_TABLES = "all tables"
 _INSERTS_ONLY = "set (publish = 'insert')"
 
 
@@ -21,8 +22,10 @@ def check_publication(spec: Spec, table: TableFacts | None, publication: Publica
     if spec.outbox.mode is OutboxMode.MESSAGE:  # messages pass any publication, also an empty one
         return
     alter = f"alter publication {quote(name)}"
-    # What is no table is told already, and no publication can have it.
-    if not publication.covers_table and table is not None and table.has_log:
+    # What is no table is told already, and no publication can have it. Nor need an unlogged table be added to one of
+    # all tables, which PostgreSQL refuses: it is in it as soon as it is logged.
+    joins_alone = publication.carries == _ALL_TABLES and table is not None and table.persistence != "p"
+    if not publication.covers_table and table is not None and table.has_log and not joins_alone:
         # Without that setting a partitioned table's rows are published as those of its partitions.
         partitioned = table.is_partitioned
         yield error(

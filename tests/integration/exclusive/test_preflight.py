@@ -153,6 +153,14 @@ ONLY = f"alter publication {SLOT} set table outbox"
         ),
         (
             (
+                f"drop publication {SLOT}; alter table outbox set unlogged;"
+                f"create publication {SLOT} for all tables with (publish = 'insert')"
+            ),
+            "DB302 DB407",
+            OUTBOX,
+        ),
+        (
+            (
                 f"drop publication {SLOT};"
                 f"create publication {SLOT} for tables in schema public with (publish = 'insert')"
             ),
