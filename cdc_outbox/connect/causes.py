@@ -207,7 +207,7 @@ KNOWN = (
     _known(
         r"RecordTooLargeException|max\.request\.size|larger than the maximum request size",
         "An event is larger than Kafka takes.",
-        "Raise message.max.bytes at the topic and producer.override.max.request.size in overrides, or write "
+        "Raise max.message.bytes of the topic and producer.override.max.request.size in overrides, or write "
         "smaller events.",
     ),
     _known(

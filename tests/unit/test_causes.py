@@ -49,7 +49,7 @@ CASES = (
     ("Worker was unable to handle this request and may be unable to handle other", "its own topics", "brokers"),
     ("IO Error trying to forward REST request: Idle timeout expired: 30000/30000 ms", "leads", "config.storage.topic"),
     ("IO Error trying to forward REST request: java.net.ConnectException", "cannot reach the one", "advertised"),
-    (f"{KAFKA}RecordTooLargeException: The message is 2 bytes", "larger than Kafka takes", "max.request.size"),
+    (f"{KAFKA}RecordTooLargeException: The message is 2 bytes", "larger than Kafka takes", "max.message.bytes"),
     (f"{KAFKA}TopicAuthorizationException: Not authorized to access topics: [x]", "does not let", "ACL"),
     (f"{KAFKA}TimeoutException: Topic x not present in metadata after 60000 ms.", "topic", "topics.partitions"),
     (f"{KAFKA}TimeoutException: Failed to update metadata after 6 ms.", "cannot reach Kafka", "advertised.listeners"),
