@@ -170,6 +170,14 @@ def test_what_the_driver_or_a_library_reads_is_not_called_unknown() -> None:
     assert codes(dict.fromkeys(options, "1")) == []
 
 
+@pytest.mark.parametrize(
+    ("slot", "fault"), [("A-b", "has 'A', '-'"), ("x" * 64, "has 64 characters"), ("A" * 64, "has 'A'")]
+)
+def test_what_is_wrong_with_the_name_of_a_slot_is_told(slot: str, fault: str) -> None:
+    [found] = lint(config_of(changed(Kind.POSTGRESQL, {"slot.name": slot})))
+    assert (found.code, found.message.partition(";")[0]) == ("CC603", f"the slot's name {fault}")
+
+
 def test_what_render_refuses_and_what_lint_finds_is_one_table() -> None:
     assert all(promise.code == "" or promise.severity is not Severity.NOTE for promise in PROMISES)
     for promise in PROMISES:

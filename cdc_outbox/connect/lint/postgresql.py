@@ -40,7 +40,9 @@ def slot_of_everybody(config: Config) -> Hits:
 def slot_with_an_impossible_name(config: Config) -> Hits:
     slot = slot_of(config.options)
     if "${" not in slot and not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
-        message = f"a slot's name is of 1 to 63 small letters, digits and underscores; this has {len(slot)} characters."
+        wrong = "".join(dict.fromkeys(re.findall(r"[^a-z0-9_]", slot)))
+        fault = f"has {', '.join(map(repr, wrong))}" if wrong else f"has {len(slot)} characters"
+        message = f"the slot's name {fault}; PostgreSQL takes 1 to 63 small letters, digits and underscores."
         yield Hit("slot.name", message, "Choose such a name.")
 
 
