@@ -146,7 +146,12 @@ def parse_spec(text: str | Document, *, name: str = "spec") -> Spec:
         ConfigError: With ``findings``, every one with its line.
     """
     document = read_yaml(text, name=name) if isinstance(text, str) else text
-    findings = document.findings or tuple(_schema_findings(document)) or tuple(_secrets(document))
+    findings = (
+        document.findings
+        or tuple(_schema_findings(document))
+        or tuple(_secrets(document))
+        or tuple(_dead_references(document))
+    )
     if not findings:
         try:
             return _build(document)
@@ -243,6 +248,16 @@ def _secrets(document: Document) -> Iterator[Finding]:
         message = "database.connection_string shows a password, which must be a reference that the worker resolves."
         remedy = "Write database.user and database.password, or all of it as a reference such as ${env:NAME}."
         yield document.error("SP105", ("database", "connection_string"), message, remedy)
+
+
+def _dead_references(document: Document) -> Iterator[Finding]:
+    """Yield references without a config provider, which Connect passes on as they stand."""
+    for key, value in document.content["database"].items():
+        for name in re.findall(r"\$\{([^}:]*)\}", str(value)):
+            message = (
+                f"database.{key} has ${{{name}}}, which names no config provider: the connector gets it as it stands."
+            )
+            yield document.error("SP104", ("database", key), message, f"Write ${{env:{name}}}.")
 
 
 def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable, Mapping[str, str | None]]:

@@ -96,6 +96,14 @@ def test_a_reference_to_any_provider_is_taken(provider: str) -> None:
     assert parse_spec(MINIMAL.replace("${env:PASSWORD}", reference)).database.password == reference
 
 
+@pytest.mark.parametrize("key", ["host", "name", "user"])
+def test_a_reference_without_a_provider_is_refused(key: str) -> None:
+    line = next(line for line in MINIMAL.splitlines() if line.strip().startswith(f"{key}: ") and line.startswith(" "))
+    [finding] = findings(MINIMAL.replace(line, f"  {key}: db-${{PLACE}}.example"))
+    assert f" database.{key}: error SP104: database.{key} has ${{PLACE}}, which names no config provider" in finding
+    assert finding.endswith("Write ${env:PLACE}.")
+
+
 @pytest.mark.parametrize("password", ['"${env:X}hunter2}"', '"${hunter2}"', '"${env:X}\\n"'])
 def test_what_only_looks_like_a_reference_is_a_secret(password: str) -> None:
     [finding] = findings(MINIMAL.replace("${env:PASSWORD}", password))
