@@ -116,6 +116,7 @@ CASES = (
         },
     ),
     _case("CC223", _TYPE, "io.debezium.transforms.EventRouter"),
+    _case("CC223", "connector.class", "io.debezium.connector.postgresql.PostgresConector"),
     _case("CC224", "connector.class", "io.confluent.connect.jdbc.JdbcSourceConnector"),
     _case("CC225", "errors.deadletterqueue.topic.name", "x"),
     _case("CC226", "predicates.isOutbox.patern", "x"),

@@ -107,6 +107,12 @@ def test_an_expression_that_java_refuses_is_found_though_python_may_read_it(rege
     assert "CC216" in codes({"predicates.isOutbox.pattern": regex})
 
 
+@pytest.mark.parametrize("name", ["mongodb.MongoDbSinkConnector", "db2.Db2Connector", "vitess.VitessConnector"])
+def test_other_connectors_of_debezium_are_not_misspelt(name: str) -> None:
+    found = codes({"connector.class": f"io.debezium.connector.{name}"})
+    assert ("CC224" in found, "CC223" in found) == (True, False)
+
+
 def test_two_outboxes_behind_two_predicates_are_fine() -> None:
     config = {
         **CLEAN[Kind.POSTGRESQL],

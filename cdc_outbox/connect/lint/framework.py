@@ -227,6 +227,10 @@ def class_that_nobody_has(config: Config) -> Hits:
         near = get_close_matches(plugin.type, _KNOWN_TYPES, n=1, cutoff=0.85)
         if near and plugin.type not in _KNOWN_TYPES:
             yield Hit(f"{plugin.prefix}type", f"there is no transform {plugin.type}.", f"Did you mean {near[0]!r}?")
+    connector = _meant_connector(config)
+    if connector:
+        message = f"there is no connector {config.get('connector.class')}."
+        yield Hit("connector.class", message, f"Did you mean {connector!r}?")
 
 
 @book.rule("CC225", WARNING, *Kind)
@@ -254,10 +258,19 @@ def option_that_a_plugin_does_not_have(config: Config) -> Hits:
 
 @book.rule("CC224", NOTE)
 def connector_of_another_kind(config: Config) -> Hits:
-    if config.kind is None:
+    if config.kind is None and not _meant_connector(config):
         near = did_you_mean(config.get("connector.class"), [kind.value for kind in Kind])
         message = "this is none of the six connectors of Debezium, so only what is Connect's was looked at."
         yield Hit("connector.class", message, near)
+
+
+def _meant_connector(config: Config) -> str:
+    """Return the connector whose class is misspelt, empty where the class is right or another vendor's."""
+    given = config.get("connector.class")
+    names = [name for kind in Kind for name in (kind.value, kind.rpartition(".")[2])]
+    # Debezium's other sources and its sinks have classes that are less alike than this.
+    near = get_close_matches(given, names, n=1, cutoff=0.9) if config.kind is None and "Sink" not in given else []
+    return near[0] if near else ""
 
 
 def _plugins(config: Config) -> tuple[tuple[str, tuple[Plugin, ...]], ...]:
