@@ -16,6 +16,7 @@ from typing import Any
 
 from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
 from cdc_outbox.drivers.mysql_dsn import options_of
+from cdc_outbox.drivers.sqlstate import NO_DATABASE
 from cdc_outbox.drivers.transactions import SendsAtOnce, refuse_commit, session_settings, transaction
 from cdc_outbox.errors import (
     DatabaseAccessError,
@@ -38,6 +39,7 @@ _NUMBERS: tuple[tuple[type[DatabaseError], frozenset[int]], ...] = (
 )
 _BY_NUMBER = {number: kind for kind, numbers in _NUMBERS for number in numbers}
 
+_NO_DATABASE = 1049
 _IN_TRANSACTION = 0x0001
 """A bit of the status that the server sends with each answer; PyMySQL shows it."""
 
@@ -86,7 +88,7 @@ def translate(error: BaseException) -> DatabaseError | None:
     if kind is None:
         return None
     text = rest[0] if rest and rest[0] else "the connection is closed"
-    return kind(f"{' '.join(str(text).split())} (error {number})")
+    return kind(f"{' '.join(str(text).split())} (error {number})", hint=NO_DATABASE if number == _NO_DATABASE else None)
 
 
 class _MySql:

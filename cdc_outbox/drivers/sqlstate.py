@@ -29,6 +29,9 @@ _KINDS: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("55P03", TransactionConflictError),  # a lock was not to be had within lock_timeout
 )
 
+NO_DATABASE = "Create the database, or correct its name in the DSN."
+_HINTS = {"3D000": NO_DATABASE}
+
 
 def translate(sqlstate: str, message: str) -> DatabaseError | None:
     """Return our error for a code, ``None`` where an operator can do nothing about it.
@@ -38,5 +41,5 @@ def translate(sqlstate: str, message: str) -> DatabaseError | None:
     """
     for prefix, kind in _KINDS:
         if sqlstate.startswith(prefix):
-            return kind(" ".join(message.split()), sqlstate=sqlstate)
+            return kind(" ".join(message.split()), sqlstate=sqlstate, hint=_HINTS.get(sqlstate))
     return None

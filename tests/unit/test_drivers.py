@@ -8,6 +8,7 @@ from textwrap import dedent
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 import sqlalchemy.orm
 
@@ -124,6 +125,23 @@ def test_a_code_becomes_our_error(code: str, kind: type[DatabaseError]) -> None:
     error = sqlstate.translate(code, "two\n  lines")
     assert type(error) is kind
     assert (str(error), error.sqlstate) == ("two lines", code)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.errors.InvalidCatalogName("x"),
+        psycopg.OperationalError('connection failed: FATAL:  database "nowhere" does not exist'),
+        pymysql.err.OperationalError(1049, "Unknown database 'nowhere'"),
+    ],
+    ids=["its code", "at the login", "MariaDB"],
+)
+def test_a_database_that_does_not_exist_is_not_a_wrong_password(error: Exception) -> None:
+    ours = drivers.translate(error)
+    assert (type(ours), ours and ours.hint) == (
+        DatabaseAccessError,
+        "Create the database, or correct its name in the DSN.",
+    )
 
 
 @pytest.mark.parametrize("code", ["23505", "57014", "22P02", ""])
