@@ -34,8 +34,8 @@ from cdc_outbox.spec import Spec
 from cdc_outbox.sql import comment
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.writer.catalog import Catalog, TableCatalog
-from cdc_outbox.writer.drift import different_source
-from cdc_outbox.writer.incarnation import Source, begin_incarnation, read_source
+from cdc_outbox.writer.drift import check_source
+from cdc_outbox.writer.incarnation import begin_incarnation, read_source
 
 
 def _role_option(name: str, default: str) -> Callable[[Any], Any]:
@@ -206,6 +206,8 @@ def _check(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitCo
 
 def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitCode:  # noqa: ANN401
     execute, catalog = partial(driver.fetch, connection), Catalog(connection, driver)
+    if wanted.spec is not None:
+        _refuse_other_source(wanted.spec, catalog)
     with changing_tables(connection, driver):
         done = [upgrade(execute, part) for part in wanted.components]
         with turn(execute, driver.dialect):
@@ -223,7 +225,6 @@ def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitC
         return ExitCode.DONE
     if wanted.spec.database.publication:
         say(f"publication {wanted.spec.database.publication}: in place", err=True)
-    _tell_other_source(wanted.spec, catalog)
     return make_partitions(wanted.spec.outbox, connection, driver) if wanted.spec.outbox.partitions else ExitCode.DONE
 
 
@@ -263,11 +264,14 @@ def _refuse_other_shape(table: OutboxTable, found: TableCatalog | None, dialect:
         )
 
 
-def _tell_other_source(spec: Spec, catalog: Catalog) -> None:
-    source, wanted = read_source(spec.outbox, catalog), Source.parse(spec.first_source)
-    known = Source.parse(source or "")
-    if source is not None and wanted is not None and (known is None or known.name != wanted.name):
-        say(str(different_source(spec.outbox.heads_in(catalog.dialect), source, wanted.name)), err=True)
+def _refuse_other_source(spec: Spec, catalog: Catalog) -> None:
+    """Refuse a spec that was renamed: its publication would be a second one, and its connector a second one too.
+
+    Raises:
+        OutboxError: Events are numbered under a source of another name.
+    """
+    for finding in check_source(spec.outbox, spec.first_source, read_source(spec.outbox, catalog), catalog.dialect):
+        raise OutboxError(f"{finding.message.rstrip('.')} ({finding.code}); nothing was changed", hint=finding.remedy)
 
 
 def _begin(spec: Spec, connection: Any, driver: TransactionDriver, *, before: str, after: str | None) -> ExitCode:  # noqa: ANN401

@@ -20,10 +20,11 @@ from cdc_outbox.writer.shapes import SHAPES, SOURCE, Shape
 def check_version(component: Component, version: int | None) -> Iterator[Finding]:
     """Return whether a component's tables are of another release."""
     newest, name = component.migrations[-1].version, str(component.tables[0])
+    command = f"cdc-outbox init{' --inbox' * (component.kind == 'inbox')}"
     if version is None:
-        yield _error("DB343", name, "init never made these tables here.", "Run `cdc-outbox init`.")
+        yield _error("DB343", name, "init never made these tables here.", f"Run `{command}`.")
     elif version < newest:
-        yield _error("DB341", name, f"the tables have version {version}, the newest is {newest}.", "Run init again.")
+        yield _error("DB341", name, f"the tables have version {version}, the newest is {newest}.", f"Run `{command}`.")
     elif version > newest:
         message = f"the tables have version {version}, this release knows {newest}."
         yield _error("DB342", name, message, "Upgrade cdc-outbox.")
@@ -166,21 +167,21 @@ def _check_sources(table: OutboxTable, first_source: str, catalog: OutboxCatalog
     if heads != outbox:
         message = f"the heads' source is {heads!r}, the outbox's {outbox!r}."
         yield _error("DB332", place, message, "Give both columns the same default, the younger one.")
-    known, wanted = Source.parse(heads), Source.parse(first_source)
-    if known is None:
+    if Source.parse(heads) is None:
         yield _error("DB331", place, f"the source {heads!r} has no incarnation.", f"init makes it {first_source}.")
-    elif wanted is not None and known.name != wanted.name:
-        yield different_source(table.heads_in(catalog.dialect), heads, wanted.name)
+    yield from check_source(table, first_source, heads, catalog.dialect)
 
 
-def different_source(heads: TableName, found: str, wanted: str) -> Finding:
-    """Return the finding for a spec whose source is not the table's; `init` sets a source once."""
-    return _error(
-        "DB333",
-        f"{heads}.source",
-        f"the table's source is {found}, the spec says {wanted}.",
-        f"Correct source in the spec, or run `cdc-outbox init --new-incarnation --from {found}`.",
-    )
+def check_source(table: OutboxTable, first_source: str, found: str | None, dialect: Dialect) -> Iterator[Finding]:
+    """Yield that events are numbered under a source of another name than the spec's; `init` sets a source once."""
+    known, wanted = Source.parse(found or ""), Source.parse(first_source)
+    if known is not None and wanted is not None and known.name != wanted.name:
+        yield _error(
+            "DB333",
+            f"{table.heads_in(dialect)}.source",
+            f"the table's source is {found}, the spec says {wanted.name}.",
+            f"Correct source in the spec, or run `cdc-outbox init --new-incarnation --from {found}`.",
+        )
 
 
 def _source(table: TableCatalog | None, column: str) -> str | None:

@@ -105,13 +105,12 @@ def test_one_change_is_one_finding(dsn: str, spec: Path) -> None:
     assert "DB311" not in [code for code, _ in found(spec, dsn)]
 
 
-def test_a_spec_whose_source_is_another_is_named_by_init_and_check(dsn: str, spec: Path) -> None:
-    spec.write_text(spec.read_text().replace("name: drift\n", "name: drift\nsource: shop\n", 1))
-    sentence = "DB333: the table's source is drift.1, the spec says shop."
-    assert sentence in run_command("init", str(spec), "--check", "--dsn", dsn).stdout
+def test_a_renamed_spec_is_found_by_check_and_gets_no_publication(dsn: str, spec: Path) -> None:
+    spec.write_text(spec.read_text().replace("name: drift\n", "name: shop\n", 1))
+    assert ("DB333", "public.outbox_heads.source") in found(spec, dsn)
     done = run_command("init", str(spec), "--dsn", dsn)
-    assert done.returncode == 0
-    assert sentence in done.stderr
+    assert (done.returncode, "--new-incarnation --from drift.1" in done.stderr) == (1, True)
+    assert ("DB401", "shop_outbox") in found(spec, dsn)
 
 
 def test_a_database_where_nothing_was_made_has_two_findings(outbox_stack: Stack, tmp_path: Path) -> None:

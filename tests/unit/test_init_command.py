@@ -1,0 +1,34 @@
+"""What `cdc-outbox init` refuses and advises, on SQLite, which takes no server."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import run_command
+
+SPEC = "version: 1\nname: {}\ndatabase: {{kind: sqlite}}\naggregates: {{order: {{}}}}\n"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.db"
+    path.touch()
+    return path
+
+
+def test_who_lacks_an_inbox_is_told_how_to_make_one(database: Path) -> None:
+    done = run_command("init", "--inbox", "--check", "--dsn", f"sqlite:///{database}")
+    assert (done.returncode, "DB343" in done.stdout, "Run `cdc-outbox init --inbox`." in done.stdout) == (3, True, True)
+
+
+def test_a_renamed_pipeline_does_not_pass_for_the_former_one(database: Path) -> None:
+    spec = database.with_suffix(".yaml")
+    spec.write_text(SPEC.format("orders"))
+    assert run_command("init", spec, "--dsn", f"sqlite:///{database}").returncode == 0
+    before = database.read_bytes()
+    spec.write_text(SPEC.format("shop"))
+    done = run_command("init", spec, "--dsn", f"sqlite:///{database}")
+    assert done.returncode == 1
+    assert "the table's source is orders.1, the spec says shop (DB333); nothing was changed" in done.stderr
+    assert "--new-incarnation --from orders.1" in done.stderr
+    assert database.read_bytes() == before
