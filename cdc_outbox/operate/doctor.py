@@ -128,8 +128,7 @@ class Doctor:
             return
         with self.database() as (connection, driver):
             found = look(self.spec, connection, driver, self.client if self._connect_answers else None)
-            # That Connect was not asked is no news, and no option helps, where it did not answer before.
-            yield from (each for each in found if self._connect_answers or each.code != "DB601")
+            yield from (each for each in found if self._connect_answers or not _hangs_on_connect(each))
             if kind is DatabaseKind.POSTGRESQL and self._connect_answers:
                 yield from self._reading(connection, driver)
 
@@ -160,6 +159,11 @@ class Doctor:
 
 def _found(code: str, place: Place, message: str, remedy: str) -> Finding:
     return Finding(code=code, severity=explanations()[code].severity, place=place, message=message, remedy=remedy)
+
+
+def _hangs_on_connect(finding: Finding) -> bool:
+    """Tell whether Connect's offset may refute a finding, or whether it says no more than that nobody asked Connect."""
+    return finding.code == "DB601" or (finding.code == "DB511" and finding.severity is Severity.WARNING)
 
 
 def by_severity(findings: Iterable[Finding]) -> list[Finding]:

@@ -1,5 +1,6 @@
 """What a doctor says of a connector, and what its command exits with where somebody does not answer."""
 
+import sqlite3
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,17 @@ from click.testing import CliRunner
 from cdc_outbox.cli import cli
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.facts import WrittenFacts
+from cdc_outbox.connect.plan import SlotState
 from cdc_outbox.connect.preflight.look import LOOKS, what_connect_hides
+from cdc_outbox.connect.preflight.slot import check_hole
 from cdc_outbox.database import DatabaseKind
+from cdc_outbox.drivers.sqlite3 import Sqlite3
 from cdc_outbox.finding import Finding
 from cdc_outbox.operate.doctor import Doctor
 from cdc_outbox.spec import parse_spec
 from tests.support.connect_server import Answer, Asked, answering
+from tests.support.database_facts import SLOT
 from tests.support.specs import MINIMAL
 from tests.support.timings import QUICK_TIMINGS
 
@@ -41,17 +47,30 @@ def test_only_a_silence_that_passes_is_tried_again_later(spec: str, dsn: list[st
     assert (done.return_value, "OP101" in done.stdout) == (code, True)
 
 
-def test_who_did_not_answer_is_not_said_to_be_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LOOKS, DatabaseKind.POSTGRESQL, lambda *_asked: what_connect_hides("orders", None))
+def in_database(monkeypatch: pytest.MonkeyPatch, connection: sqlite3.Connection, *seen: Finding) -> list[Finding]:
+    """Return what is said of a database in which that is seen, while Connect does not answer."""
+    monkeypatch.setitem(LOOKS, DatabaseKind.POSTGRESQL, lambda *_asked: iter(seen))
     client = ConnectClient(Cluster(urls=("http://127.0.0.1:1",), patience_seconds=0))
-    opened: Any = nullcontext((None, None))
+    opened: Any = nullcontext((connection, Sqlite3()))
     doctor = Doctor(
         spec=parse_spec(MINIMAL), client=client, database=lambda: opened, brokers=None, timings=QUICK_TIMINGS
     )
     found = list(doctor.look())
     client.close()
     assert [finding.place.document for finding in found if finding.code == "OP101"] == ["connect"]
-    assert "DB601" not in {finding.code for finding in found}
+    return [finding for finding in found if finding.place.document == "database"]
+
+
+def test_who_did_not_answer_is_not_said_to_be_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert in_database(monkeypatch, sqlite3.connect(":memory:"), *what_connect_hides("orders", None)) == []
+
+
+def test_nothing_is_called_lost_that_the_offset_of_a_silent_connect_may_refute(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = SlotState(slot=SLOT, written=WrittenFacts(rows=10, rows_outside_slot=10))
+    [unknown] = check_hole(parse_spec(MINIMAL), state, is_certain=False)
+    [certain] = check_hole(parse_spec(MINIMAL), state, is_certain=True)
+    assert in_database(monkeypatch, sqlite3.connect(":memory:"), unknown, certain) == [certain]
+    assert "skip" not in unknown.remedy
 
 
 def findings(state: str, *tasks: tuple[str, str]) -> dict[str, Finding]:

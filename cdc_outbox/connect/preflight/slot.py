@@ -106,7 +106,8 @@ def check_hole(spec: Spec, state: SlotState, *, is_certain: bool) -> Iterator[Fi
         yield found
         return
     message = f"{hole.text} If Connect has stored an offset that is past them, nothing is: that was not to be seen."
-    yield replace(found, severity=Severity.WARNING, message=message)
+    remedy = "`cdc-outbox deploy-connector` compares the two, and asks before it leaves anything out."
+    yield replace(found, severity=Severity.WARNING, message=message, remedy=remedy)
 
 
 def slot_in_use(spec: Spec, slot: SlotFacts) -> Finding:
