@@ -27,6 +27,9 @@ from cdc_outbox.finding import Finding, Place, Severity
 from cdc_outbox.kafka import Topics
 from cdc_outbox.operate.topics import differences
 from cdc_outbox.spec import Spec
+from cdc_outbox.writer.catalog import Catalog
+from cdc_outbox.writer.drift import check_source
+from cdc_outbox.writer.incarnation import read_source
 
 Opening = Callable[[], AbstractContextManager[tuple[Any, TransactionDriver]]]
 """Opens a connection to the outbox's database."""
@@ -129,6 +132,9 @@ class Doctor:
         with self.database() as (connection, driver):
             found = look(self.spec, connection, driver, self.client if self._connect_answers else None)
             yield from (each for each in found if self._connect_answers or not _hangs_on_connect(each))
+            catalog = Catalog(connection, driver)
+            source = read_source(self.spec.outbox, catalog)
+            yield from check_source(self.spec.outbox, self.spec.first_source, source, catalog.dialect)
             if kind is DatabaseKind.POSTGRESQL and self._connect_answers:
                 yield from self._reading(connection, driver)
 

@@ -18,8 +18,11 @@ from cdc_outbox.connect.preflight.slot import check_hole
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.drivers.sqlite3 import Sqlite3
 from cdc_outbox.finding import Finding
+from cdc_outbox.migrations import upgrade
 from cdc_outbox.operate.doctor import Doctor
 from cdc_outbox.spec import parse_spec
+from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox.writer.schema import outbox_component
 from tests.support.connect_server import Answer, Asked, answering
 from tests.support.database_facts import SLOT
 from tests.support.specs import MINIMAL
@@ -71,6 +74,13 @@ def test_nothing_is_called_lost_that_the_offset_of_a_silent_connect_may_refute(m
     [certain] = check_hole(parse_spec(MINIMAL), state, is_certain=True)
     assert in_database(monkeypatch, sqlite3.connect(":memory:"), unknown, certain) == [certain]
     assert "skip" not in unknown.remedy
+
+
+def test_a_source_of_another_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    component = outbox_component(OutboxTable(), first_source="shop.1", dialect=Dialect.SQLITE)
+    upgrade(lambda sql: Sqlite3().fetch(connection, sql), component)
+    assert [finding.code for finding in in_database(monkeypatch, connection)] == ["DB333"]
 
 
 def findings(state: str, *tasks: tuple[str, str]) -> dict[str, Finding]:
