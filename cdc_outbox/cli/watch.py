@@ -153,7 +153,8 @@ class Watching:
                 raise
             self._say("", f"Connect: {error}")
         else:
-            self.said.pop("", None)
+            if self.said.pop("", None):
+                self._echo("Connect: answers again")
 
     def _look_at(self, name: str) -> None:
         try:

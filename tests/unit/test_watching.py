@@ -1,0 +1,29 @@
+"""What `cdc-outbox watch` says, look after look."""
+
+import pytest
+
+from cdc_outbox.cli.heartbeats import Looks
+from cdc_outbox.cli.watch import Watching
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.guard import GuardOptions
+from tests.support.connect_server import BROKEN, Answer, Asked, answering
+
+
+def test_that_connect_answers_again_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    silent = False
+
+    def answer(asked: Asked) -> Answer:
+        running = {"connector": {"state": "RUNNING"}, "tasks": []}
+        return BROKEN if silent else (200, running if asked.path.endswith("/status") else {"name": "orders"})
+
+    with answering(answer) as (url, _):
+        client = ConnectClient(Cluster(urls=(url,), patience_seconds=0))
+        watching = Watching(client, ["orders"], GuardOptions(), Looks(client, None, None))
+        for silent in (False, True, True, False, False):  # noqa: B007 - the answer reads it
+            watching.look()
+        client.close()
+    first, lost, back = capsys.readouterr().out.splitlines()
+    assert "orders: connector RUNNING" in first
+    assert "Connect: Connect answered 500" in lost
+    assert back.endswith(" Connect: answers again")
