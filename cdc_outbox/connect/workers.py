@@ -139,7 +139,7 @@ class Workers:
             ) from error
         if 200 <= answer.status_code < 300:
             return _parsed(content, answer.status_code, url)
-        raise _refusal(answer.status_code, self._veil.over(_reason(content)), url)
+        raise _refusal(answer.status_code, self._veil.over(_reason(content)), url, is_html=content[:1] in {b"<", b""})
 
 
 @dataclass(frozen=True)
@@ -190,15 +190,14 @@ def _parsed(content: bytes, status: int, url: str) -> Any:  # noqa: ANN401 - JSO
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ConnectError(
-            f"what answers at {url} is not Kafka Connect",
-            status=status,
-            url=url,
-            hint=_NOT_CONNECT,
-        ) from error
+        raise _stranger(status, url) from error
 
 
-def _refusal(status: int, reason: str, url: str) -> ConnectError:
+def _stranger(status: int, url: str) -> ConnectError:
+    return ConnectError(f"what answers at {url} is not Kafka Connect", status=status, url=url, hint=_NOT_CONNECT)
+
+
+def _refusal(status: int, reason: str, url: str, *, is_html: bool) -> ConnectError:
     said = f"Connect answered {status} at {url}{f': {reason}' if reason else ''}"
     if status == CONFLICT:
         return RebalanceError(reason or "the Connect cluster is rebalancing", status=status, url=url)
@@ -208,7 +207,8 @@ def _refusal(status: int, reason: str, url: str) -> ConnectError:
         return ConnectorNotFoundError(reason, status=status, url=url)
     if status == 404:
         # Before a worker has joined its cluster, every path is "not found", in HTML.
-        return ConnectUnavailableError(f"the worker at {url} is still starting", status=status, url=url)
+        starting = ConnectUnavailableError(f"the worker at {url} is still starting", status=status, url=url)
+        return starting if is_html else _stranger(status, url)
     hint: str | None = None
     if status >= 500 or status == _BUSY:
         cause = cause_of(reason)

@@ -106,9 +106,14 @@ def test_a_rebalance_is_not_waited_for_for_ever() -> None:
     assert caught.value.retryable
 
 
-def test_what_is_not_connect_is_said_so() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [(200, "<html>Welcome</html>"), (404, {"detail": "Not Found"}), (404, "404 page not found")],
+    ids=["a page", "FastAPI", "Go"],
+)
+def test_what_is_not_connect_is_said_so(answer: Answer) -> None:
     with (
-        connect_that_answers(config=(200, "<html>Welcome</html>")) as (client, _),
+        connect_that_answers(config=answer) as (client, _),
         pytest.raises(ConnectError, match="is not Kafka Connect") as caught,
     ):
         client.find_config("orders")
