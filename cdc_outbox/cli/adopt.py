@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.files import STDIN, write_new
+from cdc_outbox.cli.files import STDIN, complete_file, write_new
 from cdc_outbox.cli.findings import FORMATS
 from cdc_outbox.cli.lint import debezium_option, read_configs
 from cdc_outbox.cli.options import aggregate_option, connect_url_option
@@ -22,7 +22,7 @@ from cdc_outbox.safe_text import visible
 
 
 @click.command("adopt", short_help="Write the spec of a connector that somebody configured by hand.")
-@click.argument("config", required=False)
+@click.argument("config", required=False, shell_complete=complete_file)
 @click.option(
     "--connector", metavar="NAME", help="The connector of this name: in CONFIG, or in Kafka Connect without it."
 )

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConnectorNotFoundError
 
-names_argument = click.argument("connectors", nargs=-1, required=True, metavar="NAME|PATTERN|SPEC...")
+names_argument = click.argument(
+    "connectors", nargs=-1, required=True, metavar="NAME|PATTERN|SPEC...", shell_complete=complete_file
+)
 timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),

@@ -10,6 +10,7 @@ import click
 from cdc_outbox.cli.connectors import is_spec, refuse_unknown, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
@@ -25,7 +26,7 @@ from cdc_outbox.spec import Spec
 
 
 @click.command(short_help="Delete a connector, and say what stays of it.")
-@click.argument("connector", metavar="NAME|SPEC")
+@click.argument("connector", metavar="NAME|SPEC", shell_complete=complete_file)
 @dsns_option(required=False, note="; --purge needs it, for a role that may drop the slot")
 @connect_url_option(required=True)
 @click.option("--purge", is_flag=True, help="Also forget its offsets and drop its slot, with what is in it.")

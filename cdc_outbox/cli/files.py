@@ -3,11 +3,19 @@
 import sys
 from pathlib import Path
 
+import click
+from click.shell_completion import CompletionItem
+
 from cdc_outbox.cli.output import say
 from cdc_outbox.document import MAX_BYTES
 from cdc_outbox.errors import ConfigError
 
 STDIN = "-"
+
+
+def complete_file(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete the names of files where an argument may be one, and is no path to click."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def read_text(path: Path, *, field: str = "", hint: str = "") -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cdc_outbox.cli.files import STDIN, read_text_of
+from cdc_outbox.cli.files import STDIN, complete_file, read_text_of
 from cdc_outbox.cli.findings import output_option, strict_option, tell
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.specs import files_of
@@ -37,7 +37,7 @@ debezium_option = click.option(
 
 
 @click.command(short_help="Find what is wrong with specs and connector configurations.")
-@click.argument("files", nargs=-1, required=True)
+@click.argument("files", nargs=-1, required=True, shell_complete=complete_file)
 @output_option
 @click.option("--fix", "mends", is_flag=True, help="First rewrite what has one right answer, in the files themselves.")
 @strict_option

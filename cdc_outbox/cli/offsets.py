@@ -13,6 +13,7 @@ from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.connectors import one_name_of, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.halt import stable_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option
@@ -30,7 +31,7 @@ from cdc_outbox.safe_text import safe_json, visible
 
 _HEAD = ("SERVER", "AT", "OFFSET")
 
-_connector = click.argument("connector", metavar="NAME|SPEC")
+_connector = click.argument("connector", metavar="NAME|SPEC", shell_complete=complete_file)
 _yes = click.option("--yes", is_flag=True, help="Also if events are never published then.")
 
 

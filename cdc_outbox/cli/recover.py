@@ -16,6 +16,7 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import one_name_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.heartbeats import find_positions, history_of
 from cdc_outbox.cli.options import connect_url_option, dsns_option, stable_seconds_option
 from cdc_outbox.cli.output import say
@@ -33,7 +34,7 @@ from cdc_outbox.safe_text import visible
 
 
 @click.command(short_help="Publish what a restored database still holds, and accept what was found.")
-@click.argument("connector", metavar="NAME|SPEC")
+@click.argument("connector", metavar="NAME|SPEC", shell_complete=complete_file)
 @dsns_option(required=True, note=", for a role that may execute the function which writes heartbeats")
 @connect_url_option(required=True)
 @broker_options()

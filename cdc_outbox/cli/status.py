@@ -16,6 +16,7 @@ from cdc_outbox.cli.connectors import names_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.heartbeats import heartbeat_findings, hole_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option
@@ -42,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @click.command(short_help="Say what connectors, their tasks and their slots do.")
-@click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...")
+@click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...", shell_complete=complete_file)
 @dsns_option(required=False, note="; without it nothing is said of slots")
 @connect_url_option(required=True)
 @broker_options(required=False)

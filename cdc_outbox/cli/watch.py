@@ -15,6 +15,7 @@ import click
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import names_of
 from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.heartbeats import Looks
 from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.cli.output import say
@@ -30,7 +31,7 @@ _HISTORY_SECONDS = 60.0
 
 
 @click.command(short_help="Restart what fails, and give up loudly.")
-@click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...")
+@click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...", shell_complete=complete_file)
 @connect_url_option(required=True)
 @dsns_option(required=False, note="; without it, slots and offsets are not compared")
 @broker_options(required=False)

@@ -8,6 +8,10 @@ from pathlib import Path
 from select import select
 
 import pytest
+from click.shell_completion import ShellComplete
+
+from cdc_outbox.cli import cli
+from cdc_outbox.cli.completion import PROGRAM, VARIABLE
 
 CLEAN = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": "/nonexistent"}
 SECONDS = 60
@@ -95,6 +99,14 @@ def test_commands_and_names_of_contexts_are_completed(shell: Callable[..., str],
         folder = tmp_path / line.split()[1]
         folder.mkdir()
         assert shell(line, folder, CDC_OUTBOX_CONTEXTS=str(contexts)) == completed
+
+
+@pytest.mark.parametrize(
+    "line", ["adopt", "deploy-connector", "lint", "offsets show", "pause", "recover", "status", "watch"]
+)
+def test_files_are_completed(line: str) -> None:
+    offers = ShellComplete(cli, {}, PROGRAM, VARIABLE).get_completions(line.split(), "conn")
+    assert [(offer.type, offer.value) for offer in offers] == [("file", "conn")]
 
 
 @pytest.mark.parametrize(
