@@ -27,29 +27,34 @@ _UNREACHABLE = frozenset(
         KafkaError._TRANSPORT,  # noqa: SLF001
     }
 )
-
-PASSING_ERRORS = frozenset(
+_RESTARTING = frozenset(
     {
-        *_UNREACHABLE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,  # not created yet
-        KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - the next poll joins the group again
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+    }
+)
+"""What is answered while a broker starts again, and partitions and groups move."""
+PASSING_ERRORS = (
+    _UNREACHABLE
+    | _RESTARTING
+    | {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # not created yet
+        KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - the next poll joins the group again
     }
 )
 """What a consumer reports and gets over by itself."""
 
-
 WAITED_OUT = PASSING_ERRORS | {
     KafkaError.UNKNOWN,  # what a broker says of an error of its own
-    KafkaError.BROKER_NOT_AVAILABLE,
-    KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.NETWORK_EXCEPTION,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -62,7 +67,6 @@ WAITED_OUT = PASSING_ERRORS | {
     KafkaError.FETCH_SESSION_ID_NOT_FOUND,
     KafkaError.INVALID_FETCH_SESSION_EPOCH,
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
-    KafkaError._WAIT_COORD,  # noqa: SLF001
 }
 """What a running consumer waits out: librdkafka tries again, and the brokers or an operator mend it."""
 _REFUSALS = frozenset(
@@ -331,7 +335,9 @@ def retention_seconds(config: Mapping[str, str]) -> float | None:
 def translate(error: KafkaError) -> BrokerError:
     """Return our error for one of librdkafka's, by its code."""
     sentence = f"{error.str()} ({error.name()})"
-    return BrokerUnavailableError(sentence) if error.code() in _UNREACHABLE else BrokerError(sentence)
+    # Of a partition without a leader librdkafka says that it is unknown.
+    passes = error.code() in _UNREACHABLE | _RESTARTING | {KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
+    return (BrokerUnavailableError if passes else BrokerError)(sentence)
 
 
 def raise_lasting(error: KafkaError) -> None:
