@@ -105,13 +105,13 @@ class Context:
     def addresses(self) -> dict[str, str]:
         """Return where the context leads, by ``connect``, ``database``, ``inbox_database`` and ``brokers``."""
         content, dsn = self.content, self.content.get("dsn")
-        dsns = dict.fromkeys(_host(each) for each in (dsn, *content.get("dsns", {}).values()) if each is not None)
+        dsns = dict.fromkeys(host_of(each) for each in (dsn, *content.get("dsns", {}).values()) if each is not None)
         connect, inbox = content.get("connect"), content.get("inbox_dsn", dsn)
         proxy = f" by the proxy {connect['proxy']}" if connect and "proxy" in connect else ""
         found = {
             "connect": ", ".join(urls_of(connect)) + proxy if connect else "",
             "database": ", ".join(dsns),
-            "inbox_database": _host(inbox) if inbox is not None else "",
+            "inbox_database": host_of(inbox) if inbox is not None else "",
             "brokers": self.bootstrap_servers() or "",
         }
         return {what: address for what, address in found.items() if address}
@@ -172,7 +172,7 @@ class Contexts:
         raise ConfigError(f"{self.path} has no context {name!r}", field="--context", hint=f"{offer} {there}".strip())
 
 
-def _host(dsn: str) -> str:
+def host_of(dsn: str) -> str:
     """Return the host that a DSN names, never its login; a reference stands for itself."""
     if REFERENCE.fullmatch(dsn):
         return dsn

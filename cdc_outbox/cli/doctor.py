@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli import silence
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.contexts import Databases
@@ -52,7 +53,8 @@ def doctor(
     """Ask spec, connector, database, slot and topics of a pipeline what is wrong with it, and change nothing.
 
     It is what `lint`, `preflight`, `status`, `plan` and `topics create --dry-run` tell, in one table, the worst first,
-    each finding with its remedy. One that does not answer is a finding itself, and keeps nobody else from being asked.
+    each finding with its remedy. One that does not answer within 7 s is a finding itself, and keeps nobody else from
+    being asked.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec, 75 no other error than that
     somebody does not answer who may do so later; with --strict also 3, warnings and no errors.
@@ -63,17 +65,21 @@ def doctor(
       cdc-outbox doctor connectors/orders.yaml --context production --output json
     """
     pipeline = read_spec(spec)
-    brokers = None
+    settings = None
     if bootstrap_servers is not None:
-        brokers = Topics(broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox doctor"), _LOG)
+        settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox doctor")
+    brokers = None if settings is None else Topics(settings, _LOG)
+    dsns = {} if databases is None else {silence.DATABASE: databases.of(pipeline.name)}
+    heard = silence.listen(cluster=cluster, dsns=dsns, brokers=settings)
     steps = Steps(sys.stderr)
     asked = Doctor(
         spec=pipeline,
-        client=ConnectClient(cluster, waits=steps.wait),
+        client=ConnectClient(heard.cluster or cluster, waits=steps.wait),
         database=None
         if databases is None
         else lambda: connected(databases.of(pipeline.name), pipeline.database.kind, spec=spec),
         brokers=brokers,
+        silent=heard.silent,
         heartbeats=lambda runs: heartbeat_findings(
             render(pipeline),
             bootstrap_servers,

@@ -4,12 +4,14 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
+from cdc_outbox.cli import silence
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.connectors import names_of
@@ -31,7 +33,7 @@ from cdc_outbox.connect.render import owes_rows
 from cdc_outbox.connect.states import OWED, PAY
 from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
+from cdc_outbox.errors import CdcOutboxError, ConfigError, ConnectError, ConnectorNotFoundError
 from cdc_outbox.finding import Finding
 from cdc_outbox.kafka import Topics
 from cdc_outbox.safe_text import safe_json, visible
@@ -84,21 +86,45 @@ def status(
     """
     if rate_seconds is not None and bootstrap_servers is None:
         raise click.UsageError("--rates needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
+    settings = None
+    if bootstrap_servers is not None:
+        settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox status")
+    shared = None if databases is None or databases.by_pipeline else databases.shared()
+    heard = silence.listen(cluster=cluster, dsns={} if shared is None else {silence.DATABASE: shared}, brokers=settings)
+    heard.refuse(silence.CONNECT, *([silence.BROKERS] if rate_seconds is not None else []))
+    for error in heard.silent.values():
+        say(visible(f"{error}; what it knows is left out"), err=True)
+    databases = None if silence.DATABASE in heard.silent else databases
+    bootstrap_servers = None if silence.BROKERS in heard.silent else bootstrap_servers
     steps = Steps(sys.stderr)
-    client = ConnectClient(cluster, waits=steps.wait)
+    client = ConnectClient(heard.cluster or cluster, waits=steps.wait)
     with steps.shown():
-        rows = [_row(name, client, databases) for name in names_of(connectors, client)]
+        known = _without_silent(names_of(connectors, client), databases)
+        rows = [_row(name, client, own) for name, own in known.items()]
         for row in rows if databases is not None or bootstrap_servers is not None else ():
-            row["findings"] = _history(row, client, databases, bootstrap_servers, kafka_settings)
+            row["findings"] = _history(row, client, known[row["name"]], bootstrap_servers, kafka_settings)
     if rate_seconds is not None:
-        brokers = Topics(broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox status"), _LOG)
-        _add_rates(rows, client, brokers, rate_seconds)
+        _add_rates(rows, client, Topics(settings or {}, _LOG), rate_seconds)
     if prints_json:
         say(safe_json({"apiVersion": API_VERSION, "kind": "Status", "connectors": rows}, indent=2))
     else:
         say("\n".join(_table(rows)))
     is_well = all(row["up"] and not row.get("findings") for row in rows)
     return ExitCode.DONE if is_well else ExitCode.FAILED
+
+
+def _without_silent(names: Sequence[str], databases: Databases | None) -> dict[str, Databases | None]:
+    """Return the databases for each connector, ``None`` where its own is silent."""
+    if databases is None or not databases.by_pipeline:
+        return dict.fromkeys(names, databases)
+    dsns = {}
+    for name in names:
+        with suppress(ConfigError):  # which is said where the DSN is needed
+            dsns[name] = databases.of(name)
+    silent = silence.listen(dsns=dsns).silent
+    for name, error in silent.items():
+        say(visible(f"{name}: {error}; what it knows is left out"), err=True)
+    return {name: None if name in silent else databases for name in names}
 
 
 def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[str, Any]:

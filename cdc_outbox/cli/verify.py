@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli import silence
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
@@ -80,12 +81,18 @@ def verify(
             raise click.UsageError(consumer_hint)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox verify")
     dsn = databases.of(pipeline.name)
+    inbox_place = None
+    if consumer is not None:
+        inbox_place = InboxPlace((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
+    dsns = {silence.DATABASE: dsn}
+    if inbox_place is not None and inbox_place.dsn != dsn:
+        dsns[silence.INBOX] = inbox_place.dsn
+    silence.listen(dsns=dsns, brokers=settings, needs_all=True).refuse(*dsns, silence.BROKERS)
     with ExitStack() as stack:
         connection, driver = stack.enter_context(connected(dsn, pipeline.database.kind, spec=spec))
         inbox = None
-        if consumer is not None:
-            place = InboxPlace((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
-            inbox = InboxStage(stack.enter_context(place.opened(consumer)))
+        if inbox_place is not None and consumer is not None:
+            inbox = InboxStage(stack.enter_context(inbox_place.opened(consumer)))
         verification = Verification(
             pipeline.contract,
             outbox=OutboxStage(connection, driver, pipeline.outbox),

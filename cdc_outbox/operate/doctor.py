@@ -1,6 +1,6 @@
 """Everything that can be asked of a pipeline, each part for itself, so that one that is silent hides no other."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +44,7 @@ class Doctor:
         brokers: The same.
         heartbeats: Finds what they show, told whether the connector runs.
         timings: Its timeout is how long Connect may take to know a connector that was just made.
+        silent: Which parts are known not to answer, with the error: they are not asked.
         silences: Why somebody could not be asked.
     """
 
@@ -53,6 +54,7 @@ class Doctor:
     brokers: Topics | None
     timings: Timings
     heartbeats: Callable[[bool | None], Iterable[Finding]] = lambda _runs: ()
+    silent: Mapping[str, CdcOutboxError] = field(default_factory=dict)
     silences: list[CdcOutboxError] = field(default_factory=list, init=False)
     _connect_answers: bool = field(default=True, init=False)
     _runs: bool | None = field(default=None, init=False)
@@ -75,7 +77,11 @@ class Doctor:
 
     def _asked(self, part: str, ask: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
         try:
-            yield from ask()
+            if part in self.silent:
+                raise self.silent[part]
+            # Heartbeats are in the database and in a topic.
+            if part != "heartbeats" or not self.silent.keys() & {"database", "topics"}:
+                yield from ask()
         except CdcOutboxError as error:
             self.silences.append(error)
             # Who does not answer once is not waited for again.

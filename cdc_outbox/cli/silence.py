@@ -1,0 +1,141 @@
+"""Who of those that a command asks does not answer at all: all are asked at once, so that a silence costs seconds.
+
+A server may accept connections and say nothing, or a firewall may drop what is sent to it. Each client waits for such a
+server by a time of its own, up to a minute, and then for the next one.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from queue import Empty, Queue
+from threading import Thread
+from time import monotonic
+from typing import Any
+
+from cdc_outbox.cli.contexts import host_of
+from cdc_outbox.cli.database import connected
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.errors import (
+    BrokerUnavailableError,
+    CdcOutboxError,
+    ConnectUnavailableError,
+    DatabaseUnavailableError,
+)
+from cdc_outbox.kafka import Topics
+
+SECONDS = 7.0
+"""How long one may take to answer: a worker that is busy with another connector, a login over a slow network."""
+CONNECT, DATABASE, BROKERS, INBOX = "connect", "database", "topics", "inbox"
+
+_LOG = logging.getLogger("cdc_outbox.cli.silence.librdkafka")
+_LOG.addHandler(logging.NullHandler())
+_LOG.propagate = False  # what librdkafka says at each attempt, our own error says once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """Who answered.
+
+    Args:
+        cluster: With those workers alone that did, or all of them if none did.
+        silent: An error for each that did not, by :data:`CONNECT`, :data:`BROKERS` and the names of the databases.
+    """
+
+    cluster: Cluster | None
+    silent: Mapping[str, CdcOutboxError]
+
+    def refuse(self, *needed: str) -> None:
+        """Refuse to go on without these.
+
+        Raises:
+            CdcOutboxError: One of them is silent; the others that are stand in it too.
+        """
+        missing = [self.silent[what] for what in needed if what in self.silent]
+        if missing:
+            others = [error for error in self.silent.values() if error not in missing]
+            raise type(missing[0])("; ".join(map(str, missing + others)), hint=missing[0].hint)
+
+
+def listen(
+    *,
+    cluster: Cluster | None = None,
+    dsns: Mapping[str, str] | None = None,
+    brokers: Mapping[str, Any] | None = None,
+    needs_all: bool = False,
+) -> Heard:
+    """Ask everybody something small, and return who did not answer in time.
+
+    Args:
+        dsns: By the name that an error has in :attr:`Heard.silent`.
+        brokers: librdkafka's settings.
+        needs_all: Whether a refusal ends it; otherwise a refusal is an answer, which who asks next meets again.
+
+    Raises:
+        CdcOutboxError: The first refusal, where all are needed.
+    """
+    asks: dict[str, Callable[[], object]] = {}
+    errors: dict[str, CdcOutboxError] = {}
+    silence = f"not answered within {SECONDS:g} s"
+    workers = [] if cluster is None else [replace(cluster, urls=(url,), patience_seconds=0) for url in cluster.urls]
+    for worker in workers:
+        asks[worker.urls[0]] = _asking_worker(worker)
+    for name, dsn in (dsns or {}).items():
+        asks[name] = _asking_database(dsn)
+        errors[name] = DatabaseUnavailableError(f"the database at {host_of(dsn)} has {silence}")
+    if brokers is not None:
+        asks[BROKERS] = lambda: Topics(brokers, _LOG).cluster_id()
+        errors[BROKERS] = BrokerUnavailableError(f"the brokers {brokers['bootstrap.servers']} have {silence}")
+    quiet = _ask_all(asks, needs_all=needs_all)
+    silent = {name: error for name, error in errors.items() if name in quiet}
+    if cluster is not None:
+        answering = tuple(url for url in cluster.urls if url not in quiet)
+        if not answering:
+            silent[CONNECT] = ConnectUnavailableError(f"Kafka Connect at {', '.join(cluster.urls)} has {silence}")
+        cluster = replace(cluster, urls=answering or cluster.urls)
+    return Heard(cluster=cluster, silent=silent)
+
+
+def _asking_worker(worker: Cluster) -> Callable[[], object]:
+    def ask() -> None:
+        client = ConnectClient(worker)
+        try:
+            client.find_names()
+        finally:
+            client.close()
+
+    return ask
+
+
+def _asking_database(dsn: str) -> Callable[[], object]:
+    def ask() -> None:
+        with connected(dsn) as (connection, driver):
+            driver.fetch(connection, "select 1")
+
+    return ask
+
+
+def _ask_all(asks: Mapping[str, Callable[[], object]], *, needs_all: bool) -> set[str]:
+    """Return those who neither answer nor refuse in time."""
+    answers: Queue[tuple[str, Exception | None]] = Queue()
+
+    def ask(name: str) -> None:
+        refusal = None
+        try:
+            asks[name]()
+        except Exception as error:  # noqa: BLE001 - it is raised, or who asks next meets it
+            refusal = error
+        answers.put((name, refusal))
+
+    # Who is silent keeps its thread for as long as its client waits; nobody waits for that thread.
+    for name in asks:
+        Thread(target=ask, args=(name,), daemon=True).start()
+    quiet, deadline = set(asks), monotonic() + SECONDS
+    with suppress(Empty):
+        while quiet:
+            name, refusal = answers.get(timeout=max(0.001, deadline - monotonic()))
+            if refusal is not None and needs_all:
+                raise refusal
+            quiet.discard(name)
+    return quiet

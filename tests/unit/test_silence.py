@@ -1,0 +1,114 @@
+"""`status`, `doctor` and `verify` end soon where a server accepts connections and says nothing, and name it."""
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from cdc_outbox.cli import silence
+from cdc_outbox.connect.render import render
+from cdc_outbox.spec import parse_spec
+from tests.support.commands import run_command
+from tests.support.connect_server import Answer, Asked, answering
+from tests.support.specs import MINIMAL
+
+SECONDS, WAITED_SECONDS = 0.5, silence.SECONDS
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait no longer than a test likes to."""
+    monkeypatch.setattr(silence, "SECONDS", SECONDS)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Return the address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    path = tmp_path / "orders.yaml"
+    path.write_text(MINIMAL)
+    return str(path)
+
+
+@pytest.fixture
+def connect() -> Iterator[str]:
+    """Return the URL of a Connect that runs the connector."""
+
+    config = render(parse_spec(MINIMAL)) | {"poll.interval.ms": "7"}
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path.endswith("/status"):
+            return 200, {"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, "state": "RUNNING"}]}
+        if asked.path == "/connectors":
+            return 200, ["orders"]
+        return 200, {"configs": []} if asked.path.endswith("/validate") else config
+
+    with answering(answer) as (url, _):
+        yield url
+
+
+def ended_in_time(*arguments: str) -> CompletedProcess[str]:
+    began = time.monotonic()
+    done = run_command(*arguments)
+    assert time.monotonic() - began < 10
+    assert "hunter2" not in done.stderr
+    return done
+
+
+def test_there_is_time_left_for_those_who_answer() -> None:
+    assert WAITED_SECONDS <= 7
+
+
+@pytest.mark.parametrize("command", [["status"], ["doctor", "SPEC"]], ids=" ".join)
+def test_a_silent_connect_is_named(command: list[str], spec: str, silent: str) -> None:
+    asked = ["--connect-url", f"http://{silent}", "--bootstrap-servers", silent]
+    done = ended_in_time(*(spec if word == "SPEC" else word for word in command), *asked)
+    assert f"Kafka Connect at http://{silent} has not answered within 0.5 s" in done.stdout + done.stderr
+    assert f"the brokers {silent} have not answered within 0.5 s" in done.stdout + done.stderr
+    assert done.returncode == 75
+
+
+@pytest.mark.parametrize("command", ["status", "doctor"])
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        (["--dsn", "postgresql://me:hunter2@{}/orders"], "the database at {} has not answered within 0.5 s"),
+        (["--bootstrap-servers", "{}"], "the brokers {} have not answered within 0.5 s"),
+    ],
+    ids=["database", "brokers"],
+)
+def test_whoever_is_silent_hides_nobody_else(
+    command: str, option: list[str], text: str, spec: str, silent: str, connect: str
+) -> None:
+    asked = ["--connect-url", connect, *(part.format(silent) for part in option)]
+    done = ended_in_time(command, *([spec] if command == "doctor" else []), *asked)
+    told = done.stdout + done.stderr
+    assert text.format(silent) in told
+    assert told.count("not answered") == 1
+    assert done.returncode == (75 if command == "doctor" else 0)
+    assert ("OP204" if command == "doctor" else "1 RUNNING") in told  # what Connect says of the connector
+
+
+@pytest.mark.parametrize("consumer", [[], ["--consumer", "shipping", "--inbox-dsn", "host=INBOX"]])
+def test_verify_names_all_who_are_silent(consumer: list[str], spec: str, silent: str) -> None:
+    host, port = silent.split(":")
+    options = [part.replace("INBOX", f"{host} port={port}") for part in consumer]
+    dsn = f"postgresql://me:hunter2@{silent}/orders"
+    done = ended_in_time("verify", spec, "--dsn", dsn, "--bootstrap-servers", silent, *options)
+    assert f"the database at {silent} has not answered within 0.5 s" in done.stderr
+    assert f"the brokers {silent} have not answered within 0.5 s" in done.stderr
+    assert (f"the database at {host} has" in done.stderr) is bool(consumer)
+    assert done.returncode == 75
+
+
+def test_a_worker_that_is_silent_is_left_out(silent: str, connect: str) -> None:
+    done = ended_in_time("status", "--connect-url", f"http://{silent},{connect}")
+    assert (done.returncode, "1 RUNNING" in done.stdout) == (0, True), done.stderr
