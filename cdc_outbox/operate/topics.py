@@ -46,7 +46,9 @@ def differences(wanted: Topic, found: Topic) -> Iterator[Difference]:
 
 def _settings(name: str, wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[Difference]:
     for key, value in wanted.items():
-        if found.get(key) != value:
+        # Debezium writes out the longest time that there is, where we say for ever.
+        is_forever = key == "retention.ms" and value == "-1" and found.get(key) == str(2**63 - 1)
+        if found.get(key) != value and not is_forever:
             text = f"has {key}={found.get(key, '')}, and {value} is wanted."
             remedy = f"kafka-configs --alter --topic {name} --add-config {key}={value} makes it so."
             yield Difference(topic=name, text=text, remedy=remedy)

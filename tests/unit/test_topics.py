@@ -35,6 +35,8 @@ def test_a_history_is_kept_for_ever_in_one_partition() -> None:
     text = MINIMAL.replace("postgresql", "mariadb")
     history = topics(text)[parse_spec(text).history.topic]
     assert (history.partitions, history.config["retention.ms"]) == (1, "-1")
+    by_debezium = Topic(name=history.name, partitions=1, config={**history.config, "retention.ms": str(2**63 - 1)})
+    assert list(differences(history, by_debezium)) == []
     compacted = Topic(name=history.name, partitions=1, config={**history.config, "cleanup.policy": "compact"})
     [difference] = differences(history, compacted)
     assert "cleanup.policy=compact" in difference.text
