@@ -138,13 +138,14 @@ class ConnectClient:
         # A plugin knows its own secrets, whatever they are called.
         typed = {each["definition"]["name"] for each in answer["configs"] if _is_password(each)}
         self._veil.remember(*(value for option, value in config.items() if option in typed))
-        return tuple(
+        refusals = (
             _refused(option["value"]["name"], " ".join(self._veil.over(message).split()))
             for option in answer["configs"]
             # What a connector declares and then does not look at has none.
             if option["value"] is not None
             for message in option["value"]["errors"]
         )
+        return tuple(dict.fromkeys(refusals))  # MariaDB's connector says twice that it cannot log in
 
     def create_stopped(self, config: dict[str, str]) -> None:
         """Create a connector that does not run yet, so that its stored offsets can be looked at.
