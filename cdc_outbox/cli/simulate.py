@@ -17,6 +17,7 @@ from cdc_outbox.cli.octets import octets_as_json
 from cdc_outbox.cli.options import dsns_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.connect.columns import ColumnModes
+from cdc_outbox.connect.lint.config import Kind, kind_of
 from cdc_outbox.connect.rows import Row, column_names, outbox_columns, parse_document, parse_row, read_rows
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError, RoutingError, StackError
@@ -120,8 +121,9 @@ def simulate(
         debezium=debezium,
     )
     of_mongo = simulation.routing.router.java_class == MONGO_EVENT_ROUTER
-    if of_mongo and from_table:
-        raise click.UsageError("--from-table reads PostgreSQL; give a document of MongoDB with --row.")
+    if from_table and kind_of(given.options.get("connector.class", "")) not in {Kind.POSTGRESQL, None}:
+        what = "a document" if of_mongo else "a row"
+        raise click.UsageError(f"--from-table reads PostgreSQL only; give {what} with --row.")
     modes = ColumnModes(given.options)
     found: list[Row | str]
     if from_table:

@@ -18,6 +18,7 @@ from cdc_outbox.cli.options import dsns_option, is_named, read_spec
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.database import DatabaseKind
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
 from cdc_outbox.operate.summary import Sums
 from cdc_outbox.operate.verification import Kind
@@ -98,6 +99,7 @@ def verify(
             outbox=OutboxStage(connection, driver, pipeline.outbox),
             topics=stack.enter_context(TopicReader.opened(settings)),
             inbox=inbox,
+            republishes=pipeline.database.kind is DatabaseKind.POSTGRESQL,
             settle_seconds=settle,
         )
         found = verification.run()

@@ -10,6 +10,9 @@ from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.spec import Spec
 
+RENDER = "`cdc-outbox render` prints the configuration, and Connect takes it at PUT /connectors/NAME/config."
+"""How a connector is deployed by hand."""
+
 
 def refuse_other_kind(spec: Spec) -> None:
     """Refuse a database that cannot be asked yet whether the connector would work.
@@ -21,7 +24,7 @@ def refuse_other_kind(spec: Spec) -> None:
         raise ConfigError(
             f"connectors are deployed for postgresql so far, not for {spec.database.kind}",
             field="database.kind",
-            hint="`cdc-outbox render` prints the configuration, and Connect takes it at PUT /connectors/NAME/config.",
+            hint=RENDER,
         )
 
 

@@ -14,6 +14,7 @@ from cdc_outbox.connect.neighbours import find_neighbours
 from cdc_outbox.connect.plan import Found, SlotPlan, SlotStep, make_plan
 from cdc_outbox.connect.preflight.look import LOOKS
 from cdc_outbox.connect.reader import find_connector
+from cdc_outbox.connect.refusals import RENDER
 from cdc_outbox.connect.render import render
 from cdc_outbox.connect.states import PAY
 from cdc_outbox.connect.timings import Timings
@@ -88,6 +89,11 @@ class Doctor:
             self._connect_answers = self._connect_answers and not isinstance(error, ConnectError)
             yield _found("OP101", Place(document=part, path=self.spec.name), f"{error}.", error.hint)
 
+    @property
+    def _is_deployable(self) -> bool:
+        """Whether `deploy-connector` takes the spec."""
+        return self.spec.database.kind is DatabaseKind.POSTGRESQL
+
     def _spec(self) -> Iterator[Finding]:
         yield from lint(rendered(self.spec))
 
@@ -95,7 +101,8 @@ class Doctor:
         name, config = self.spec.name, render(self.spec)
         found = find_connector(self.client, name, timings=self.timings)
         if found is None:
-            message, remedy = "Connect knows no connector of this name.", "Run `cdc-outbox deploy-connector`."
+            message = "Connect knows no connector of this name."
+            remedy = "Run `cdc-outbox deploy-connector`." if self._is_deployable else RENDER
             yield _found("OP201", Place(document="connect", path=name), message, remedy)
         else:
             yield from self._status(found)
@@ -119,11 +126,12 @@ class Doctor:
     def _differences(self, found: Found, config: dict[str, str]) -> Iterator[Finding]:
         plan = make_plan(found, config, SlotPlan(SlotStep.KEEP))
         for change in plan.changes:
-            remedy = "`cdc-outbox deploy-connector` makes it so."
+            remedy = "`cdc-outbox deploy-connector` makes it so." if self._is_deployable else RENDER
             code = "OP204"
             if change in plan.dangers:
                 code = "OP205"
-                remedy = "Correct the spec, or deploy with --replace once the writers rest."
+                how = "with --replace" if self._is_deployable else "it by hand"
+                remedy = f"Correct the spec, or deploy {how} once the writers rest."
             effect = "" if change.effect is None else f" {change.effect.text}"
             yield _found(code, Place(document="connect", path=change.option), f"{change}.{effect}", remedy)
 

@@ -95,6 +95,7 @@ class Circumstances:
         starts_later: Whether the topic has begun to forget its oldest messages.
         is_compacted: Whether it forgets all but the latest message of an aggregate.
         committed: The group's offset by partition.
+        republishes: Whether `deploy-connector` publishes rows again, as it does on PostgreSQL.
     """
 
     mode: SequenceMode
@@ -103,6 +104,7 @@ class Circumstances:
     starts_later: bool = False
     is_compacted: bool = False
     committed: Mapping[int, int] = field(default_factory=dict)
+    republishes: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +175,10 @@ def _missing_difference(place: str, spans: list[Span], account: Account, known: 
     events, numbers = count(spans), account.numbers or _NOTHING
     was, are = ("was", "is") if events == 1 else ("were", "are")
     given = f"{written(spans)} {was} given out and {are} not in the topic"
-    remedy = (
-        "Look for the rows in the outbox; `cdc-outbox deploy-connector --earlier-events republish` sends what is there."
-    )
+    republishing = "`cdc-outbox deploy-connector --earlier-events republish`"
+    if not known.republishes:
+        republishing = "a snapshot (`overrides: {snapshot.mode: initial}`, offsets reset)"
+    remedy = f"Look for the rows in the outbox; {republishing} sends what is there."
     if spans[-1][0] <= numbers.last:
         message = f"{given}, which holds later ones: lost on the way, or deleted from the topic."
     else:

@@ -23,7 +23,7 @@ from cdc_outbox.operate.doctor import Doctor
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.writer.schema import outbox_component
-from tests.support.connect_server import Answer, Asked, answering
+from tests.support.connect_server import NOBODY, Answer, Asked, answering
 from tests.support.database_facts import SLOT
 from tests.support.specs import MINIMAL
 from tests.support.timings import QUICK_TIMINGS
@@ -81,6 +81,16 @@ def test_a_source_of_another_name_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     component = outbox_component(OutboxTable(), first_source="shop.1", dialect=Dialect.SQLITE)
     upgrade(lambda sql: Sqlite3().fetch(connection, sql), component)
     assert [finding.code for finding in in_database(monkeypatch, connection)] == ["DB333"]
+
+
+def test_what_deploy_connector_does_not_deploy_is_not_given_to_it() -> None:
+    with answering(lambda asked: (200, {"configs": []}) if asked.method == "PUT" else NOBODY) as (url, _):
+        client = ConnectClient(url)
+        spec = parse_spec(MINIMAL.replace("postgresql", "mariadb"))
+        doctor = Doctor(spec=spec, client=client, database=None, brokers=None, timings=QUICK_TIMINGS)
+        [absent] = [finding for finding in doctor.look() if finding.code == "OP201"]
+        client.close()
+    assert absent.remedy.startswith("`cdc-outbox render` prints the configuration")
 
 
 def findings(state: str, *tasks: tuple[str, str]) -> dict[str, Finding]:

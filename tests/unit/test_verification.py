@@ -112,6 +112,11 @@ def test_a_compacted_topic_proves_nothing_of_what_was_applied() -> None:
     assert kinds(account_of(6, [6], applied=4), known) == {Kind.MISSING: 1, Kind.BEHIND: 1}
 
 
+def test_rows_of_mariadb_are_not_said_to_be_published_again_by_a_command() -> None:
+    [found] = judge(ORDER, account_of(3, [1, 2]), replace(KNOWN, consumer=None, republishes=False))
+    assert ("deploy-connector" in found.remedy, "snapshot.mode: initial" in found.remedy) == (False, True)
+
+
 def test_a_missing_last_event_is_seen_though_it_leaves_no_gap() -> None:
     [found] = judge(ORDER, account_of(3, [1, 2], applied=2), KNOWN)
     assert (found.kind, found.events) == (Kind.MISSING, 1)
