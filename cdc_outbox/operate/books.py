@@ -26,12 +26,14 @@ class Unnumbered:
     Args:
         lacking: Ids of rows that the outbox keeps, and that no message has had yet.
         unapplied: Ids of rows that a message had, and the inbox has not.
+        late: The same of messages that came while the topics were compared.
     """
 
     messages: int = 0
     rows: int = 0
     lacking: set[str] = field(default_factory=set)
     unapplied: set[str] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
 
 
 class Findings:
@@ -76,6 +78,8 @@ class Books:
         """What no later look can change."""
         self.messages = 0
         self.repeated = 0
+        self.late = 0
+        """Events that came while the topics were compared."""
         self.strangers: Counter[str] = Counter()
         """Aggregate types of the outbox that the contract does not know, and how many aggregates or rows they have."""
 
@@ -103,11 +107,16 @@ class Books:
         """Enter an event that came after the first look, if it was missing then; nobody need have applied it yet."""
         unnumbered = self.unnumbered.get(event.aggregate_type)
         if unnumbered is not None:
-            unnumbered.lacking.discard(event.id or "")
+            if event.id in unnumbered.lacking:
+                unnumbered.lacking.discard(event.id)
+                unnumbered.late.add(event.id)
+                unnumbered.messages += 1
+                self.late += 1
             return
         account = self.accounts.get(Aggregate(event.source or "", event.aggregate_type, event.aggregate_id))
         if account is not None and event.sequence is not None and event.sequence <= account.given:
             self._take_number(event, event.sequence, message)
+            self.late += 1
 
     def unreadable(self, message: Message, reason: str) -> None:
         """Enter a message that nobody can read."""

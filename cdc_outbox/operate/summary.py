@@ -45,7 +45,7 @@ def sums_of(name: str, books: Books, known: Circumstances) -> Sums:
 
 
 def _sums_of_ids(name: str, unnumbered: Unnumbered, known: Circumstances) -> Sums:
-    open_ids = len(unnumbered.lacking | unnumbered.unapplied)
+    open_ids = len(unnumbered.lacking | unnumbered.unapplied | unnumbered.late)
     applied = None if known.consumer is None else unnumbered.rows - open_ids
     return Sums(aggregate_type=name, given=unnumbered.rows, held=unnumbered.messages, applied=applied)
 

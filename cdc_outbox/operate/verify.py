@@ -236,8 +236,10 @@ class Verification:
     def _forget_applied(self, inbox: InboxStage) -> None:
         """Let go of the ids that are applied, or of which that cannot be known any more."""
         for unnumbered in self._books.unnumbered.values():
-            provable = [event_id for event_id in unnumbered.unapplied if self._is_provable(event_id)]
-            unnumbered.unapplied = set(provable) - inbox.claimed(provable)
+            provable = [each for each in unnumbered.unapplied | unnumbered.late if self._is_provable(each)]
+            left = set(provable) - inbox.claimed(provable)
+            unnumbered.unapplied &= left
+            unnumbered.late &= left
 
     def _is_provable(self, event_id: str) -> bool:
         if self._purged_before is None:
@@ -320,6 +322,9 @@ class Verification:
                 if (topic := self._contract.topic_of(name)) in untaken:
                     told = f"of {name}, outbox and topic alone are compared"
                     yield f"{self._inbox.consumer} has never read {topic}: {told}"
+            if self._books.late:
+                told = f"that {self._inbox.consumer} applies them was not waited for"
+                yield f"events that came into the topics meanwhile: {self._books.late:,}; {told}"
         yield from notes_of(
             self._books,
             known_topics={place.topic for place in self._topics.ends},
