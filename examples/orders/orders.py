@@ -2,9 +2,9 @@
 
 import psycopg
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, SequenceMode, WireContract
 
-outbox = Outbox()
+outbox = Outbox(contract=WireContract(aggregates={"customer": SequenceMode.GAPLESS}))
 
 
 def place_order(connection: psycopg.Connection, customer: int, total_cents: int) -> Event:

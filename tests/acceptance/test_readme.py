@@ -1,5 +1,6 @@
 """Every code block of the README is executed, as it stands there."""
 
+import ast
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Literal
 
+import cdc_outbox
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.testing import MariaDb, Stack
 from tests.support.mariadb import MariaDbStore
@@ -210,6 +212,21 @@ def test_every_block_is_executed_by_one_of_these_tests(request: pytest.FixtureRe
 def test_every_file_that_the_readme_links_to_is_there() -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_each_outbox_is_shown_with_a_contract() -> None:
+    calls = [
+        call
+        for found in [*BLOCKS, Block("python", (ROOT / "examples/orders/orders.py").read_text())]
+        if found.language == "python"
+        for call in ast.walk(ast.parse(found.text))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in {"Outbox", "AsyncOutbox"}
+    ]
+    assert len(calls) == 5
+    for call in calls:
+        names = {name: getattr(cdc_outbox, name) for name in ("AsyncOutbox", "Outbox", "SequenceMode", "WireContract")}
+        outbox = eval(ast.unparse(call), names)  # noqa: S307 - our own README
+        assert list(outbox.contract.aggregates) == ["customer"]
 
 
 def test_the_blocks_that_write_and_consume_are_a_dozen_lines() -> None:
