@@ -1,21 +1,23 @@
 """What ``cdc-outbox init --check`` looks at, put together from those who know."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.preflight import check_outbox as check_for_connector
 from cdc_outbox.drivers import TransactionDriver
-from cdc_outbox.errors import ConfigError
-from cdc_outbox.finding import Finding
+from cdc_outbox.errors import ConfigError, DatabaseAccessError
+from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.migrations import Component
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import Role, check_role
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect
 from cdc_outbox.writer.catalog import Catalog
-from cdc_outbox.writer.drift import check_outbox, check_version
+from cdc_outbox.writer.drift import check_outbox, check_version, lost_heads
+from cdc_outbox.writer.incarnation import read_source
 from cdc_outbox.writer.schema import outbox_components
 
 _EXACT_TYPE, _TYPE = "DB311", "DB304"
@@ -35,9 +37,19 @@ def check_spec(spec: Spec, connection: Any, driver: TransactionDriver) -> Iterat
     if found.outbox is not None or spec.outbox.mode is OutboxMode.MESSAGE:
         for component in components:
             yield from check_version(component, found.version)
-    for finding in check_outbox(spec.outbox, spec.first_source, found, publication, now=datetime.now(UTC)):
-        if (finding.code, finding.place) not in unfit:
-            yield finding
+    differences = tuple(check_outbox(spec.outbox, spec.first_source, found, publication, now=datetime.now(UTC)))
+    yield from (finding for finding in differences if (finding.code, finding.place) not in unfit)
+    # A table that lacks a column cannot be asked.
+    if not errors_in(differences):
+        yield from _check_numbers(spec, catalog)
+
+
+def _check_numbers(spec: Spec, catalog: Catalog) -> Iterator[Finding]:
+    table = spec.outbox
+    source = read_source(table, catalog) if table.mode.keeps_rows and not table.adopted else None
+    with suppress(DatabaseAccessError):  # who makes tables need not be allowed to read them
+        if source is not None and catalog.has_lost_heads(table, source):
+            yield lost_heads(table.heads_in(catalog.dialect), source)
 
 
 def check_component(component: Component, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401

@@ -200,7 +200,13 @@ def _check(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitCo
         say(str(finding))
     drifted = any(finding.severity is not Severity.NOTE for finding in findings)
     if not drifted:
-        say("everything is as it should be", err=True)
+        checked = [component.name for component in wanted.components]
+        if wanted.spec is not None and wanted.spec.database.publication:
+            checked.append(f"publication {wanted.spec.database.publication}")
+        say(f"as init makes {'them' if checked[1:] else 'it'}: {', '.join(checked)}", err=True)
+    if not roles and wanted.dialect is not Dialect.SQLITE:
+        names = [f"--{kind} {wanted.known_name(kind) or 'ROLE'}" for kind in PARTIES if wanted.role(kind, named=False)]
+        say(f"roles are checked only if they are named: {' '.join(names)}", err=True)
     return ExitCode.DIFFERENCES if drifted else ExitCode.DONE
 
 

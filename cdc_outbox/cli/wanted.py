@@ -100,9 +100,14 @@ class Wanted:
         """Tell whether rows stay until they are pruned, and what proves them delivered can be remembered."""
         return table.mode.keeps_rows and any(table.marks in component.tables for component in self.components)
 
+    def known_name(self, kind: str) -> str:
+        """Return the name of a party's role as the spec says it, empty where it does not."""
+        known = kind == "connector" and self.spec is not None and not self.spec.database.user.startswith("${")
+        return self.spec.database.user if known and self.spec is not None else ""
+
     def _default(self, kind: str) -> str:
-        if kind == "connector" and self.spec is not None and not self.spec.database.user.startswith("${"):
-            return self.spec.database.user
+        if name := self.known_name(kind):
+            return name
         return re.sub(r"\W", "_", self.spec.name if self.spec is not None else "inbox") + f"_{kind}"
 
 

@@ -133,6 +133,15 @@ class Catalog:
             ),
         )
 
+    def has_lost_heads(self, table: OutboxTable, source: str) -> bool:
+        """Tell whether the outbox holds numbered events of a source and the head table none of its numbers.
+
+        Raises:
+            DatabaseAccessError: The role may not read both tables.
+        """
+        [(lost,)] = self._ask("lost_heads", table.names(self.dialect), source=source)
+        return bool(lost)
+
     def is_published(self, table: OutboxTable, publication: str) -> bool:
         """Tell whether the publication is there, with the outbox in it if there is one."""
         [(there, inside)] = self._look("publication", table.table, publication=publication)

@@ -184,6 +184,16 @@ def check_source(table: OutboxTable, first_source: str, found: str | None, diale
         )
 
 
+def lost_heads(heads: TableName, source: str) -> Finding:
+    """Return the finding for a head table that was emptied: numbers that were given out would be given out again."""
+    return _error(
+        "DB325",
+        str(heads),
+        f"it has no number of {source}, and the outbox has numbered events: each aggregate would begin at 1 again.",
+        f"Run `cdc-outbox init --new-incarnation --from {source}`.",
+    )
+
+
 def _source(table: TableCatalog | None, column: str) -> str | None:
     facts = table.columns.get(column) if table else None
     return constant_of(facts.default) if facts else None

@@ -71,6 +71,11 @@ def found(spec: Path, dsn: str) -> list[tuple[str, str]]:
         ("alter table outbox_heads alter column last type integer", "DB311", "public.outbox_heads.last"),
         ("alter table outbox_heads reset (fillfactor)", "DB324", "public.outbox_heads.fillfactor"),
         ("alter table outbox_heads alter column source set default 'drift.2'", "DB332", "public.outbox_heads.source"),
+        (
+            "insert into outbox values ('6a0f7a0e-8f5c-7f1c-9d49-3f2c6b1f0a11', 'order', '1', 'OrderPlaced', '{}', 1)",
+            "DB325",
+            "public.outbox_heads",
+        ),
         ("update cdc_outbox_version set version = 1", "DB341", "public.outbox"),
         ("update cdc_outbox_version set version = 99", "DB342", "public.outbox"),
         ("delete from cdc_outbox_version", "DB343", "public.outbox"),
@@ -120,6 +125,15 @@ def test_a_database_where_nothing_was_made_has_two_findings(outbox_stack: Stack,
     assert [code for code, _ in found(path, dsn)] == ["DB301", "DB401"]
     done = run_command("init", "--inbox", "--check", "--dsn", dsn)
     assert (done.returncode, done.stdout.count("DB343")) == (3, 1)
+
+
+def test_check_names_what_it_checked_and_what_it_did_not(dsn: str, spec: Path) -> None:
+    done = run_command("init", str(spec), "--check", "--dsn", dsn)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == (
+        "as init makes them: outbox public.outbox, publication drift_outbox\n"
+        "roles are checked only if they are named: --writer ROLE --connector connector --pruner ROLE --migrator ROLE\n"
+    )
 
 
 def test_of_messages_the_heads_alone_are_checked(dsn: str, tmp_path: Path) -> None:

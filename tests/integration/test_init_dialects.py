@@ -235,6 +235,16 @@ def test_a_missing_head_table_and_another_version_are_found(on_sqlite: Place) ->
     assert on_sqlite.found() == [("DB342", "main.outbox"), ("DB321", "main.outbox_heads")]
 
 
+def test_emptied_heads_are_found_until_a_new_incarnation_begins(place: Place) -> None:
+    place.made()
+    write(place)
+    assert place.found() == []
+    place.query("delete from outbox_heads")
+    assert place.found() == [("DB325", f"{place.outbox}_heads")]
+    assert place.init("--new-incarnation", "--from", "orders.1").returncode == 0
+    assert place.found() == []
+
+
 def test_a_new_incarnation_starts_at_1_and_keeps_what_was_there(place: Place) -> None:
     place.made()
     assert [write(place), write(place, aggregate_id="7")] == [("orders.1", 1), ("orders.1", 1)]

@@ -89,3 +89,8 @@ where grantee = concat('''', :user, '''@''', :host, '''')
         'USAGE', 'SELECT', 'INSERT', 'UPDATE', 'DELETE', 'DROP', 'CREATE', 'ALTER', 'REFERENCES', 'INDEX', 'TRIGGER'
     )
 order by 1
+
+-- name: lost_heads
+select
+    exists (select 1 from {outbox} where {source} = :source and {sequence} is not null)
+    and not exists (select 1 from {heads} where source = :source)

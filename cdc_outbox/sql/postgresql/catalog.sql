@@ -77,3 +77,8 @@ select exists (
 select coalesce(
     has_function_privilege(cast(:role as name), to_regprocedure({table_literal} || '(text, interval)'), 'execute'), false
 )
+
+-- name: lost_heads
+select
+    exists (select from {outbox} where {source} = :source and {sequence} is not null)
+    and not exists (select from {heads} where source = :source)

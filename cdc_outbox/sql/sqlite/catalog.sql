@@ -20,3 +20,8 @@ select type || ' ' || name
 from {schema}.sqlite_master
 where tbl_name = {name_literal} collate nocase and type in ('index', 'trigger') and sql is not null
 order by name
+
+-- name: lost_heads
+select
+    exists (select 1 from {outbox} where {source} = :source and {sequence} is not null)
+    and not exists (select 1 from {heads} where source = :source)
