@@ -107,7 +107,7 @@ def database_spec(content: Mapping[str, Any], *, pipeline: str) -> DatabaseSpec:
         _refuse_half_a_login(content)
     has_slot = kind is DatabaseKind.POSTGRESQL
     _refuse(kind, content, {key for key, known in _OWN.items() if kind not in known}, "has no such thing")
-    default_name = _identifier(pipeline)
+    default_name = default_identifier(pipeline)
     slot, publication = (content.get(key, default_name) if has_slot else "" for key in ("slot", "publication"))
     # A table checks its names itself; these are checked here, before anything is done with them.
     for identifier in filter(None, (content["name"], content.get("user"), publication)):
@@ -123,7 +123,7 @@ def database_spec(content: Mapping[str, Any], *, pipeline: str) -> DatabaseSpec:
         pdb=content.get("pdb", ""),
         slot=slot,
         publication=publication,
-        server_id=_number(content.get("server_id", _server_id(pipeline))) if kind.reads_binlog else "",
+        server_id=_number(content.get("server_id", default_server_id(pipeline))) if kind.reads_binlog else "",
     )
 
 
@@ -150,12 +150,12 @@ def _refuse(kind: DatabaseKind, content: Mapping[str, Any], keys: set[str], reas
             raise ConfigError(f"{kind} {reason}", field=f"database.{key}", hint=f"Leave out database.{key}.")
 
 
-def _identifier(pipeline: str) -> str:
+def default_identifier(pipeline: str) -> str:
     """Return the default name of slot and publication: a slot takes nothing but [a-z0-9_]."""
     return re.sub(r"[^a-z0-9_]", "_", pipeline.lower())[:56] + "_outbox"
 
 
-def _server_id(pipeline: str) -> int:
+def default_server_id(pipeline: str) -> int:
     """Return a number that no other pipeline has but by chance, and no server: those are numbered from 1."""
     return 2**31 + crc32(pipeline.encode()) % 2**31
 

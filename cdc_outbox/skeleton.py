@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cdc_outbox.database import DatabaseKind
+from cdc_outbox.database import DatabaseKind, default_identifier, default_server_id
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.reference import Key, keys
 from cdc_outbox.yaml_text import as_yaml
@@ -35,7 +35,8 @@ def skeleton(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMod
     values = {("version",): "1", ("name",): as_yaml(name), **_database(name, kind)}
     # YAML takes a key with nothing but comments below it for null.
     values = {**_first_defaults(), **values}
-    parts = [_HEADER.format(name=name, next=_next(kind))]
+    defaults = _defaults(name)
+    parts = [_HEADER.format(name=name, next=", ".join(f"`cdc-outbox {each}`" for each in next_commands(kind)))]
     for key in keys():
         match key.path:
             case ("aggregates",):
@@ -46,17 +47,29 @@ def skeleton(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMod
                 continue  # a file takes no other key
             case _ if not key.kinds or kind in key.kinds:
                 blank = "\n" if len(key.path) == 1 and key.path != ("version",) else ""
-                parts.append(blank + "\n".join(_lines(key, values)) + "\n")
+                parts.append(blank + "\n".join(_lines(key, values, defaults.get(key.path))) + "\n")
     return "".join(parts)
 
 
-def _next(kind: DatabaseKind) -> str:
-    """Return what comes after the spec."""
+def next_commands(kind: DatabaseKind) -> tuple[str, ...]:
+    """Return the commands that come after the spec, in order."""
     if not kind.has_dialect:
-        return "`cdc-outbox lint`, and `cdc-outbox render` for what Connect takes"
-    connector = "`cdc-outbox deploy-connector`" if kind is DatabaseKind.POSTGRESQL else "`cdc-outbox render`"
-    last = "the writers" if kind is DatabaseKind.SQLITE else connector
-    return f"`cdc-outbox lint`, `cdc-outbox init`, and then {last}"
+        return "lint", "render"
+    if kind is DatabaseKind.SQLITE:
+        return "lint", "init"
+    return "lint", "init", "init --grants", "deploy-connector" if kind is DatabaseKind.POSTGRESQL else "render"
+
+
+def _defaults(name: str) -> dict[tuple[str, ...], str]:
+    """Return the defaults that are made of the pipeline's name."""
+    return {
+        ("topic_prefix",): as_yaml(name),
+        ("source",): as_yaml(name),
+        ("database", "slot"): default_identifier(name),
+        ("database", "publication"): default_identifier(name),
+        ("database", "server_id"): str(default_server_id(name)),
+        ("history", "topic"): f"{name}.schema-history",
+    }
 
 
 def _database(name: str, kind: DatabaseKind) -> dict[tuple[str, ...], str]:
@@ -93,7 +106,7 @@ def _has_default(key: Key) -> bool:
     return "default" in key.schema and "x-default" not in key.schema
 
 
-def _lines(key: Key, values: Mapping[tuple[str, ...], str]) -> Iterator[str]:
+def _lines(key: Key, values: Mapping[tuple[str, ...], str], default: str | None) -> Iterator[str]:
     """Return one key with what it means: given, at its default, or as an example."""
     indent = "  " * (len(key.path) - 1)
     meaning = re.split(r"(?<=[.:]) ", key.meaning)[0].rstrip(":.") + "."
@@ -103,8 +116,8 @@ def _lines(key: Key, values: Mapping[tuple[str, ...], str]) -> Iterator[str]:
         yield from _told(indent, f"{key.path[-1]}:", meaning)
     elif key.path in values:
         yield from _told(indent, f"{key.path[-1]}: {values[key.path]}", meaning)
-    elif _has_default(key):
-        yield from _told(indent, f"#{key.path[-1]}: {key.schema['default']}", meaning)
+    elif default is not None or _has_default(key):
+        yield from _told(indent, f"#{key.path[-1]}: {default or key.schema['default']}", meaning)
     else:
         example = key.schema.get("examples", [key.schema.get("default")])[0]
         yield from _told(indent, f"#{key.path[-1]}: {_flow(example)}", EXAMPLE + meaning)

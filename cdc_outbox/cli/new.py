@@ -1,15 +1,25 @@
 """``cdc-outbox new``."""
 
+import shlex
 from pathlib import Path
 
 import click
 
 from cdc_outbox.cli.files import write_new
 from cdc_outbox.cli.options import aggregate_option
+from cdc_outbox.cli.output import say
 from cdc_outbox.database import DatabaseKind
+from cdc_outbox.document import did_you_mean
 from cdc_outbox.event import SequenceMode
-from cdc_outbox.skeleton import skeleton
+from cdc_outbox.skeleton import next_commands, skeleton
 from cdc_outbox.spec import parse_spec
+
+
+class _Kind(click.Choice[str]):
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        """Return click's message, with the nearest kind."""
+        offer = did_you_mean(str(value), list(self.choices))
+        return f"{super().get_invalid_choice_message(value, ctx)} {offer}".rstrip()
 
 
 @click.command("new", short_help="Write a commented spec to begin with.")
@@ -17,9 +27,10 @@ from cdc_outbox.spec import parse_spec
 @click.option(
     "--database",
     "kind",
-    type=click.Choice([kind.value for kind in DatabaseKind]),
-    required=True,
-    help="What kind of database the outbox is in.",
+    type=_Kind([kind.value for kind in DatabaseKind]),
+    default=DatabaseKind.POSTGRESQL.value,
+    show_default=True,
+    help="The kind of the outbox's database.",
 )
 @aggregate_option(
     "An aggregate type that is written, numbered gapless (default), increasing or none; repeatable. "
@@ -31,6 +42,7 @@ def new(name: str, *, kind: str, aggregates: dict[str, SequenceMode | None], out
 
     \b
     Examples:
+      cdc-outbox new orders -o connectors/orders.yaml
       cdc-outbox new orders --database postgresql --aggregate customer -o connectors/orders.yaml
       cdc-outbox new metrics --database mariadb --aggregate reading:none
     """
@@ -41,3 +53,8 @@ def new(name: str, *, kind: str, aggregates: dict[str, SequenceMode | None], out
     )
     parse_spec(text, name=str(output or "stdout"))  # a name may be none
     write_new(text, output)
+    if output is not None:
+        say("next:", err=True)
+        for command in next_commands(DatabaseKind(kind)):
+            name, _, option = command.partition(" ")
+            say(f"  cdc-outbox {' '.join(filter(None, (name, shlex.quote(str(output)), option)))}", err=True)

@@ -18,7 +18,8 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
 def test_a_written_spec_lints_clean_and_renders(tmp_path: Path) -> None:
     spec = tmp_path / "orders.yaml"
     written = run("new", "orders", "--database", "postgresql", "--aggregate", "customer:none", "-o", spec)
-    assert written == (0, "", f"wrote {spec}\n")
+    steps = (f"lint {spec}", f"init {spec}", f"init {spec} --grants", f"deploy-connector {spec}")
+    assert written == (0, "", f"wrote {spec}\nnext:\n" + "".join(f"  cdc-outbox {step}\n" for step in steps))
     assert run("lint", "--strict", spec) == (0, "", "nothing found\n")
     code, out, _ = run("render", spec)
     assert (code, json.loads(out)["name"]) == (0, "orders")
@@ -36,7 +37,6 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     [
         ("Größe", "--database", "sqlite"),
         ("orders", "--database", "dbase"),
-        ("orders",),
         ("orders", "--database", "sqlite", "--aggregate", "customer:sometimes"),
         ("orders", "--database", "sqlite", "--aggregate", "customer", "--aggregate", "customer:none"),
         ("orders", "--database", "sqlite", "-o", "no/such/folder/x.yaml"),
@@ -46,6 +46,11 @@ def test_what_cannot_be_written_is_a_wrong_use(arguments: tuple[str, ...]) -> No
     code, out, err = run("new", *arguments)
     assert (code, out) == (2, "")
     assert "Traceback" not in err
+
+
+def test_the_database_is_postgresql_unless_another_is_named() -> None:
+    assert run("new", "orders") == run("new", "orders", "--database", "postgresql")
+    assert "Did you mean 'postgresql'?" in run("new", "orders", "--database", "postgres")[2]
 
 
 def test_the_schema_and_its_page_are_printed() -> None:

@@ -57,6 +57,14 @@ def test_what_is_commented_out_is_what_is_taken_without_it(kind: DatabaseKind) -
     assert parse_spec(whole) == parse_spec(text)
 
 
+def test_defaults_that_are_made_of_the_name_are_shown_as_they_are() -> None:
+    text = skeleton("payments", DatabaseKind.POSTGRESQL, AGGREGATES)
+    for line in ("slot: payments_outbox", "publication: payments_outbox", "source: payments"):
+        [shown] = [each for each in text.splitlines() if each.strip().startswith(f"#{line}")]
+        assert EXAMPLE not in shown
+    assert "orders" not in text.replace("(orders.1)", "").partition("\naggregates:")[0].replace("order_id", "")
+
+
 def test_the_examples_are_taken_too() -> None:
     text = skeleton("orders", DatabaseKind.POSTGRESQL, AGGREGATES)
     for line in uncommented(text, examples=True).splitlines():
