@@ -67,6 +67,8 @@ class CdcOutboxError(Exception):
         super().__init__(message)
         if hint is not None:
             self.hint = hint
+        if self.hint:
+            self.add_note(self.hint)  # a traceback shows it
 
 
 class ConfigError(CdcOutboxError, ValueError):

@@ -73,7 +73,9 @@ def draft(
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
             f"payload, key and headers have {size:,} bytes, the limit is {max_message_bytes:,}",
-            hint="Store the large part elsewhere and put a reference into the payload.",
+            hint="Store the large part elsewhere and put a reference into the payload; or raise "
+            "Outbox(max_message_bytes=…), max.message.bytes of the topic and the connector's "
+            "producer.override.max.request.size.",
         )
     return Draft(event, event_id, encoded, columns)
 

@@ -144,6 +144,13 @@ def test_a_database_that_does_not_exist_is_not_a_wrong_password(error: Exception
     )
 
 
+@pytest.mark.parametrize(("code", "hint"), [("42501", "init --grants"), ("25006", "not read-only")])
+def test_a_refusal_names_what_to_do(code: str, hint: str) -> None:
+    error = sqlstate.translate(code, "x")
+    assert error is not None
+    assert hint in error.hint
+
+
 @pytest.mark.parametrize("code", ["23505", "57014", "22P02", ""])
 def test_a_code_that_says_nothing_to_an_operator_becomes_nothing(code: str) -> None:
     assert sqlstate.translate(code, "x") is None

@@ -1,9 +1,10 @@
 """The tree in the docstring is the tree in the code."""
 
 import inspect
+import traceback
 
 from cdc_outbox import errors
-from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.errors import CdcOutboxError, NotInTransactionError
 
 
 def drawn_tree() -> dict[str, tuple[str, bool]]:
@@ -35,3 +36,9 @@ def test_the_drawn_tree_is_the_real_one() -> None:
 def test_a_hint_given_for_one_error_does_not_change_its_class() -> None:
     assert CdcOutboxError("x", hint="do this").hint == "do this"
     assert CdcOutboxError("x").hint == ""
+
+
+def test_a_traceback_shows_the_hint() -> None:
+    shown = traceback.format_exception(NotInTransactionError("the connection is not in a transaction"))
+    assert shown[-1] == f"{NotInTransactionError.hint}\n"
+    assert traceback.format_exception(CdcOutboxError("x", hint=""))[-1] == "cdc_outbox.errors.CdcOutboxError: x\n"

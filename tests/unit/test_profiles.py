@@ -257,8 +257,9 @@ def test_an_envelope_counts_what_it_escapes() -> None:
     quotes = json.dumps(['"'] * 1_000)
     event, table = replace(ORDER, payload=quotes), OutboxTable(format=EventFormat.ENVELOPE)
     draft(event, OutboxTable(), Dialect.POSTGRESQL, max_message_bytes=len(quotes) + 100)
-    with pytest.raises(EventError, match="the limit is"):
+    with pytest.raises(EventError, match="the limit is") as caught:
         draft(event, table, Dialect.POSTGRESQL, max_message_bytes=len(quotes) + 100)
+    assert "Outbox(max_message_bytes=…), max.message.bytes of the topic" in caught.value.hint
 
 
 EXPANDED = OutboxTable(payload_type=PayloadType.EXPANDED)
