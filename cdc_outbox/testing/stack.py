@@ -183,6 +183,8 @@ class Stack:
             "POSTGRES_HOST": HOST,
             "POSTGRES_PORT": str(self.postgres.port),
         }
+        if self._mariadb is not None:
+            environment |= {"MARIADB_HOST": HOST, "MARIADB_PORT": str(self._mariadb.port)}
         worker = make_worker(folder, port, environment, self.jvm, settings=self.config.worker_settings)
         # Before its start: one that fails in it has its folder and its number all the same, and can be started again.
         self.workers.append(worker)

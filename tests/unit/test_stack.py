@@ -25,6 +25,9 @@ class Parts:
 
     fails = False
 
+    def __init__(self) -> None:
+        self.environments = list[dict[str, str]]()
+
     def command(self, folder: Path, *, fails: bool = False) -> ServerCommand:
         folder.mkdir()
         arguments = [shutil.which("false")] if fails else [shutil.which("sleep"), "60"]
@@ -39,7 +42,8 @@ class Parts:
     def mariadb(self, folder: Path, port: int) -> MariaDb:
         return MariaDb(folder, self.command(folder), port=port, password="secret")
 
-    def worker(self, folder: Path, port: int, *arguments: Any, **options: Any) -> Worker:
+    def worker(self, folder: Path, port: int, environment: dict[str, str], *rest: Any, **options: Any) -> Worker:
+        self.environments.append(environment)
         return Worker(folder, self.command(folder, fails=self.fails), port=port)
 
 
@@ -82,6 +86,13 @@ def test_a_stack_that_comes_up_again_has_new_parts_and_no_others(stack: Stack) -
     assert states(stack) == {"postgres": "running", "kafka": "running", "connect-1": "running"}
     assert stack.workers[0] is not first
     assert stack.connect_url == stack.workers[0].url
+
+
+def test_connectors_may_refer_to_the_stacks_mariadb_server(parts: Parts, tmp_path: Path) -> None:
+    with Stack(StackConfig(name="sleeping", root=tmp_path, mariadb=True)) as stack:
+        [environment] = parts.environments
+        assert environment["MARIADB_HOST"] == environment["POSTGRES_HOST"]
+        assert environment["MARIADB_PORT"] == str(stack.mariadb.port)
 
 
 def test_a_worker_that_does_not_start_is_shown_and_does_not_stand_in_the_way(stack: Stack, parts: Parts) -> None:
