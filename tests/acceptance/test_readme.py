@@ -214,6 +214,12 @@ def test_every_file_that_the_readme_links_to_is_there() -> None:
         assert (ROOT / target).exists(), target
 
 
+def test_what_to_install_is_said_before_what_needs_it() -> None:
+    install = README[README.index("## Install") :].partition("\n## ")[0]
+    assert README.index("## Install") < README.index("## Write")
+    assert "`psql`" in install
+
+
 def test_each_outbox_is_shown_with_a_contract() -> None:
     calls = [
         call
