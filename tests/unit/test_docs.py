@@ -22,6 +22,12 @@ def place_order(connection: Any, outbox: Outbox, *, customer: int) -> None:
         raise OrderRefusedError
 
 
+def test_a_shown_curl_prints_the_answer_to_a_refused_request() -> None:
+    shown = [line for page in DOCS.rglob("*.md") for line in page.read_text().splitlines() if "curl " in line]
+    assert shown
+    assert all("--fail-with-body" in line for line in shown)
+
+
 def test_the_unit_tests_that_are_shown_pass() -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", WRITING, re.MULTILINE | re.DOTALL)
     [block] = [block for block in blocks if "MemoryOutbox" in block]
