@@ -156,7 +156,7 @@ class DatabaseUnavailableError(DatabaseError):
     """The database cannot be reached, went away, or takes no writes at the moment."""
 
     retryable = True
-    hint = "Check that the server runs, has room and is no standby, and that host and port are right."
+    hint = "Check that the server runs, has free disk space and is not a standby, and that host and port are right."
 
 
 class TransactionConflictError(DatabaseError):

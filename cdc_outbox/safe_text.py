@@ -1,4 +1,4 @@
-"""Texts of others, made safe to show: on a terminal, in a log, in the comment of a script."""
+"""Texts of others, made safe to show on a terminal, in a log, in the comment of a script; and counts."""
 
 import json
 import re
@@ -20,6 +20,11 @@ def visible(text: str) -> str:
 def shortened(text: str, limit: int = 100) -> str:
     """Return a text of at most so many characters; one that was cut ends in an ellipsis."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return how many there are: ``1 event``, ``2,000 events``."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def visible_controls(text: str) -> str:

@@ -9,7 +9,7 @@ from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, spl
 from cdc_outbox.cli.output import say
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.operate.baseline import Baseline, Gap
-from cdc_outbox.safe_text import safe_json
+from cdc_outbox.safe_text import counted, safe_json
 
 
 @click.command(short_help="Begin in the middle of a history: accept what came before.")
@@ -63,12 +63,13 @@ def baseline(
         sequences, events = sum(gap.missing for gap in gaps), sum(gap.parked for gap in gaps)
         would = "would be " if dry_run else ""
         say(
-            f"{len(gaps):,} aggregates: {sequences:,} sequences {would}accepted as missing, {events:,} events go on",
+            f"{counted(len(gaps), 'aggregate')}: {counted(sequences, 'sequence')} {would}accepted as missing, "
+            f"{counted(events, 'event')} applied next",
             err=True,
         )
         unreadable = work.count_unreadable()
         if unreadable:
-            say(f"{unreadable:,} parked messages are unreadable; what is missing may be among them", err=True)
+            say(f"unreadable: {counted(unreadable, 'parked message')}; what is missing may be among them", err=True)
         rows = [_row(gap, consumer) for gap in (gaps if dry_run else work.accept(gaps, note=note))]
     if as_json:
         say(safe_json(rows, indent=2))

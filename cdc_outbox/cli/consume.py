@@ -22,7 +22,7 @@ from cdc_outbox.monitor import MonitorServer
 _MAX_PORT = 65_535
 
 
-@click.command(short_help="Run a consumer until it is told to stop.")
+@click.command(short_help="Run a consumer until SIGTERM or Ctrl-C.")
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
 @click.option("--verbose", "-v", is_flag=True, help="Log what happens, with the traceback of a failing handler.")
 @click.option(

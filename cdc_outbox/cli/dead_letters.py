@@ -19,7 +19,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.baseline import find_gaps
 from cdc_outbox.operate.park import Park
 from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, not_tried, why_not_forced
-from cdc_outbox.safe_text import safe_json, visible
+from cdc_outbox.safe_text import counted, safe_json, visible
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 
@@ -134,14 +134,14 @@ def list_parked(
     for gap in gaps[:_GAPS_SHOWN]:
         say(visible(f"missing: {gap}"), err=True)
     if len(gaps) > _GAPS_SHOWN:
-        say(f"missing: events of {len(gaps) - _GAPS_SHOWN:,} more aggregates", err=True)
+        say(f"missing: events of {counted(len(gaps) - _GAPS_SHOWN, 'more aggregate')}", err=True)
 
 
 def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> str:
     """Return what to do about events that no consumer tries."""
     first, numbers = rows[0], " ".join(str(row.place) for row in rows)
     return (
-        f"not tried: {len(rows):,} events are due for more than a minute, the first is {first.place} of "
+        f"not tried: {counted(len(rows), 'event')} due for more than a minute, the first is {first.place} of "
         f"{first.topic}[{first.partition}]\n"
         f"hint: Start the consumer. If it no longer handles {first.aggregate.aggregate_type or 'them'}, give them up: "
         f'`cdc-outbox dead-letters skip {numbers} --consumer {shlex.quote(consumer)} --note "no longer handled"`.'
@@ -223,6 +223,12 @@ def retry(
         retried = Park(inbox).retry(chosen, forced=force)
     for row in sorted(retried.due, key=lambda row: row.place):
         say(row.place)
+    if retried.due:
+        say(
+            f"{counted(len(retried.due), 'event')} due: the consumer {visible(consumer)} tries "
+            f"{'them' if retried.due[1:] else 'it'} within a second, if it runs",
+            err=True,
+        )
     for kind, events in sorted(Counter(row.reason for row, _ in retried.left).items()):
         say(f"left: {events:,} {kind}; {_LEFT.get(kind, 'another event was applied under the id')}", err=True)
     if not retried.due:
@@ -259,7 +265,7 @@ def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str
         say(f"{each.row.place}  {visible(_skipped(each.row, is_hole=each.is_hole))}")
     if any(each.row.is_unreadable and not each.row.blocks for each in skipped):
         say(
-            "Nobody knows what an unreadable message was. If it had a number, its successors wait for it: see "
+            "An unreadable message has no number here. If it had one, its successors wait for it: see "
             "`dead-letters list --reason gap` and `cdc-outbox baseline --aggregate`.",
             err=True,
         )
@@ -284,7 +290,7 @@ def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, output: Path
             whole = json_of(row, consumer) | json_of_message(message, payload=True)
             say(safe_json(whole), file=file)
             events += 1
-    say(f"{events:,} events", err=True)
+    say(counted(events, "event"), err=True)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 _HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")
 
 
-@click.command(short_help="Ask everybody what is wrong with a pipeline.")
+@click.command(short_help="Diagnose a pipeline end to end.")
 @click.argument("spec", type=click.Path(path_type=Path))
 @dsns_option(required=False, note="; without it the database is not asked")
 @connect_url_option(required=True)

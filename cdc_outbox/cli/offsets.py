@@ -29,7 +29,7 @@ from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError, UnpublishedEventsError
 from cdc_outbox.safe_text import safe_json, visible
 
-_HEAD = ("SERVER", "AT", "OFFSET")
+_HEAD = ("TOPIC.PREFIX", "AT", "OFFSET")
 
 _connector = click.argument("connector", metavar="NAME|SPEC", shell_complete=complete_file)
 _yes = click.option("--yes", is_flag=True, help="Also if events are never published then.")

@@ -11,6 +11,7 @@ from cdc_outbox.cli.options import read_spec
 from cdc_outbox.cli.output import say
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.reset import Forgotten, Reset
+from cdc_outbox.safe_text import counted
 
 
 @click.command(short_help="Make a consumer forget events, so that their effects run again.")
@@ -70,7 +71,9 @@ def reset(
         resetting = Reset(pipeline.contract, inbox=inbox, topics=topics, aggregate=of_aggregate)
         if offsets:
             partitions = resetting.forget_offsets(dry_run=dry_run)
-            say(f"{'would be forgotten' if dry_run else 'forgotten'}: the offsets of {partitions:,} partitions")
+            say(
+                f"{'would be forgotten' if dry_run else 'forgotten'}: the offsets of {counted(partitions, 'partition')}"
+            )
             return ExitCode.DONE
         forgotten = resetting.run(dry_run=not run_effects_again)
     _tell(forgotten, was_done=run_effects_again)
@@ -101,8 +104,11 @@ def _refuse_contradiction(*, offsets: bool, run_effects_again: bool, dry_run: bo
 
 def _tell(forgotten: Forgotten, *, was_done: bool) -> None:
     say(
-        f"{'forgotten' if was_done else 'would be forgotten'}: {forgotten.claims:,} claims, "
-        f"{forgotten.aggregates:,} watermarks, {forgotten.parked:,} parked events, {forgotten.holes:,} holes"
+        f"{'forgotten' if was_done else 'would be forgotten'}: {counted(forgotten.claims, 'claim')}, "
+        f"{counted(forgotten.aggregates, 'watermark')}, {counted(forgotten.parked, 'parked event')}, "
+        f"{counted(forgotten.holes, 'hole')}"
     )
     if forgotten.kept:
-        say(f"{forgotten.kept:,} of the watermarks stay where the topic begins: what came before is gone from it")
+        say(
+            f"kept where the topic begins, for what came before is gone from it: {counted(forgotten.kept, 'watermark')}"
+        )

@@ -88,7 +88,7 @@ def watch(
 
     A pattern stands for the connectors that there are at the beginning.
 
-    Exit codes: 0 it was told to stop (SIGTERM, Ctrl-C), 1 a connector was given up, 75 Connect does not answer at the
+    Exit codes: 0 it was stopped (SIGTERM, Ctrl-C), 1 a connector was given up, 75 Connect does not answer at the
     beginning.
 
     \b
@@ -103,7 +103,7 @@ def watch(
             settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox watch")
         options = GuardOptions(max_restarts=give_up_after, first_pause_seconds=first_pause)
         _watch(connectors, cluster, options, interval, partial(Looks, settings=settings, databases=databases))
-    say("told to stop")
+    say("stopped")
 
 
 def _watch(

@@ -42,6 +42,8 @@ AsyncPlace = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 Block = TypeVar("Block")
 
+_QUESTION = re.compile(r"\s*Is the server running [^?]*\?")
+"""A question of libpq's, which our hint answers, and which no full stop may follow."""
 _UNENDED = {TransactionState.OPEN, TransactionState.ABORTED}
 
 
@@ -105,7 +107,7 @@ def _without_sqlstate(error: psycopg.OperationalError) -> DatabaseError:
 
 def _sentence(error: psycopg.Error) -> str:
     """Return the server's message without its detail, which may quote a row."""
-    text = error.diag.message_primary or str(error)
+    text = error.diag.message_primary or _QUESTION.sub("", str(error))
     return " ".join(text.split())
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.progress import Progress
+from cdc_outbox.safe_text import counted
 
 
 class HealthStatus(StrEnum):
@@ -92,5 +93,5 @@ def _hindrances(progress: Progress) -> Iterator[str]:
     if progress.gap_seconds is not None:
         yield f"an event has been missing for {progress.gap_seconds:.0f} s"
     if progress.dead_events:
-        yield f"{progress.dead_events:,} parked events wait for a decision"
+        yield f"{counted(progress.dead_events, 'parked event')} to retry or skip"
     yield from (f"paused: {paused}" for paused in progress.paused)

@@ -9,6 +9,7 @@ from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import InboxError
 from cdc_outbox.operate.inbox import Hole, OpenInbox
+from cdc_outbox.safe_text import counted
 
 _AGGREGATES = 100
 """Decided about in one transaction: it is over before a consumer notices that it waits."""
@@ -36,7 +37,7 @@ class Gap:
         source, aggregate_type, aggregate_id = self.aggregate
         first, last = self.hole.first, self.hole.last
         numbers = f"{first}" if first == last else f"{first} to {last}"
-        return f"{numbers} of {aggregate_type}/{aggregate_id} ({source}), for which {self.parked:,} events wait"
+        return f"{numbers} of {aggregate_type}/{aggregate_id} ({source}), with {counted(self.parked, 'event')} waiting"
 
     @property
     def missing(self) -> int:

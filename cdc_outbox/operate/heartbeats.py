@@ -18,6 +18,7 @@ from typing import Any
 
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.message import Message
+from cdc_outbox.safe_text import counted
 
 GRACE = timedelta(minutes=3)
 """How old a heartbeat may become before the next one is there, or before it is in the topic: three times its pause."""
@@ -241,7 +242,11 @@ class Chain:
         head, there = self.head, stored.heartbeats
         if not there:
             if head is not None:
-                yield Break(Kind.WENT_BACK, head.id + "+", f"the topic has {head.number} heartbeats, the database none")
+                yield Break(
+                    Kind.WENT_BACK,
+                    head.id + "+",
+                    f"the topic has {counted(head.number, 'heartbeat')}, the database none",
+                )
             return
         last, joint = there[-1], self._joint(stored)
         broken = _went_on(there, joint, head)

@@ -43,7 +43,7 @@ class OffsetWitness:
         if config is None:
             raise UnprovenDeliveryError(
                 f"the connector {self._name} does not exist; nothing was deleted",
-                hint="Is this the Connect cluster that it runs on? It is called as the spec is.",
+                hint="Is this the Connect cluster that it runs on? The connector has the spec's name.",
             )
         schema = self._find_schema()
         if not captures(f"{schema}.{self._outbox.name}", config):

@@ -87,7 +87,7 @@ class Park:
             more = f" and {total - len(others):,} more" if total > len(others) else ""
             absent = ", ".join(map(str, missing))
             raise InboxError(
-                f"of {self._inbox.consumer} nothing is parked at {absent}; there is {there}{more}",
+                f"no parked event of {self._inbox.consumer} has the place {absent}; there is {there}{more}",
                 hint="What was applied or skipped is parked no more.",
             )
         return rows

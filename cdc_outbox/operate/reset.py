@@ -17,6 +17,7 @@ from cdc_outbox.drivers import Row
 from cdc_outbox.errors import ConsumerError, MessageError
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.operate.inbox import OpenInbox
+from cdc_outbox.safe_text import counted
 from cdc_outbox.wire import WireContract
 
 _PAGE = 10_000
@@ -172,7 +173,7 @@ class Reset:
         members = self._reader.members(self._consumer)
         if members:
             raise ConsumerError(
-                f"the group {self._consumer} has {members} member{'s' * (members > 1)}, nothing was forgotten",
+                f"the group {self._consumer} has {counted(members, 'member')}, nothing was forgotten",
                 hint="Stop the consumer everywhere, and wait until the brokers have noticed.",
             )
 
@@ -186,6 +187,6 @@ class Reset:
         )
         if gone:
             raise ConsumerError(
-                f"{gone:,} parked events are in no topic any more and would be lost, nothing was forgotten",
+                f"no topic has {counted(gone, 'parked event')} any more, which would be lost; nothing was forgotten",
                 hint="Retry, skip or export them first: `cdc-outbox dead-letters list`.",
             )

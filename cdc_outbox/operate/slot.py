@@ -21,6 +21,7 @@ from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.marks import Delivery, Mark
 from cdc_outbox.operate.prune import Counts, PruneOptions, Pruning, Report, refuse_nonsense
 from cdc_outbox.operate.transactions import PartsByTransaction, RowsByTransaction
+from cdc_outbox.safe_text import counted
 from cdc_outbox.spec import Spec
 
 
@@ -136,7 +137,7 @@ class SlotWitness:
         )
         if rows:
             raise UnprovenDeliveryError(
-                f"{rows:,} events are older than the last change of the publication {spec.database.publication}, "
+                f"{counted(rows, 'event')} older than the last change of the publication {spec.database.publication}, "
                 "which may have left them out; nothing was deleted",
                 hint="Compare them with their topics: give --bootstrap-servers in place of --without-topics.",
             )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.operate.books import Books, Unnumbered
 from cdc_outbox.operate.verification import Circumstances, forgotten
+from cdc_outbox.safe_text import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,6 @@ def notes_of(
     if not has_heads:
         yield "the outbox numbers nothing: a missing event of a type that is numbered elsewhere cannot be seen"
     for name, aggregates in sorted(books.strangers.items()):
-        yield f"{name} has {aggregates:,} aggregates in the outbox and is not in the spec: not compared"
+        yield f"{name} has {counted(aggregates, 'aggregate')} in the outbox and is not in the spec: not compared"
     if books.repeated:
-        yield f"{books.repeated:,} messages came twice, which is no difference"
+        yield f"{counted(books.repeated, 'message')} came twice, which is no difference"

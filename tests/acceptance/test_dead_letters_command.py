@@ -100,7 +100,7 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
     assert re.search(r'^payload +\{"secret":"hunter2"\}$', shown_too, re.MULTILINE)
     assert "payload" not in json.loads(shell.about(service, "dead-letters", "show", "1", "--json")[0])
     said = shell.about(service, "dead-letters", "show", "9", code=1)[1]
-    assert said.startswith("error: of shipping nothing is parked at 9; there is 1, 2, 3 hint: ")
+    assert said.startswith("error: no parked event of shipping has the place 9; there is 1, 2, 3 hint: ")
 
     file = tmp_path / "parked.jsonl"
     assert shell.about(service, "dead-letters", "export", "--output", str(file)) == ("", "3 events")
@@ -118,7 +118,7 @@ def test_what_no_consumer_tries_is_listed_with_what_ends_it(service: BrokerlessS
     with service.connect() as connection:
         connection.execute("update inbox_parked set retry_at = retry_at - interval '2 minutes'")
     said = shell.about(service, "dead-letters", "list")[1]
-    assert "not tried: 2 events are due for more than a minute, the first is 1 of events[0]" in said
+    assert "not tried: 2 events due for more than a minute, the first is 1 of events[0]" in said
     [remedy] = re.findall(r"`cdc-outbox (.*?)`", said)
     for _ in range(2):  # what waited behind the second one is not tried either
         shell.run(*shlex.split(remedy), CDC_OUTBOX_DSN=service.dsn)
@@ -142,6 +142,7 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(service: Br
     assert "hint: --force conflict applies it all the same." in refused
     said = shell.about(service, "dead-letters", "retry", "--all")
     assert said[0] == "1\n"
+    assert "1 event due: the consumer shipping tries it within a second, if it runs" in said[1]
     assert "left: 1 gap; they go on when what is missing comes" in said[1]
     assert "left: 1 conflict; --force conflict applies them all the same" in said[1]
     assert shell.about(service, "dead-letters", "retry", "--all", "--reason=expired") == ("", "nothing to try again")
@@ -160,7 +161,7 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(service: Br
     named = ["baseline", "--aggregate=order/1", "--source=orders.1"]
     expected, summary = shell.about(service, *named, "--dry-run")
     assert expected.splitlines()[1].split() == ["order/1", "orders.1", "1", "2", "2", "1"]
-    assert summary == "1 aggregates: 1 sequences would be accepted as missing, 1 events go on"
+    assert summary == "1 aggregate: 1 sequence would be accepted as missing, 1 event applied next"
     assert shell.about(service, *named, "--note=lost")[0] == expected
     skipped = shell.about(service, "dead-letters", "skip", "2", "--note=not needed")[0]
     assert re.fullmatch(r"2  skipped OrderPlaced \S+ of order/1, order/1 stands at 3 now\n", skipped)

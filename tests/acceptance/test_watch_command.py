@@ -55,7 +55,7 @@ def test_a_task_that_failed_is_restarted_until_it_runs_and_the_watch_ends_when_t
             line_with(watch, "connector RUNNING, 1 task RUNNING")
             watch.send_signal(signal.SIGTERM)
             assert watch.wait(10) == 0
-            assert "told to stop" in (watch.stdout.read() if watch.stdout else "")
+            assert "stopped" in (watch.stdout.read() if watch.stdout else "")
         deployed.client.delete(deployed.name)
 
 

@@ -85,7 +85,7 @@ def test_what_is_parked_is_listed_shown_and_exported(ids: list[str]) -> None:
     lines = run("dead-letters", "list", "--state=dead", "--reason=failed", "--aggregate=order/a")[0].splitlines()
     assert len(lines) == 2
     assert lines[1].endswith("  no such customer")
-    assert run("dead-letters", "list")[1] == "missing: 2 to 3 of order/b (orders.1), for which 1 events wait"
+    assert run("dead-letters", "list")[1] == "missing: 2 to 3 of order/b (orders.1), with 1 event waiting"
     shown = run("dead-letters", "show", "1", "--payload")[0]
     assert "source     orders.1\n" in shown
     exported = [json.loads(line) for line in run("dead-letters", "export")[0].splitlines()]
@@ -93,7 +93,7 @@ def test_what_is_parked_is_listed_shown_and_exported(ids: list[str]) -> None:
     assert exported[0]["headers"] == [["id", "1"], ["ü", {"base64": "/w=="}]]
     assert exported[1]["payload"] == "{}"
     assert "there are: shipping" in run_here("dead-letters", "list", "--consumer=nobody").stderr
-    assert "nothing is parked at 9; there is 1, 2, 3" in run("dead-letters", "show", "9", code=1)[1]
+    assert "has the place 9; there is 1, 2, 3" in run("dead-letters", "show", "9", code=1)[1]
 
 
 def test_events_are_tried_again_and_given_up(place: Place, ids: list[str]) -> None:
@@ -197,10 +197,10 @@ def test_a_reset_forgets_one_aggregate_or_all_of_them(place: Place, topic: str) 
     unknown = run_here(*reset, "--all", "--consumer=nobody")
     assert (unknown.returncode, "there are: shipping" in unknown.stderr) == (2, True)
     gone = run(*reset, "--all", code=1)[1]
-    assert "1 parked events are in no topic any more" in gone
+    assert "no topic has 1 parked event any more" in gone
     place.query("delete from inbox_parked")
     said = run(*reset, "--aggregate=order/a", "--dry-run")[0]
-    assert said.startswith("would be forgotten: 0 claims, 1 watermarks, 0 parked events, 0 holes\n")
+    assert said.startswith("would be forgotten: 0 claims, 1 watermark, 0 parked events, 0 holes\n")
     run(*reset, "--aggregate=order/a", code=2)
     run(*reset, "--aggregate=order/a", "--run-effects-again")
     # The topic holds none of its events, so what was applied stays applied.

@@ -296,7 +296,7 @@ def test_a_reset_forgets_nothing_unless_it_is_told_that_effects_run_again(
     service.consume_and_commit(5)
     done = run_command(*RESET, "--consumer", service.name, env=env)
     assert done.returncode == 2
-    assert done.stdout == "would be forgotten: 3 claims, 1 watermarks, 0 parked events, 0 holes\n"
+    assert done.stdout == "would be forgotten: 3 claims, 1 watermark, 0 parked events, 0 holes\n"
     assert "--run-effects-again" in done.stderr
     dry = run_command(*RESET, "--consumer", service.name, "--dry-run", env=env)
     assert (dry.returncode, dry.stdout, dry.stderr) == (0, done.stdout, "")
@@ -307,7 +307,7 @@ def test_a_reset_forgets_nothing_unless_it_is_told_that_effects_run_again(
 
     done = run_command(*RESET, "--consumer", service.name, "--run-effects-again", env=env)
     assert done.returncode == 0
-    assert done.stdout == "forgotten: 3 claims, 1 watermarks, 0 parked events, 0 holes\n"
+    assert done.stdout == "forgotten: 3 claims, 1 watermark, 0 parked events, 0 holes\n"
     assert replay(service) == {Fate.DUPLICATE: 2, Fate.APPLIED: 3}
     assert service.effects()[5:] == effects_of(3)
     assert replay(service) == {Fate.DUPLICATE: 5}
@@ -336,7 +336,7 @@ def test_what_the_topic_holds_no_more_stays_applied_and_the_rest_follows_it(
     service.consume_and_commit(5)
     service.pipeline.delete_first_messages(3)
     done = run_command(*RESET, "--consumer", service.name, "--run-effects-again", env=env)
-    assert "1 of the watermarks stay where the topic begins" in done.stdout
+    assert "kept where the topic begins, for what came before is gone from it: 1 watermark" in done.stdout
     assert service.watermark() == 3
     assert replay(service) == {Fate.APPLIED: 2}
     assert service.effects()[5:] == effects_of(2, start=4)
@@ -359,5 +359,5 @@ def test_a_reset_refuses_to_lose_what_only_the_park_holds(service: Service, env:
     service.pipeline.delete_first_messages(1)
     done = run_command(*RESET, "--consumer", service.name, "--run-effects-again", env=env)
     assert done.returncode == 1
-    assert "error: 1 parked events are in no topic any more" in done.stderr
+    assert "error: no topic has 1 parked event any more" in done.stderr
     assert len(service.parked()) == 2

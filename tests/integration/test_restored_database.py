@@ -244,7 +244,7 @@ def test_the_runbook_brings_a_consumer_back_whose_topic_lost_messages(
     with pytest.raises(OffsetOutOfRangeError, match="up to offset 3, and the topic begins at 5"):
         service.run_to_its_end()
     pipeline.send(*lost)  # published again
-    assert "forgotten: the offsets of 1 partitions\n" in run_block(service, "cdc-outbox reset", env)
+    assert "forgotten: the offsets of 1 partition\n" in run_block(service, "cdc-outbox reset", env)
     service.consume(7)
     assert service.effects() == effects_of(7)
     assert service.parked() == []
@@ -270,7 +270,7 @@ def test_a_topic_that_was_created_anew_is_read_from_its_beginning_once_that_is_a
         with pytest.raises(TopicReplacedError):
             service.run_to_its_end()
         done = run_command("reset", str(spec), "--consumer", service.name, "--offsets", option, env=env)
-        assert (done.returncode, done.stdout) == (0, f"{answer}: the offsets of 1 partitions\n")
+        assert (done.returncode, done.stdout) == (0, f"{answer}: the offsets of 1 partition\n")
     service.consume(8)
     assert_each_effect_once(service)
 

@@ -144,6 +144,11 @@ def test_a_database_that_does_not_exist_is_not_a_wrong_password(error: Exception
     )
 
 
+def test_libpqs_question_is_left_out() -> None:
+    text = "connection refused\n\tIs the server running on that host and accepting TCP/IP connections?"
+    assert str(drivers.translate(psycopg.OperationalError(text))) == "connection refused"
+
+
 @pytest.mark.parametrize(("code", "hint"), [("42501", "init --grants"), ("25006", "not read-only")])
 def test_a_refusal_names_what_to_do(code: str, hint: str) -> None:
     error = sqlstate.translate(code, "x")

@@ -73,7 +73,7 @@ def test_a_full_park_is_stuck_and_one_with_room_is_not() -> None:
     [
         (replace(RUNNING, outage="the database"), "the database cannot be reached"),
         (replace(RUNNING, gap_seconds=61.4), "an event has been missing for 61 s"),
-        (replace(RUNNING, dead_events=3), "3 parked events wait for a decision"),
+        (replace(RUNNING, dead_events=3), "3 parked events to retry or skip"),
         (replace(RUNNING, paused=(PausedPartition(topic="t", partition=2, reason="why"),)), "paused: t[2]: why"),
     ],
 )

@@ -12,7 +12,7 @@ from cdc_outbox.cli.logs import FORMATS
 from cdc_outbox.cli.output import paint, say
 from cdc_outbox.errors import ConfigError, ConnectorFailedError
 from cdc_outbox.finding import Finding, Place, Severity
-from cdc_outbox.safe_text import safe_json
+from cdc_outbox.safe_text import counted, safe_json
 from tests.support.commands import run_command
 from tests.support.specs import ORDERS
 
@@ -103,3 +103,8 @@ def test_a_log_record_is_shown_likewise(kind: str) -> None:
 def test_json_is_written_at_one_place() -> None:
     cli = Path(__file__).parents[2] / "cdc_outbox" / "cli"
     assert [path.name for path in cli.glob("*.py") if "ensure_ascii=False" in path.read_text()] == ["configs.py"]
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 events"), (1, "1 event"), (2_000, "2,000 events")])
+def test_a_count_has_its_plural(count: int, text: str) -> None:
+    assert counted(count, "event") == text

@@ -105,7 +105,7 @@ def check_hole(spec: Spec, state: SlotState, *, is_certain: bool) -> Iterator[Fi
     if is_certain:
         yield found
         return
-    message = f"{hole.text} If Connect has stored an offset that is past them, nothing is: that was not to be seen."
+    message = f"{hole.text} If Connect's offset, which is not known here, is past them, none is left out."
     remedy = "`cdc-outbox deploy-connector` compares the two, and asks before it leaves anything out."
     yield replace(found, severity=Severity.WARNING, message=message, remedy=remedy)
 
