@@ -14,6 +14,7 @@ from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
 from cdc_outbox.connect.plan import Hole
 from cdc_outbox.connect.states import Ward
 from cdc_outbox.errors import ConfigError
@@ -35,7 +36,7 @@ def pause(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float) -> N
       cdc-outbox pause orders
       cdc-outbox pause 'billing-*'
     """
-    _each(connectors, cluster, timeout, Ward.pause)
+    _each(connectors, cluster, timeout, Ward.pause, "paused")
 
 
 @click.command(short_help="Let connectors give up their tasks and their slot.")
@@ -52,7 +53,7 @@ def stop(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float) -> No
     Example:
       cdc-outbox stop connectors/orders.yaml
     """
-    _each(connectors, cluster, timeout, Ward.stop)
+    _each(connectors, cluster, timeout, Ward.stop, "stopped")
 
 
 @click.command(short_help="Let connectors run again that were paused or stopped.")
@@ -93,6 +94,7 @@ def resume(
         cluster,
         timeout,
         lambda ward: ward.resume(stable_seconds=stable_seconds, find_hole=find_hole_of),
+        "runs",
     )
 
 
@@ -117,15 +119,22 @@ def restart(
     def begin_again(ward: Ward) -> None:
         ward.restart(only_failed=failed, stable_seconds=stable_seconds)
 
-    _each(connectors, cluster, timeout, begin_again, keeps=False)
+    _each(connectors, cluster, timeout, begin_again, "runs", keeps=False)
 
 
 def _each(
-    connectors: tuple[str, ...], cluster: Cluster, timeout: float, tell: Callable[[Ward], None], *, keeps: bool = True
+    connectors: tuple[str, ...],
+    cluster: Cluster,
+    timeout: float,
+    tell: Callable[[Ward], None],
+    state: str,
+    *,
+    keeps: bool = True,
 ) -> None:
     """Tell each of them.
 
     Args:
+        state: What is reported of it afterwards.
         keeps: Whether Connect keeps what it is told, so that an operator would undo it.
     """
     steps = Steps(sys.stderr)
@@ -137,4 +146,12 @@ def _each(
             client.refuse_kept()
         for name in names:
             tell(Ward(client, name, timings=timings, report=lambda text: steps.report("wait", text)))
-            steps.report("done", name)
+            steps.report("done", f"{name}: {state}{'' if state == 'runs' else _kept_by(name, client)}")
+
+
+def _kept_by(name: str, client: ConnectClient) -> str:
+    """Return what grows on the database's disk while a connector reads nothing."""
+    config = client.find_config(name) or {}
+    if kind_of(config.get("connector.class", "")) is not Kind.POSTGRESQL:
+        return ""
+    return f"; the slot {slot_of(config)} keeps WAL on the database's disk until it is resumed"

@@ -107,8 +107,10 @@ def status(
         _add_rates(rows, client, Topics(settings or {}, _LOG), rate_seconds)
     if prints_json:
         say(safe_json({"apiVersion": API_VERSION, "kind": "Status", "connectors": rows}, indent=2))
-    else:
+    elif rows:
         say("\n".join(_table(rows)))
+    else:
+        say("there are no connectors; `cdc-outbox deploy-connector SPEC` creates one", err=True)
     is_well = all(row["up"] and not row.get("findings") for row in rows)
     return ExitCode.DONE if is_well else ExitCode.FAILED
 

@@ -126,3 +126,24 @@ def test_a_pattern_names_all_connectors_that_are_called_so() -> None:
     assert names() == sorted(there)
     with pytest.raises(ConnectorNotFoundError, match="'shop-\\*'"):
         names("billing", "shop-*")
+
+
+def test_where_there_are_no_connectors_that_is_said_and_no_table_shown() -> None:
+    with answering(lambda _asked: (200, [])) as (url, _):
+        ran = CliRunner().invoke(cli, ["status", "--connect-url", url])
+    assert (ran.exception, ran.stdout) == (None, "")
+    assert "there are no connectors; `cdc-outbox deploy-connector SPEC` creates one" in ran.stderr
+
+
+@pytest.mark.parametrize(("command", "state", "word"), [("pause", "PAUSED", "paused"), ("stop", "STOPPED", "stopped")])
+def test_a_halt_names_the_slot_that_keeps_wal_meanwhile(command: str, state: str, word: str) -> None:
+    config = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "slot.name": "orders_outbox"}
+
+    def answer(asked: Asked) -> Answer:
+        status = {"connector": {"state": state, "worker_id": "w:1"}, "tasks": []}
+        return 200, status if asked.path.endswith("/status") else config if "/config" in asked.path else ["orders"]
+
+    with answering(answer) as (url, _):
+        ran = CliRunner().invoke(cli, [command, "orders", "--connect-url", url])
+    assert ran.exception is None, ran.stderr
+    assert f"orders: {word}; the slot orders_outbox keeps WAL on the database's disk until it is resumed" in ran.stderr
