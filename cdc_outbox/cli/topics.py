@@ -8,12 +8,12 @@ import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import paint, say
 from cdc_outbox.cli.specs import read_specs, specs_argument
 from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.kafka import Topics
 from cdc_outbox.operate.topics import Difference, differences
-from cdc_outbox.safe_text import visible
+from cdc_outbox.safe_text import counted, visible
 from cdc_outbox.spec import Spec
 
 _LOG = logging.getLogger(__name__)
@@ -50,31 +50,37 @@ def create(paths: tuple[Path, ...], *, bootstrap_servers: str, kafka_settings: P
     """
     specs = read_specs(paths)
     brokers = Topics(broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox topics"), _LOG)
-    ends = [_create(spec, brokers, dry_run=dry_run) for spec in specs.values()]
-    if not any(ends):
+    created, found = 0, list[Difference]()
+    for spec in specs.values():
+        created += _create(spec, brokers, dry_run=dry_run)
+        found += _differences(spec, brokers)
+    for each in found:
+        say(f"{paint('error:', 'red') if each.is_refused else 'differs:'} {visible(str(each))}")
+    refused = sum(each.is_refused for each in found)
+    if found or created:
+        made = f"{counted(created, 'topic')} {'to create' if dry_run else 'created'}"
+        say(f"{made}, {counted(len(found) - refused, 'difference')}, {counted(refused, 'refusal')}", err=True)
+    else:
         say("every topic is there, as its spec says", err=True)
-    # A refusal is told before a difference.
-    return min((end for end in ends if end), default=ExitCode.DONE)
+    if refused:
+        return ExitCode.FAILED
+    return ExitCode.DIFFERENCES if found or (dry_run and created) else ExitCode.DONE
 
 
-def _create(spec: Spec, brokers: Topics, *, dry_run: bool) -> ExitCode:
+def _create(spec: Spec, brokers: Topics, *, dry_run: bool) -> int:
+    """Create what is missing, and return how many those are."""
     wanted = topics_of(spec)
     there = brokers.find(topic.name for topic in wanted)
-    is_missing = False
+    missing = 0
     for topic in wanted:
         if topic.name in there:
             continue
-        is_missing = True
+        missing += 1
         made = not dry_run and brokers.create(topic)
         told = "would be created" if dry_run else "created" if made else "was created by somebody else meanwhile"
         count = f"{topic.partitions} partition{'s' * (topic.partitions != 1)}"
         say(visible(f"{topic.name}: {told}, {count}"))
-    found = list(_differences(spec, brokers))
-    for each in found:
-        say(visible(str(each)))
-    if any(each.is_refused for each in found):
-        return ExitCode.FAILED
-    return ExitCode.DIFFERENCES if found or (dry_run and is_missing) else ExitCode.DONE
+    return missing
 
 
 def _differences(spec: Spec, brokers: Topics) -> Iterator[Difference]:

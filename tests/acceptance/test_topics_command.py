@@ -39,7 +39,8 @@ def test_what_is_missing_is_created_and_what_differs_is_said_and_left(
         f"{name}.order: created, 2 partitions",
         f"__debezium-heartbeat.{name}: created, 1 partition",
     ]
-    assert f"{name}.metric: has 3 partitions, and 2 are wanted." in done.stdout
+    assert f"differs: {name}.metric: has 3 partitions, and 2 are wanted." in done.stdout
+    assert done.stderr == "3 topics created, 3 differences, 0 refusals\n"
     assert f"--topic {name}.metric --add-config retention.ms=172800000" in done.stdout
     assert f"{name}.order: has" not in done.stdout
     assert set(outbox_stack.broker.ends(f"{name}.order")) == {0, 1}
@@ -57,7 +58,9 @@ def test_more_partitions_are_refused_with_the_reason(outbox_stack: Stack, spec: 
     spec.write_text(spec.read_text().replace("partitions: 2", "partitions: 6"))
     refused = run_command("topics", "create", str(spec), env=env)
     assert refused.returncode == 1
-    assert f"{name}.order: has 2 partitions, and the spec says 6. More partitions send keys elsewhere" in refused.stdout
+    sentence = f"error: {name}.order: has 2 partitions, and the spec says 6. More partitions send keys elsewhere"
+    assert sentence in refused.stdout
+    assert refused.stderr.endswith(", 2 refusals\n")
     assert set(outbox_stack.broker.ends(f"{name}.order")) == {0, 1}
 
 
