@@ -26,6 +26,7 @@ from cdc_outbox.message import Message
 from cdc_outbox.operate.simulate import Simulation, chosen_partition, find_refusal
 from cdc_outbox.router.routing import MONGO_EVENT_ROUTER
 from cdc_outbox.safe_text import safe_json
+from cdc_outbox.table import OutboxTable
 
 _OPERATIONS = {"insert": "c", "snapshot": "r", "update": "u", "delete": "d", "truncate": "t"}
 
@@ -151,7 +152,20 @@ def _rows_as_given(given: ConnectorConfig, rows: Sequence[str], types: Mapping[s
     named = {column.name for column in columns}.union(*map(column_names, rows))
     for column in types.keys() - named:
         raise ConfigError(f"--type {column}: neither the row nor the spec has such a column", field="--type")
-    return [parse_row(row, columns, types, ColumnModes(given.options)) for row in rows]
+    parsed = [parse_row(row, columns, types, ColumnModes(given.options)) for row in rows]
+    if given.outbox is not None and not given.outbox.adopted:
+        for number, row in enumerate(parsed, 1):
+            _note_missing(number, row, given.outbox)
+    return list(parsed)
+
+
+def _note_missing(number: int, row: Row, table: OutboxTable) -> None:
+    """Say what the table that init makes refuses: what it would become is shown all the same."""
+    columns = table.columns
+    needed = (columns.id, columns.aggregate_type, columns.aggregate_id, columns.type)
+    missing = [name for name in needed if row[name].value is None]
+    if missing:
+        say(f"{'note':<10} row {number}: the table takes no row without {', '.join(missing)}", err=True)
 
 
 def _cache() -> Path:
