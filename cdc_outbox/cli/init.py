@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -106,7 +106,7 @@ def init(
     """
     if (sql or grants) + check + new_incarnation > 1:
         raise click.UsageError("--sql or --grants, --check, --new-incarnation: one at a time")
-    if (before or after or new_incarnation) and not (new_incarnation and before and spec):
+    if (before or after or new_incarnation) and not (new_incarnation and spec):
         raise click.UsageError("a new incarnation takes a SPEC, --new-incarnation and --from, and perhaps --to")
     _refuse_unclear(has_spec=spec is not None, inbox=inbox, inbox_schema=inbox_schema)
     pipeline = read_spec(spec) if spec is not None else None
@@ -124,13 +124,21 @@ def init(
         if check:
             return _check(wanted, connection, driver)
         say(f"database {database_name(connection, driver, dsn)}", err=True)
-        if new_incarnation and wanted.spec is not None and before is not None:
+        if new_incarnation and wanted.spec is not None:
+            before = before or _ask_for_source(wanted.spec, Catalog(connection, driver))
             for line in steps_after_restore(wanted.spec, str(spec), source=before):
                 say(line, err=True)
             if wanted.dialect is Dialect.POSTGRESQL:
                 _refuse_until_it_rests(wanted.spec, Database(connection, driver, wanted.spec), cluster)
             return _begin(wanted.spec, connection, driver, before=before, after=after)
         return _create(wanted, connection, driver)
+
+
+def _ask_for_source(spec: Spec, catalog: Catalog) -> NoReturn:
+    """Refuse an incarnation that names no source to end, and name that of the table."""
+    source = read_source(spec.outbox, catalog)
+    now = f"; the table's source is {source}: --from {source}" if source else ""
+    raise click.UsageError(f"--new-incarnation needs the source that ends{now}")
 
 
 def _refuse_until_it_rests(spec: Spec, database: Database, cluster: Cluster | None) -> None:

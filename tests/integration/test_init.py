@@ -140,7 +140,6 @@ def test_another_database_than_the_specs_is_refused(outbox_stack: Stack, tmp_pat
     [
         ["--check", "--sql"],
         ["--check", "--new-incarnation", "--from", "orders.1"],
-        ["--new-incarnation"],
         ["--from", "orders.1"],
         ["--to", "orders.3"],
         ["--check", "--consumer", "shipping_consumer"],

@@ -250,6 +250,8 @@ def test_a_new_incarnation_starts_at_1_and_keeps_what_was_there(place: Place) ->
     assert [write(place), write(place, aggregate_id="7")] == [("orders.1", 1), ("orders.1", 1)]
     before = place.query("select * from outbox order by id")
     begin = ["--new-incarnation", "--from", "orders.1"]
+    unnamed = place.init("--new-incarnation")
+    assert (unnamed.returncode, "the table's source is orders.1: --from orders.1" in unnamed.stderr) == (2, True)
     begun = place.init(*begin)
     assert (begun.returncode, begun.stdout) == (0, f"{place.outbox}: orders.1 -> orders.2\n"), begun.stderr
     again = place.init(*begin)
