@@ -1,7 +1,6 @@
 """Calling handlers, and what a handler did to its transaction."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
@@ -24,11 +23,12 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import Event
 from cdc_outbox.metrics import Metrics, NoMetrics
+from cdc_outbox.safe_text import shortened, visible_controls
+from cdc_outbox.secret import Veil
 from cdc_outbox.tracing import NoSpans, Spans
 
-_log = logging.getLogger(__name__)
-
-
+_MAX_TEXT, _MAX_READ = 500, 20_000
+"""Characters of what an exception says that are shown, and that are looked at."""
 _OURS = f"{__name__.partition('.')[0]}."
 
 
@@ -58,6 +58,7 @@ class Calls:
             interrupted.
         pipeline: Opens the driver's pipeline, in which statements do not wait for each other's answers.
         begins: Called before each handler.
+        error_texts: Whether errors quote what a handler's exception says.
     """
 
     def __init__(
@@ -72,8 +73,9 @@ class Calls:
         deadline_seconds: float | None = None,
         pipeline: Callable[[Any], AbstractAsyncContextManager[object]] | None = None,
         begins: Callable[[], None] = lambda: None,
+        error_texts: bool = True,
     ) -> None:
-        self._begins = begins
+        self._begins, self._error_texts = begins, error_texts
         self._consumer = consumer
         self._driver = driver
         self._handlers = handlers
@@ -86,6 +88,11 @@ class Calls:
     def has_handler(self, event: Event) -> bool:
         """Tell whether anybody listens."""
         return self._handlers.get(event.type) is not None
+
+    def text_of(self, error: BaseException) -> str:
+        """Return a colon and what an exception says; nothing where it says nothing, or that is private."""
+        text = text_of(error) if self._error_texts else ""
+        return text and f": {text}"
 
     async def run(self, items: Sequence[Item], connection: Any) -> None:  # noqa: ANN401
         """Call the handlers of these events.
@@ -114,8 +121,8 @@ class Calls:
         except Exception as error:
             if not is_gathering or ours_of(error) is not None or is_of_driver(error):
                 raise
-            names, place = several([item.event for item in items]), f"{type(error).__name__}{origin_of(error)}"
-            raise HandlerError(f"what writes before the commit of {names} raised {place}") from error
+            names = several([item.event for item in items])
+            raise HandlerError(f"what writes before the commit of {names} raised {self._described(error)}") from error
 
     def measure(self) -> None:
         """Tell how long calls took since this was done last; after their transaction, which shall not wait for it."""
@@ -195,12 +202,13 @@ class Calls:
             lost = _lost_by(failure) if state is TransactionState.LOST else None
             if lost is not None:
                 raise lost from failure
-            _log.debug("handler failed", exc_info=failure, extra={"events": names})
-            place = f"{type(failure).__name__}{origin_of(failure)}"
-            raise HandlerError(f"the handler of {names} raised {place}") from failure
+            raise HandlerError(f"the handler of {names} raised {self._described(failure)}") from failure
         if state is TransactionState.LOST:
             raise DatabaseUnavailableError(f"the connection broke in the handler of {names}")
         raise TransactionAbortedError(f"the handler of {names} swallowed an SQL error")
+
+    def _described(self, error: Exception) -> str:
+        return f"{type(error).__name__}{origin_of(error)}{self.text_of(error)}"
 
 
 def _lost_by(error: Exception) -> CdcOutboxError | None:
@@ -231,10 +239,23 @@ async def _entered(stack: AsyncExitStack, context: Any) -> Gathered:  # noqa: AN
 
 
 def origin_of(error: BaseException) -> str:
-    """Return where an exception left the user's code, without its message, which may quote the payload."""
+    """Return where an exception left the user's code."""
     trace = error.__traceback__
     while trace is not None:
         if not str(trace.tb_frame.f_globals.get("__name__")).startswith(_OURS):
             return f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
         trace = trace.tb_next
     return ""
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an exception says, in one line of bounded length, which a database, a log and a terminal can take.
+
+    What looks like a secret is hidden; a payload that it quotes is not.
+    """
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - its class may be anybody's
+        return ""
+    line = " ".join(said[:_MAX_READ].split())
+    return shortened(visible_controls(Veil().over(line)), _MAX_TEXT)

@@ -71,6 +71,7 @@ class _Consumer(Generic[EventT]):
         metrics: Metrics | None = None,
         spans: Spans | None = None,
         horizon_days: float | None = None,
+        error_texts: bool = True,
     ) -> None:
         self.name = checked_name(name, "Consumer.name")
         if not callable(connect):
@@ -88,7 +89,7 @@ class _Consumer(Generic[EventT]):
         self._connect = connect
         self._inbox_table = inbox
         self._retry = retry or Retry()
-        self._pipeline, self._before_commit = pipeline, before_commit
+        self._pipeline, self._before_commit, self._error_texts = pipeline, before_commit, error_texts
         self._orders = orders_of(contract, latest, by_watermark)
         if horizon_days is not None and horizon_days <= 0:
             raise ConfigError("ids are kept for longer than no time", field="Consumer.horizon_days")
@@ -155,6 +156,7 @@ class _Consumer(Generic[EventT]):
             metrics=self._metrics,
             spans=self._spans,
             handler_begins=self._watch.handler_begins,
+            error_texts=self._error_texts,
         )
 
     def _check_horizon(self) -> None:
@@ -274,6 +276,9 @@ class Consumer(_Consumer[threading.Event]):
         spans: Told of the handlers' time; by default OpenTelemetry is, where its SDK runs.
         horizon_days: After how many days ``cdc-outbox purge-inbox`` forgets ids, where it does: the start is refused if
             a topic may keep its events for longer. ``None`` checks nothing.
+        error_texts: Whether the park and the log quote what a handler's exception says, up to 500 characters of it.
+            With ``False`` they have its class and the line that raised it: for handlers whose errors quote what is
+            private.
     """
 
     _new_event = threading.Event

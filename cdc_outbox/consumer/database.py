@@ -64,6 +64,7 @@ class ConsumerDatabase:
         metrics: Metrics,
         spans: Spans,
         handler_begins: Callable[[], None] = lambda: None,
+        error_texts: bool = True,
     ) -> None:
         # One object from here to the last commit: it remembers what it began.
         self.driver: AsyncTransactionDriver = (
@@ -89,6 +90,7 @@ class ConsumerDatabase:
             deadline_seconds=limits.handler_seconds if asynchronous else None,
             pipeline=_pipeline_of(connection) if pipeline else None,
             begins=handler_begins,
+            error_texts=error_texts,
         )
         self.delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=order_of)
 

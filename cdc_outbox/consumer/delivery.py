@@ -154,7 +154,7 @@ class Delivery:
                 names = several([item.event for item in items])
                 raise TransactionEndedError(f"a handler committed {names} by itself") from error
             ours = await self._lost(error, connection)
-            ours = ours or error_of(error, [item.event for item in items])
+            ours = ours or error_of(error, [item.event for item in items], self._calls.text_of)
             if ours is None or ours is error:
                 raise
             raise ours from error

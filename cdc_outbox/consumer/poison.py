@@ -61,6 +61,8 @@ class Poison:
         if isinstance(error, MessageError):
             return unreadable(item.message, error, item.parked, item.aggregate), None
         is_hopeless = self.is_hopeless(error)
+        if item.parked is not None or item.event_id not in self._tries:  # once for all tries at once
+            _log.debug("handler failed", exc_info=error.__cause__, extra={"event_id": item.event_id})
         if item.parked is None and not is_hopeless:
             tries, since, _ = self._tries.get(item.event_id, _Tries(0, self._clock(), item.place))
             self._tries[item.event_id] = _Tries(tries + 1, since, item.place)

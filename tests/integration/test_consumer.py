@@ -178,7 +178,7 @@ def test_a_handler_may_fail_inside_a_savepoint_of_its_own(service: Service) -> N
 
 
 def test_a_failing_handler_has_no_effect_and_its_event_is_kept_with_a_name_and_no_payload(service: Service) -> None:
-    consumer = service.consumer(retry=HASTY)
+    consumer = service.consumer(retry=HASTY, error_texts=False)
 
     @consumer.on("Poison")
     def fail(event: Event, connection: Connection) -> None:

@@ -1,6 +1,7 @@
 """A failing event is parked with what depends on it, tried again, and given up in the end; others go on."""
 
 import logging
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +27,7 @@ class Flaky:
         self.tried.append(event.id)
         apply_effect(event, connection)
         if not self.is_mended:
-            raise LookupError("hunter2")
+            raise LookupError("no such account")
 
 
 def flaky(service: Service, handler: Flaky, **options: Any) -> Consumer:
@@ -116,8 +117,7 @@ def test_an_event_that_keeps_failing_is_dead_after_its_attempts_and_those_behind
     assert fed_service.effects() == [("other", 1)]
     [(attempts, error)] = fed_service.rows("select attempts, error from inbox_parked where state = 'dead'")
     assert attempts == 3
-    assert "raised LookupError at test_parking.py:" in error
-    assert "hunter2" not in error
+    assert re.search(r"raised LookupError at test_parking.py:\d+: no such account$", error)
 
 
 def test_a_hiccup_is_tried_again_at_once_and_nothing_is_parked(fed_service: Service) -> None:

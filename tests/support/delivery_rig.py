@@ -93,6 +93,7 @@ def deliver(
     room: int = 10,
     metrics: Metrics | None = None,
     before_commit: BeforeCommit | None = None,
+    error_texts: bool = True,
 ) -> Delivered:
     database = database or SpyDatabase()
     handlers = Handlers()
@@ -102,7 +103,12 @@ def deliver(
         stores=database.stores,
         driver=database,
         calls=Calls(
-            consumer="shipping", driver=database, handlers=handlers, metrics=metrics, before_commit=before_commit
+            consumer="shipping",
+            driver=database,
+            handlers=handlers,
+            metrics=metrics,
+            before_commit=before_commit,
+            error_texts=error_texts,
         ),
         order_of=lambda _: Order(mode=mode),
     )

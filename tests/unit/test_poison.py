@@ -1,5 +1,6 @@
 """What becomes of an event whose handler failed."""
 
+import logging
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -68,6 +69,21 @@ def test_it_is_tried_again_at_once_with_growing_pauses_and_then_parked() -> None
     assert sum(pauses) <= 2.0
     assert item.failure
     assert (item.failure.reason, item.failure.state, item.failure.attempts) == (Reason.FAILED, State.WAITING, 1)
+
+
+def test_a_traceback_is_logged_once_for_all_tries_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    clock, tries = Clock(), 0
+    pause: float | None = 0.0
+    judge = poison(clock)
+    while pause is not None:
+        _, pause = judge.judge(ITEM, raised(ValueError("the account is closed")))
+        clock.now += pause or 0
+        tries += 1
+    assert tries > 3
+    assert caplog.text.count("ValueError: the account is closed") == 1
+    judge.judge(parked(1), raised(ValueError("the account is closed")))
+    assert caplog.text.count("ValueError: the account is closed") == 2
 
 
 def test_what_is_applied_after_a_hiccup_begins_anew() -> None:
