@@ -8,6 +8,7 @@ from typing import Any
 from cdc_outbox.database import DatabaseKind, default_identifier, default_server_id
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.reference import Key, keys
+from cdc_outbox.secret import REFERENCE
 from cdc_outbox.yaml_text import as_yaml
 
 EXAMPLE = "Example: "
@@ -19,7 +20,7 @@ _HEADER = """\
 #
 # A line that begins with # and a key is that key's default, or an example where it says so. Every key with its type,
 # default and reason: `cdc-outbox spec-schema --page`, or docs/spec.md. Next:
-# {next}.
+# {next}.{worker}
 #
 # Editors complete and check by the next line once `cdc-outbox spec-schema > spec.schema.json` has run beside it.
 # yaml-language-server: $schema=spec.schema.json
@@ -36,7 +37,8 @@ def skeleton(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMod
     # YAML takes a key with nothing but comments below it for null.
     values = {**_first_defaults(), **values}
     defaults = _defaults(name)
-    parts = [_HEADER.format(name=name, next=", ".join(f"`cdc-outbox {each}`" for each in next_commands(kind)))]
+    following = ", ".join(f"`cdc-outbox {each}`" for each in next_commands(kind))
+    parts = [_HEADER.format(name=name, next=following, worker=_worker(values))]
     for key in keys():
         match key.path:
             case ("aggregates",):
@@ -70,6 +72,18 @@ def _defaults(name: str) -> dict[tuple[str, ...], str]:
         ("database", "server_id"): str(default_server_id(name)),
         ("history", "topic"): f"{name}.schema-history",
     }
+
+
+def _worker(values: Mapping[tuple[str, ...], str]) -> str:
+    """Return what the worker must know, where a password is referred to."""
+    reference = REFERENCE.fullmatch(values.get(("database", "password"), ""))
+    if reference is None:
+        return ""
+    told = (
+        "The Connect worker resolves references such as ${env:NAME}: give it the variables before it starts. For the "
+        f"local stack, set {reference[2]} and run `cdc-outbox stack up --env {reference[2]}`."
+    )
+    return "\n#" + "".join(f"\n# {line}" for line in textwrap.wrap(told, _WIDTH - 2))
 
 
 def _database(name: str, kind: DatabaseKind) -> dict[tuple[str, ...], str]:

@@ -20,6 +20,7 @@ try:
     from cdc_outbox.testing.folder import StackFolder
     from cdc_outbox.testing.process import ProcessRecord, Server, end
     from cdc_outbox.testing.stack import Stack, StackConfig
+    from cdc_outbox.testing.worker import Worker
 except ModuleNotFoundError as error:
     raise StackError(
         f"the local stack needs the package {error.name}", hint="Install it with `pip install 'cdc-outbox[testing]'`."
@@ -33,6 +34,23 @@ _RESTART_SECONDS = 90.0
 
 name_option = click.option(
     "--name", default="default", show_default=True, envvar="CDC_OUTBOX_STACK", show_envvar=True, help="Which stack."
+)
+
+
+def _variables(_context: click.Context, _option: click.Parameter, names: tuple[str, ...]) -> dict[str, str]:
+    missing = [name for name in names if name not in os.environ]
+    if missing:
+        raise click.BadParameter(f"{', '.join(missing)}: there is no such variable")
+    return {name: os.environ[name] for name in names}
+
+
+_env_option = click.option(
+    "--env",
+    "variables",
+    metavar="NAME",
+    multiple=True,
+    callback=_variables,
+    help="Let connectors refer to this variable of yours as ${env:NAME}; may be given again.",
 )
 
 
@@ -60,13 +78,7 @@ def stack() -> None:
     multiple=True,
     help="Create this empty database, shown as NAME_DSN and NAME_URL; may be repeated. CDC_OUTBOX_DSN is the first.",
 )
-@click.option(
-    "--env",
-    "variables",
-    metavar="NAME",
-    multiple=True,
-    help="Let connectors refer to this variable of yours as ${env:NAME}; may be given again.",
-)
+@_env_option
 @click.option("--system-postgres", is_flag=True, help="Take the PostgreSQL that is installed, not the embedded one.")
 def up(
     *,
@@ -75,7 +87,7 @@ def up(
     workers: int,
     kafka: bool,
     databases: tuple[str, ...],
-    variables: tuple[str, ...],
+    variables: dict[str, str],
     system_postgres: bool,
 ) -> None:
     """Start a stack on free ports, in a folder of its own, and hold it until Ctrl-C.
@@ -89,16 +101,13 @@ def up(
       cdc-outbox stack up --database orders --database shipping
       ORDERS_CONNECTOR_PASSWORD=secret cdc-outbox stack up --env ORDERS_CONNECTOR_PASSWORD
     """
-    missing = [variable for variable in variables if variable not in os.environ]
-    if missing:
-        raise click.BadParameter(f"{', '.join(missing)}: there is no such variable", param_hint="--env")
     config = StackConfig(
         name=name,
         workers=workers,
         kafka=kafka,
         databases=databases,
         system_postgres=system_postgres,
-        environment={variable: os.environ[variable] for variable in variables},
+        environment=variables,
     )
     _hear_signals()
     if detach:
@@ -166,17 +175,21 @@ def logs(part: str, *, name: str, lines: int) -> None:
 @stack.command()
 @click.argument("part", default="connect-1")
 @name_option
-def restart(part: str, *, name: str) -> None:
+@_env_option
+def restart(part: str, *, name: str, variables: dict[str, str]) -> None:
     """Start a part again, on the same ports and files, whether it runs or has died: postgres, kafka, connect-1 ….
 
     \b
-    Example:
-      cdc-outbox stack restart connect-1
+    Examples:
+      cdc-outbox stack restart kafka
+      ORDERS_CONNECTOR_PASSWORD=secret cdc-outbox stack restart connect-1 --env ORDERS_CONNECTOR_PASSWORD
     """
+    if variables and not part.startswith("connect-"):
+        raise click.UsageError(f"--env is for Connect workers, and {part} is none")
     folder = _find(name)
-    folder.ask_restart(part)
+    folder.ask_restart(part, variables)
     deadline = time.monotonic() + _RESTART_SECONDS
-    while folder.wants_restart(part):
+    while folder.asked_restart(part) is not None:
         if not folder.is_held or time.monotonic() >= deadline:
             folder.answer_restart(part)
             raise StackError(
@@ -242,12 +255,15 @@ def _watch(running: Stack) -> None:
             if state != known[part.name]:
                 say(f"{part.name}: {state}", err=True)
                 known[part.name] = state
-            if running.folder.wants_restart(part.name):
-                _restart(part, running.folder)
+            variables = running.folder.asked_restart(part.name)
+            if variables is not None:
+                _restart(part, running.folder, variables)
 
 
-def _restart(part: Server, folder: StackFolder) -> None:
+def _restart(part: Server, folder: StackFolder, variables: dict[str, str]) -> None:
     try:
+        if variables and isinstance(part, Worker):
+            part.add_variables(variables)
         part.restart()
     except StackError as error:  # of one part; the others go on
         say(f"{part.name}: {error}", err=True)

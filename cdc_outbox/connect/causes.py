@@ -38,8 +38,9 @@ KNOWN = (
     _known(
         r'password authentication failed for user "(?P<role>[^"]*)"',
         "The database refuses the password of the role {role}.",
-        "Give the role the password that database.password leads to; a variable is the worker's, as it was at "
-        "its start.",
+        "Give the role the password that database.password refers to. A variable is the worker's, as it was at its "
+        "start; the name of one that it does not have is sent as the password. Of the local stack, "
+        "`cdc-outbox stack restart connect-1 --env NAME` gives the worker yours.",
     ),
     _known(
         r"no password was provided",

@@ -166,18 +166,29 @@ class StackFolder:
             raise StackError(f"the stack has no part {part!r}", hint=f"Its parts are {', '.join(known)}.")
         return self.path / part / "log"
 
-    def ask_restart(self, part: str) -> None:
-        """Ask whoever holds the stack to start a part again.
+    def ask_restart(self, part: str, variables: Mapping[str, str] | None = None) -> None:
+        """Ask the process that holds the stack to start a part again.
+
+        Args:
+            variables: What a Connect worker is given beside what it had.
 
         Raises:
             StackError: There is no such part.
         """
         self.log(part)
-        (self.path / part / "restart").touch()
+        new = self.path / part / "restart.new"
+        write_private(new, json.dumps(dict(variables or {})))
+        new.rename(self.path / part / "restart")
 
-    def wants_restart(self, part: str) -> bool:
-        """Tell whether somebody asked for it, and was not answered yet."""
-        return (self._own_path() / part / "restart").exists()
+    def asked_restart(self, part: str) -> dict[str, str] | None:
+        """Return the variables with which a part is to start again, ``None`` if that was not asked for."""
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open(self._own_path() / part / "restart", opener=open_private) as file,
+        ):
+            variables: dict[str, str] = json.load(file)
+            return variables
+        return None
 
     def answer_restart(self, part: str) -> None:
         """Tell whoever asked that it was done, or tried."""

@@ -5,6 +5,7 @@ import os
 import re
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,6 +14,7 @@ from cdc_outbox.testing.folder import HOST
 from cdc_outbox.testing.process import Server, ServerCommand
 from cdc_outbox.testing.settings import settings_file
 
+_SETTINGS = "connect.properties"
 _HEAP = "768m"
 """Enough for a backlog of a million small events on a few connectors."""
 
@@ -20,9 +22,31 @@ _HEAP = "768m"
 class Worker(Server):
     """A Connect worker of the stack, and how to reach it."""
 
-    def __init__(self, folder: Path, command: ServerCommand, *, port: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        command: ServerCommand,
+        *,
+        port: int,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(folder, command)
-        self.port = port
+        self.port, self._settings = port, dict(settings)
+
+    def add_variables(self, variables: Mapping[str, str]) -> None:
+        """Let connectors refer to more variables, from its next start on."""
+        self._command = replace(self._command, environment={**self._command.environment, **variables})
+        shared = settings_file(_SETTINGS)
+        # Whoever reaches the worker can have it resolve references, and is told what they stand for.
+        allowed = {
+            "config.providers.env.param.allowlist.pattern": "|".join(
+                name for name in self._command.environment if name != "PATH" and re.fullmatch(r"\w+", name, re.ASCII)
+            ),
+            "config.providers.file.param.allowed.paths": str(_secrets_of(self.folder)),
+        }
+        # Of a setting that is given twice, the last one counts.
+        further = "".join(f"{name}={value}\n" for name, value in (allowed | dict(self._settings)).items())
+        (self.folder / _SETTINGS).write_text(shared.read_text() + further)
 
     @property
     def url(self) -> str:
@@ -36,6 +60,10 @@ class Worker(Server):
                 return bool(json.load(answer)["status"] == "healthy")
         except (OSError, ValueError, KeyError):
             return False
+
+
+def _secrets_of(folder: Path) -> Path:
+    return folder.parent / "secrets"
 
 
 def worker_environment(port: int, bootstrap_servers: str) -> dict[str, str]:
@@ -59,27 +87,17 @@ def make_worker(
         settings: What differs from the local stack's settings.
     """
     folder.mkdir(mode=0o700)
-    secrets = folder.parent / "secrets"
-    secrets.mkdir(mode=0o700, exist_ok=True)
+    _secrets_of(folder).mkdir(mode=0o700, exist_ok=True)
     # Connect reads plugin.path before it resolves references, so the settings say `plugins`, relative to here.
     plugins = folder / "plugins"
     plugins.mkdir()
     for plugin in jvm.plugins:
         (plugins / plugin.name).symlink_to(plugin)
-    shared = settings_file("connect.properties")
-    # Whoever reaches the worker can have it resolve references, and is told what they stand for.
-    allowed = {
-        "config.providers.env.param.allowlist.pattern": "|".join(
-            name for name in environment if re.fullmatch(r"\w+", name, re.ASCII)
-        ),
-        "config.providers.file.param.allowed.paths": str(secrets),
-    }
-    # Of a setting that is given twice, the last one counts.
-    further = "".join(f"{name}={value}\n" for name, value in (allowed | dict(settings)).items())
-    file = folder / shared.name
-    file.write_text(shared.read_text() + further)
+    arguments = ("org.apache.kafka.connect.cli.ConnectDistributed", str(folder / _SETTINGS))
     command = ServerCommand(
-        arguments=jvm.command("org.apache.kafka.connect.cli.ConnectDistributed", str(file), heap=_HEAP),
-        environment={"PATH": os.environ.get("PATH", os.defpath), **environment},
+        arguments=jvm.command(*arguments, heap=_HEAP),
+        environment={"PATH": os.environ.get("PATH", os.defpath)},
     )
-    return Worker(folder, command, port=port)
+    worker = Worker(folder, command, port=port, settings=settings)
+    worker.add_variables(environment)
+    return worker

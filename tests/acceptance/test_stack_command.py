@@ -163,7 +163,7 @@ def test_the_whole_stack_beside_another_one_detached_and_down(
     del home
     env = {"TMPDIR": str(server_folder), "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     shell = env | {"ASKED_FOR": "asked", "ANOTHER": "another", "OF_THE_SHELL": "shell"}
-    up = run_program("stack", "up", "--name=try", "--detach", "--env=ASKED_FOR", "--env=ANOTHER", env=shell)
+    up = run_program("stack", "up", "--name=try", "--detach", "--env=ASKED_FOR", env=shell)
     assert up.returncode == 0, up.stderr
     assert up.stdout == ""
 
@@ -173,7 +173,7 @@ def test_the_whole_stack_beside_another_one_detached_and_down(
     assert set(variables) == {"CDC_OUTBOX_DSN", "CDC_OUTBOX_BOOTSTRAP_SERVERS", "CDC_OUTBOX_CONNECT_URL"}
     assert not set(variables.values()) & set(outbox_stack.environment().values())
 
-    restart = run_command("stack", "restart", "connect-1", "--name", "try", env=env)
+    restart = run_command("stack", "restart", "connect-1", "--name", "try", "--env=ANOTHER", env=shell)
     assert (restart.returncode, restart.stderr) == (0, "connect-1: running\n")
     assert_references_tell_what_was_asked_for(variables["CDC_OUTBOX_CONNECT_URL"], folder)
 
@@ -294,7 +294,10 @@ def test_a_variable_that_is_not_there_is_refused_before_anything_starts(
 ) -> None:
     done = run_program("stack", "up", "--name=try", "--no-kafka", "--env=HOME", "--env=NOT_THERE", env=home)
     assert done.returncode == 2
-    assert "--env: NOT_THERE: there is no such variable" in done.stderr
+    assert "NOT_THERE: there is no such variable" in done.stderr
+    restart = run_command("stack", "restart", "kafka", "--name=try", "--env=HOME", env=home)
+    assert restart.returncode == 2
+    assert "--env is for Connect workers, and kafka is none" in restart.stderr
     assert not folder.path.exists()
 
 

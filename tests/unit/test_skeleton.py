@@ -50,6 +50,14 @@ def test_postgresqls_is_rendered_and_has_no_finding_at_all() -> None:
 
 
 @every_kind
+def test_it_says_how_the_worker_gets_a_password_that_it_refers_to(kind: DatabaseKind) -> None:
+    text = skeleton("orders", kind, AGGREGATES)
+    refers = "password: ${env:ORDERS_CONNECTOR_PASSWORD}" in text
+    assert refers is (kind is not DatabaseKind.SQLITE)
+    assert ("# stack, set ORDERS_CONNECTOR_PASSWORD and run `cdc-outbox stack up --env ORDERS_" in text) is refers
+
+
+@every_kind
 def test_what_is_commented_out_is_what_is_taken_without_it(kind: DatabaseKind) -> None:
     text = skeleton("orders", kind, AGGREGATES)
     whole = uncommented(text, examples=False)

@@ -110,7 +110,7 @@ def test_a_workers_settings_are_the_local_stacks_and_those_that_differ(tmp_path:
     (tmp_path / "home" / "plugins").mkdir(parents=True)
     jvm = Jvm("java", tmp_path / "home", options=SHORT_LIVED)
     environment = {"CONNECTOR_PASSWORD": "secret", "OTHER_1": "x", ".*": "y", "A\nb": "z"}
-    make_worker(tmp_path / "worker", 1, environment, jvm, settings={"offset.flush.interval.ms": "500"})
+    worker = make_worker(tmp_path / "worker", 1, environment, jvm, settings={"offset.flush.interval.ms": "500"})
     own = settings_file("connect.properties").read_text()
     assert (tmp_path / "worker" / "connect.properties").read_text().removeprefix(own).splitlines() == [
         "config.providers.env.param.allowlist.pattern=CONNECTOR_PASSWORD|OTHER_1",
@@ -118,6 +118,9 @@ def test_a_workers_settings_are_the_local_stacks_and_those_that_differ(tmp_path:
         "offset.flush.interval.ms=500",
     ]
     assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+    worker.add_variables({"ADDED": "later"})
+    allowed = "config.providers.env.param.allowlist.pattern=CONNECTOR_PASSWORD|OTHER_1|ADDED"
+    assert (tmp_path / "worker" / "connect.properties").read_text().removeprefix(own).splitlines()[0] == allowed
     assert set(SHORT_LIVED) < set(jvm.command("Main", heap="1m"))
 
 
