@@ -110,10 +110,16 @@ def up(
         environment=variables,
     )
     _hear_signals()
+    say(f"{name}: starting {_parts_of(config)}", err=True)
     if detach:
         _detach(config)
     else:
         _hold(config)
+
+
+def _parts_of(config: StackConfig) -> str:
+    workers = f"{config.workers} Connect worker{'' if config.workers == 1 else 's'}"
+    return f"PostgreSQL, Kafka and {workers}; the first start fetches their jars" if config.kafka else "PostgreSQL"
 
 
 def _hold(config: StackConfig) -> None:

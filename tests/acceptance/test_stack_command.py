@@ -166,6 +166,7 @@ def test_the_whole_stack_beside_another_one_detached_and_down(
     up = run_program("stack", "up", "--name=try", "--detach", "--env=ASKED_FOR", env=shell)
     assert up.returncode == 0, up.stderr
     assert up.stdout == ""
+    assert up.stderr.startswith("try: starting PostgreSQL, Kafka and 1 Connect worker")
 
     exports = run_command("stack", "env", "--name", "try", env=env).stdout
     found = subprocess.run(["bash", "-c", f"{exports}\nenv"], capture_output=True, text=True, check=True).stdout
