@@ -31,6 +31,7 @@
     ├── ConsumerError
     │   ├── MessageError
     │   ├── HandlerError
+    │   ├── NoHandlerError                     retryable
     │   ├── TransactionAbortedError
     │   ├── TransactionEndedError
     │   ├── WatermarkMovedError                retryable
@@ -289,6 +290,13 @@ class MessageError(ConsumerError):
 
 class HandlerError(ConsumerError):
     """A handler raised; its transaction was rolled back. The handler's own error is the cause."""
+
+
+class NoHandlerError(ConsumerError):
+    """The topics hold no event that the consumer has a handler for; none was used up."""
+
+    retryable = True
+    hint = "Correct the event type that the handler is registered for."
 
 
 class TransactionAbortedError(ConsumerError):

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -31,6 +32,7 @@ from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.start_offsets import KafkaPartitions
 from cdc_outbox.consumer.table import InboxTable, checked_name
 from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.consumer.unhandled import UnhandledEvents
 from cdc_outbox.consumer.waits import Blocking, Waits, Yielding
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
@@ -72,6 +74,7 @@ class _Consumer(Generic[EventT]):
         spans: Spans | None = None,
         horizon_days: float | None = None,
         error_texts: bool = True,
+        wait_for_handled: bool = True,
     ) -> None:
         self.name = checked_name(name, "Consumer.name")
         if not callable(connect):
@@ -93,7 +96,7 @@ class _Consumer(Generic[EventT]):
         self._orders = orders_of(contract, latest, by_watermark)
         if horizon_days is not None and horizon_days <= 0:
             raise ConfigError("ids are kept for longer than no time", field="Consumer.horizon_days")
-        self._horizon_days = horizon_days
+        self._horizon_days, self._wait_for_handled = horizon_days, wait_for_handled
         self._settings = kafka.consumer_settings(bootstrap_servers=bootstrap_servers, group=name, extra=kafka_settings)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
         self.metrics = metrics or NoMetrics()
@@ -206,7 +209,15 @@ class _Consumer(Generic[EventT]):
     async def _run(self, waits: Waits, is_stopping: Callable[[], bool]) -> None:
         self._refuse_without_handlers()
         async with AsyncExitStack() as stack:
-            session = Session(self._connect, self._know)
+            unhandled = UnhandledEvents(
+                handlers=self._handlers,
+                contract=self.contract,
+                opened=partial(TopicReader.opened, self._settings),
+                waits=waits,
+                is_stopping=is_stopping,
+                alive=self._watch.handler_begins,
+            )
+            session = Session(self._connect, self._know, unhandled.refuse if self._wait_for_handled else None)
             stack.push_async_callback(session.close)
             await session.open()
             offsets = Offsets(told=lambda is_done: self._watch.offsets_committed(is_done=is_done))
@@ -279,6 +290,8 @@ class Consumer(_Consumer[threading.Event]):
         error_texts: Whether the park and the log quote what a handler's exception says, up to 500 characters of it.
             With ``False`` they have its class and the line that raised it: for handlers whose errors quote what is
             private.
+        wait_for_handled: Whether a consumer that has stored no offset yet leaves its events in the topics until one of
+            them has a handler. With ``False`` events without a handler are claimed and skipped from the first on.
     """
 
     _new_event = threading.Event

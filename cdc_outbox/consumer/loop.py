@@ -36,6 +36,7 @@ from cdc_outbox.errors import (
     DatabaseError,
     DatabaseUnavailableError,
     HandlerError,
+    NoHandlerError,
     OutboxError,
     ParkFullError,
     PartitionLostError,
@@ -113,8 +114,7 @@ class Loop:
         """Poll, so that a batch is at hand, and another one to be read while the server works."""
         most = self._limits.batch_events
         if not self._fresh and not self._fresh.unread:
-            has_work = bool(self._redo) or self._watch.is_due
-            await self._poll(0.0 if has_work else _POLL_SECONDS, most)
+            await self._poll(0.0 if self._redo or self._watch.is_due else _POLL_SECONDS, most)
         while len(self._fresh) < most and self._fresh.read_some():
             pass
         is_enough = len(self._fresh) > most or self._fresh.bytes > self._limits.batch_bytes
@@ -313,7 +313,7 @@ class Loop:
             case TransactionTimeoutError() if any(item.failure is None for item in items):
                 await self._close()
                 await self._one_failed(backlog, items, error)
-            case TransactionConflictError() | WatermarkMovedError():
+            case TransactionConflictError() | WatermarkMovedError() | NoHandlerError():
                 backlog.put_back(items)
                 backlog.size.conflicted()
                 await self._back_off(error, close=False)

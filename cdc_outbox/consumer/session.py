@@ -5,7 +5,7 @@ import logging
 import math
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, Protocol
 
@@ -54,6 +54,7 @@ class Session:
     Args:
         connect: Opens a connection, or returns something to await that does.
         know: Finds out how to talk to it.
+        refuse: Raises if events must not be applied, given the next offsets that are stored.
         clock: Monotonic seconds.
     """
 
@@ -61,11 +62,13 @@ class Session:
         self,
         connect: Callable[[], Any],
         know: Callable[[Any], Database],
+        refuse: Callable[[Sequence[Item], Mapping[Place, int]], Awaitable[None]] | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connect = connect
         self._know = know
+        self._refuse = refuse
         self._clock = clock
         self._connection: Any = None
         self._database: Database | None = None
@@ -144,6 +147,8 @@ class Session:
         stored: Mapping[Place, int] = NOTHING_STORED,
     ) -> Delivered:
         """Apply events in one transaction; see :meth:`Delivery.apply`."""
+        if self._refuse is not None:
+            await self._refuse(items, stored)
         database = await self.open()
         return await database.delivery.apply(items, self._connection, held, room, meanwhile, stored=stored)
 

@@ -119,6 +119,23 @@ def test_a_type_without_a_handler_moves_the_watermark_and_is_counted(service: Se
     assert service.metrics.total(EVENTS_TOTAL, outcome="unhandled", type="NobodyListens") == 2
 
 
+def test_a_consumer_uses_up_no_event_before_the_topics_hold_one_with_a_handler(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.pipeline.write(2, event_type="OrderPlacd")
+    consumer = service.consumer()
+    with service.running(consumer):
+        eventually(
+            lambda: any("Did you mean 'OrderPlacd'?" in vars(each).get("reason", "") for each in caplog.records),
+            "the nearest event type",
+        )
+        assert consumer.outcomes == {}
+        service.pipeline.write(1)
+        eventually(lambda: service.effects() == [("1", 3)], "the event with a handler")
+        assert consumer.outcomes == {Outcome.UNHANDLED: 2, Outcome.APPLIED: 1}
+    assert service.one("select count(*) from inbox") == 3
+
+
 def test_a_withheld_number_is_a_gap_behind_which_nothing_is_applied_and_others_go_on(service: Service) -> None:
     pipeline = service.pipeline
     pipeline.write(1)
