@@ -16,6 +16,7 @@ from cdc_outbox.cli.logs import FORMATS
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.progress import ProgressLine
 from cdc_outbox.consumer import AsyncConsumer, Consumer
+from cdc_outbox.consumer.watch import LOG as WATCH_LOG
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitor import MonitorServer
 
@@ -44,8 +45,8 @@ _MAX_PORT = 65_535
 def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) -> None:
     """Import a Consumer and run it until SIGTERM or Ctrl-C; the batch at hand is finished first.
 
-    MODULE is looked for in the current folder too. An AsyncConsumer is run in an event loop of its own. On a terminal a
-    line shows how a long catch-up goes.
+    MODULE is looked for in the current folder too. An AsyncConsumer is run in an event loop of its own. It logs what it
+    reads, when it waits and when it goes on. On a terminal a line shows how a long catch-up goes.
 
     \b
     Examples:
@@ -57,6 +58,8 @@ def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) 
     log.setFormatter(FORMATS[log_format]())
     log.addFilter(line)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[log])
+    if not verbose:
+        logging.getLogger(WATCH_LOG).setLevel(logging.INFO)
     consumer = load(target)
     try:
         with _listening(listen, consumer), line.following(consumer):

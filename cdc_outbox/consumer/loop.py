@@ -215,7 +215,7 @@ class Loop:
         # What was polled has no effects yet: who is stuck with the last ones shall not seem to have nothing to do.
         waiting = self._fresh.waiting()
         lags = {place: lag + waiting[place] for place, lag in lags_of(self._client, held).items()}
-        self._watch.lagged(lags, assigned=len(held))
+        self._watch.lagged(lags, assigned=held)
         self._redo.put([item_of(row.message, self._contract, row, self._adoption.owner_of(row)) for row in due])
         if self._watch.room:
             resume(self._keeper, self._watch)

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from cdc_outbox.consumer.delivery import Delivered, Outcome
@@ -12,18 +12,24 @@ from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.park import ParkedCount, Reason, State
-from cdc_outbox.errors import CdcOutboxError, DatabaseError, PartitionLostError
+from cdc_outbox.errors import CdcOutboxError, DatabaseError, NoHandlerError, PartitionLostError
 from cdc_outbox.metrics import Metrics
 from cdc_outbox.progress import PausedPartition, Progress
 from cdc_outbox.safe_text import shortened
 
-_log = logging.getLogger(__name__)
+LOG = __name__
+"""The log in which a consumer tells what it reads, what it waits for, and that it goes on."""
+_log = logging.getLogger(LOG)
 
 _FULL = "the park is full"
 _MAX_WARNED = 200
 """Event types without a handler that are warned of: more than a service has, unless an id stands in the type."""
 _COUNT_SHARE, _LAST_COUNT_SECONDS = 0.05, 30.0
 """How much of the time may be spent on counting parked events, and how old the counts get at most."""
+_DATABASE, _HANDLED = "the database", "an event with a handler"
+"""What is waited for, beside what handlers need, whose end the loop tells."""
+_SHOWN = 5
+"""Topics that a record names."""
 _UNASSIGNED_SECONDS = 10.0
 """How long a consumer is without a partition before it says so; to join a group takes less."""
 _UNASSIGNED = (
@@ -68,6 +74,8 @@ class Watch:
         self._parked: Counter[tuple[State, Reason]] = Counter()
         self._gap_seconds: float | None = None
         self._lags: dict[Place, int] = {}
+        self._assigned: set[Place] = set()
+        self._has_caught_up = False
         self._paused: set[Place] = set()
         self._outage = ""
         self._is_connected = True
@@ -92,6 +100,8 @@ class Watch:
         """Note that a run begins."""
         self._started_at, self._is_stopping, self.polled_at = self._clock(), False, None
         self._unassigned_since, self.has_joined, self._is_connected = self._started_at, False, True
+        self._assigned = set()
+        _log.info("joins its group", extra={"consumer": self._name})
         self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
 
     def stopping(self) -> None:
@@ -134,14 +144,26 @@ class Watch:
             _log.warning("events wait for one that is missing", extra={"events": waiting, "seconds": round(oldest, 2)})
         self._gap_seconds = oldest if is_alarm else None
 
-    def lagged(self, lags: Mapping[Place, int], *, assigned: int) -> None:
-        """Take how many messages each partition has to go, of those where that is known, and how many are ours."""
+    def lagged(self, lags: Mapping[Place, int], *, assigned: Collection[Place]) -> None:
+        """Take how many messages each partition has to go, of those where that is known, and which are ours.
+
+        Told after a look into the database.
+        """
+        self._goes_on(_DATABASE)
+        if self._assigned != set(assigned):
+            self._assigned, self._has_caught_up = set(assigned), False
+            topics = sorted({place.topic for place in assigned})
+            names = ", ".join(topics[:_SHOWN]) + (f" and {len(topics) - _SHOWN} more" if topics[_SHOWN:] else "")
+            _log.info("reads", extra={"consumer": self._name, "partitions": len(assigned), "topics": names})
+        if assigned and not self._has_caught_up and lags.keys() >= self._assigned and not any(lags.values()):
+            self._has_caught_up = True
+            _log.info("has read everything, and waits for new events", extra={"consumer": self._name})
         for place in self._lags.keys() - lags.keys():
             self._set("cdc_outbox_consumer_lag_events", None, place)
         for place, lag in lags.items():
             self._set("cdc_outbox_consumer_lag_events", lag, place)
         self._lags = dict(lags)
-        self._metrics.set("cdc_outbox_consumer_assigned_partitions", assigned, consumer=self._name)
+        self._metrics.set("cdc_outbox_consumer_assigned_partitions", len(assigned), consumer=self._name)
         if assigned:
             self._unassigned_since = None
         elif self._unassigned_since is not None and self._clock() - self._unassigned_since >= _UNASSIGNED_SECONDS:
@@ -208,7 +230,9 @@ class Watch:
         # By state it is known with the next look.
         self._parked.update({(reason.state, reason): events for reason, events in delivered.parked.items()})
         self.is_due = self.is_due or delivered.woken > 0
-        self._committed_at, self._outage = self._clock(), ""
+        self._committed_at = self._clock()
+        self._goes_on(_DATABASE, _HANDLED)
+        self._outage = ""
 
     def handler_begins(self) -> None:
         """Note that a handler begins."""
@@ -224,7 +248,9 @@ class Watch:
         Args:
             outage: What is waited for, where that is not our own database.
         """
-        self._outage = outage or ("the database" if isinstance(error, DatabaseError) else self._outage)
+        if isinstance(error, DatabaseError | NoHandlerError):
+            outage = outage or (_HANDLED if isinstance(error, NoHandlerError) else _DATABASE)
+        self._outage = outage or self._outage
         self._metrics.count("cdc_outbox_consumer_retries_total", consumer=self._name, reason=type(error).__name__)
         if isinstance(error, PartitionLostError):
             self._metrics.count("cdc_outbox_consumer_fenced_total", consumer=self._name)
@@ -251,6 +277,12 @@ class Watch:
             outage=" and ".join(filter(None, [self._outage, "" if self._is_connected else "the brokers"])),
             stopping=self._is_stopping,
         )
+
+    def _goes_on(self, *outages: str) -> None:
+        """Tell that one of these is over, if it is what was waited for."""
+        if self._outage in outages:
+            _log.warning("goes on", extra={"consumer": self._name, "waited_for": self._outage})
+            self._outage = ""
 
     def _warn_once(self, event_type: str) -> None:
         if event_type not in self._unhandled and len(self._unhandled) < _MAX_WARNED:

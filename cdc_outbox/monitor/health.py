@@ -89,7 +89,7 @@ def _stops(progress: Progress, now: float, limit: float) -> Iterator[str]:
 def _hindrances(progress: Progress) -> Iterator[str]:
     """Say what somebody should look at."""
     if progress.outage:
-        yield f"{progress.outage} cannot be reached"
+        yield f"it waits for {progress.outage}"
     if progress.gap_seconds is not None:
         yield f"an event has been missing for {progress.gap_seconds:.0f} s"
     if progress.dead_events:

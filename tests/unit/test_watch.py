@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from cdc_outbox.cli.logs import fields_of
 from cdc_outbox.consumer import Limits, Outcome, Retry
 from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.park import Reason
 from cdc_outbox.consumer.watch import Watch
-from cdc_outbox.errors import ConfigError
+from cdc_outbox.errors import ConfigError, DatabaseUnavailableError, HandlerError, NoHandlerError
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
 from tests.support.events import make_event
@@ -64,22 +65,78 @@ def test_what_is_dead_without_having_been_tried_is_not_parked_in_silence(
     assert told == [("ERROR", "conflict", 2), ("ERROR", "unreadable", 1)]
 
 
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
+    return [(record.message, dict(fields_of(record))) for record in caplog.records]
+
+
 def test_a_consumer_that_is_given_nothing_says_once_that_it_waits(
     watch: Watch, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for clock.now in (1.0, 9.0, 12.3456, 20.0):
-        watch.lagged({}, assigned=0)
+        watch.lagged({}, assigned=())
     [record] = caplog.records
     assert record.message.startswith("waits to be given partitions")
     assert vars(record)["seconds"] == 12.35
+
+
+def test_a_consumer_says_what_it_reads_and_that_it_has_read_it(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    places = [Place("t", 0), Place("t", 1)]
+    watch.started()
+    watch.lagged({}, assigned=())
+    for lags in ({}, {places[0]: 0}, {places[0]: 0, places[1]: 7}, dict.fromkeys(places, 0), {places[0]: 1}):
+        watch.lagged(lags, assigned=places)
+    watch.lagged({}, assigned=())
+    assert told(caplog) == [
+        ("joins its group", {"consumer": "shipping"}),
+        ("reads", {"consumer": "shipping", "partitions": 2, "topics": "t"}),
+        ("has read everything, and waits for new events", {"consumer": "shipping"}),
+        ("reads", {"consumer": "shipping", "partitions": 0, "topics": ""}),
+    ]
+
+
+def test_a_consumer_with_many_topics_names_some_of_them(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    watch.lagged({}, assigned=[Place(f"t{number}", 0) for number in range(9)])
+    assert told(caplog)[0][1]["topics"] == "t0, t1, t2, t3, t4 and 4 more"
+
+
+@pytest.mark.parametrize("applies", [True, False])
+def test_a_consumer_says_that_its_database_is_back(
+    watch: Watch, caplog: pytest.LogCaptureFixture, *, applies: bool
+) -> None:
+    watch.retried(DatabaseUnavailableError("gone"))
+    assert watch.progress().outage == "the database"
+    for _ in range(2):
+        if applies:
+            watch.applied([], Delivered(outcomes=[]), 0.1)
+        else:
+            watch.lagged({}, assigned=())
+    assert told(caplog) == [("goes on", {"consumer": "shipping", "waited_for": "the database"})]
+    assert watch.progress().outage == ""
+
+
+def test_what_handlers_wait_for_is_not_back_because_the_database_answers(
+    watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch.retried(HandlerError("refused"), "what handlers need")
+    watch.lagged({}, assigned=())
+    assert (told(caplog), watch.progress().outage) == ([], "what handlers need")
+
+
+def test_a_consumer_waits_for_an_event_with_a_handler(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    watch.retried(NoHandlerError("none"))
+    watch.lagged({}, assigned=())
+    assert (told(caplog), watch.progress().outage) == ([], "an event with a handler")
+    watch.applied([], Delivered(outcomes=[]), 0.1)
+    assert told(caplog) == [("goes on", {"consumer": "shipping", "waited_for": "an event with a handler"})]
 
 
 def test_a_consumer_that_has_a_partition_does_not_wait_for_one(
     watch: Watch, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for clock.now, assigned in ((1.0, 0), (5.0, 1), (60.0, 1), (61.0, 0)):
-        watch.lagged({Place("t", 0): 0} if assigned else {}, assigned=assigned)
-    assert caplog.records == []
+        places = [Place("t", 0)] * assigned
+        watch.lagged(dict.fromkeys(places, 1), assigned=places)
+    assert [message for message, _ in told(caplog)] == ["reads", "reads"]
 
 
 def test_the_park_is_looked_into_as_often_as_the_limits_say(clock: Clock) -> None:
