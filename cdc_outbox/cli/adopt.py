@@ -6,9 +6,9 @@ import click
 
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.files import STDIN, complete_file, write_new
-from cdc_outbox.cli.findings import FORMATS
+from cdc_outbox.cli.findings import FORMATS, output_option
 from cdc_outbox.cli.lint import debezium_option, read_configs
-from cdc_outbox.cli.options import aggregate_option, connect_url_option
+from cdc_outbox.cli.options import aggregate_option, connect_url_option, new_file_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.connect.adopt import Adopted, adopt
 from cdc_outbox.connect.client import ConnectClient
@@ -31,15 +31,8 @@ from cdc_outbox.safe_text import visible
     "An aggregate type that is written; repeatable. Numbered gapless, increasing or none; by default none, unless the "
     "table looks like one of `init`. Without it the spec has one, called like the connector."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file that does not exist yet, not stdout.")
-@click.option(
-    "--findings",
-    "findings_as",
-    type=click.Choice(list(FORMATS)),
-    default="text",
-    show_default=True,
-    help="What to print on stderr what is told as.",
-)
+@new_file_option
+@output_option
 @debezium_option
 def adopt_connector(
     config: str | None,
@@ -47,8 +40,8 @@ def adopt_connector(
     connector: str | None,
     cluster: Cluster | None,
     aggregates: dict[str, SequenceMode | None],
-    output: Path | None,
-    findings_as: str,
+    new_file: Path | None,
+    output: str,
     version: Version,
 ) -> int:
     """Write the spec that becomes the configuration in CONFIG by meaning, or that of a connector that is there.
@@ -63,7 +56,7 @@ def adopt_connector(
 
     \b
     Examples:
-      cdc-outbox adopt register-orders.json --aggregate customer -o connectors/orders.yaml
+      cdc-outbox adopt register-orders.json --aggregate customer --file connectors/orders.yaml
       cdc-outbox adopt --connector orders-outbox --connect-url http://localhost:8083
     """
     found, findings = _find(config, connector, cluster, version)
@@ -77,10 +70,10 @@ def adopt_connector(
                 raise
             findings = list(error.findings)
         else:
-            write_new(adopted.text, output)
-            _tell(list(adopted.findings), findings_as)
-            return _verdict(adopted, told=findings_as == "text")
-    _tell(findings, findings_as)
+            write_new(adopted.text, new_file)
+            _tell(list(adopted.findings), output)
+            return _verdict(adopted, told=output == "text")
+    _tell(findings, output)
     return ExitCode.USAGE
 
 
@@ -120,8 +113,8 @@ def _in_connect(connector: str, cluster: Cluster, version: Version) -> tuple[Con
     return config, findings
 
 
-def _tell(findings: list[Finding], findings_as: str) -> None:
-    text = FORMATS[findings_as](findings)
+def _tell(findings: list[Finding], output: str) -> None:
+    text = FORMATS[output](findings)
     if text:
         say(text, err=True)
 

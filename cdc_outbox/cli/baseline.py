@@ -6,6 +6,7 @@ import click
 
 from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
+from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.operate.baseline import Baseline, Gap
@@ -21,7 +22,7 @@ from cdc_outbox.safe_text import counted, safe_json
 @click.option("--source", metavar="SOURCE", help="With --aggregate: who numbered its events, such as orders.1.")
 @click.option("--note", help="Why, for whoever asks later; it is kept with the hole in the sequence.")
 @click.option("--dry-run", is_flag=True, help="Print what would be accepted, and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@json_option("lines, or a JSON array")
 def baseline(
     *,
     place: InboxPlace,
@@ -30,7 +31,7 @@ def baseline(
     source: str | None,
     note: str | None,
     dry_run: bool,
-    as_json: bool,
+    prints_json: bool,
 ) -> None:
     """Accept as missing what came before the first events that a consumer sees.
 
@@ -71,7 +72,7 @@ def baseline(
         if unreadable:
             say(f"unreadable: {counted(unreadable, 'parked message')}; what is missing may be among them", err=True)
         rows = [_row(gap, consumer) for gap in (gaps if dry_run else work.accept(gaps, note=note))]
-    if as_json:
+    if prints_json:
         say(safe_json(rows, indent=2))
     elif rows:
         shown = [[str(row[name]) for name in _SHOWN] for row in rows]

@@ -12,6 +12,7 @@ from cdc_outbox.cli.contexts_file import CONTEXTS_FILE, parse_contexts
 from cdc_outbox.cli.contexts_trust import TrustedFiles
 from cdc_outbox.cli.files import read_text
 from cdc_outbox.cli.findings import API_VERSION
+from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.safe_text import safe_json, visible
 
@@ -21,9 +22,9 @@ from cdc_outbox.safe_text import safe_json, visible
     invoke_without_command=True,
     params=[contexts_option],
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one document instead of lines.")
+@json_option("lines, or one JSON document")
 @click.pass_context
-def contexts(context: click.Context, *, as_json: bool) -> None:
+def contexts(context: click.Context, *, prints_json: bool) -> None:
     """List the contexts of cdc-outbox.yaml, with what stands there and never what a reference leads to.
 
     The file is the one that --contexts names, cdc-outbox.yaml here once it is trusted, or cdc-outbox/contexts.yaml in
@@ -37,7 +38,7 @@ def contexts(context: click.Context, *, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     found = contexts_of(context)
-    if as_json:
+    if prints_json:
         default = found.default
         items = [{"name": each.name, "default": each.name == default, **_told(each)} for each in _all(found.known)]
         say(safe_json({"apiVersion": API_VERSION, "kind": "Contexts", "contexts": items}, indent=2))

@@ -12,6 +12,7 @@ from typing import Any, TextIO, TypeVar, cast
 import click
 
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
+from cdc_outbox.cli.options import json_option, new_file_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.parked import details_of, json_of, json_of_message, name_of, table_of
 from cdc_outbox.consumer.park import Reason, State
@@ -88,7 +89,7 @@ def dead_letters() -> None:
       cdc-outbox dead-letters show 17 --consumer shipping
       cdc-outbox dead-letters retry 17 --consumer shipping
       cdc-outbox dead-letters skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
-      cdc-outbox dead-letters export --consumer shipping --output parked.jsonl
+      cdc-outbox dead-letters export --consumer shipping --file parked.jsonl
     """
 
 
@@ -98,14 +99,14 @@ def dead_letters() -> None:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="Show no more than so many."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@json_option("a table, or a JSON array")
 def list_parked(
     *,
     place: InboxPlace,
     consumer: str,
     wanted: ParkFilter,
     limit: int,
-    as_json: bool,
+    prints_json: bool,
 ) -> None:
     """List parked events, in the order in which they were parked; times are UTC.
 
@@ -118,8 +119,8 @@ def list_parked(
     """
     with place.opened(consumer) as inbox:
         rows, total = Park(inbox).find(wanted, limit=limit)
-        gaps = [] if as_json else find_gaps(inbox)
-    if as_json:
+        gaps = [] if prints_json else find_gaps(inbox)
+    if prints_json:
         say(safe_json([json_of(row, consumer) for row in rows], indent=2))
     elif rows:
         for line in table_of(rows):
@@ -128,7 +129,7 @@ def list_parked(
         say("nothing is parked" if wanted == ParkFilter() else "no such event is parked", err=True)
     if total > len(rows):
         say(f"{total - len(rows):,} more; --limit {total} shows all", err=True)
-    idle = [] if as_json else not_tried(rows, datetime.now(UTC))
+    idle = [] if prints_json else not_tried(rows, datetime.now(UTC))
     if idle:
         say(visible(_not_tried(idle, consumer)), err=True)
     for gap in gaps[:_GAPS_SHOWN]:
@@ -152,8 +153,8 @@ def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> str:
 @click.argument("number", metavar="PLACE", type=int)
 @_of_a_consumer
 @click.option("--payload", is_flag=True, help="Show the payload too, which may be private.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, as_json: bool) -> None:
+@json_option("lines, or a JSON object")
+def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints_json: bool) -> None:
     """Show all that is known of a parked event, its headers among it.
 
     \b
@@ -167,7 +168,7 @@ def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, as_jso
     if number not in messages:  # it was applied between the two looks
         say(f"{number} is parked no more", err=True)
         return
-    if as_json:
+    if prints_json:
         whole = json_of(row, consumer) | json_of_message(messages[number], payload=payload)
         say(safe_json(whole, indent=2))
         return
@@ -274,8 +275,8 @@ def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str
 @dead_letters.command(short_help="Write parked events as JSON lines.")
 @_of_a_consumer
 @_filters
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="A new file, instead of stdout.")
-def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, output: Path | None) -> None:
+@new_file_option
+def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, new_file: Path | None) -> None:
     """Write parked events with their whole messages, payloads among them, one JSON object a line.
 
     Key, headers and payload are text where they are UTF-8, and else an object with base64 in it.
@@ -284,7 +285,7 @@ def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, output: Path
     Example:
       cdc-outbox dead-letters export --consumer shipping --state dead --output dead.jsonl
     """
-    with place.opened(consumer) as inbox, _written_to(output) as file:
+    with place.opened(consumer) as inbox, _written_to(new_file) as file:
         events = 0
         for row, message in Park(inbox).export(wanted):
             whole = json_of(row, consumer) | json_of_message(message, payload=True)
@@ -303,9 +304,9 @@ def _written_to(output: Path | None) -> Iterator[TextIO | None]:
         output.touch(mode=0o600, exist_ok=False)
         file = output.open("w", encoding="utf-8")
     except FileExistsError as error:
-        raise ConfigError(f"{output} exists already", field="--output", hint="Choose another name.") from error
+        raise ConfigError(f"{output} exists already", field="--file", hint="Choose another name.") from error
     except OSError as error:
-        raise ConfigError(f"{output} cannot be written: {error.strerror}", field="--output") from error
+        raise ConfigError(f"{output} cannot be written: {error.strerror}", field="--file") from error
     with file:
         yield file
 

@@ -15,7 +15,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import complain
 from cdc_outbox.cli.heartbeats import heartbeat_findings
-from cdc_outbox.cli.options import connect_url_option, dsns_option, stable_seconds_option
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, stable_seconds_option
 from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, exit_code
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.specs import read_specs, specs_argument
@@ -57,7 +57,7 @@ from cdc_outbox.spec import Spec
 @click.option("--replace", "replaces", is_flag=True, help="Also make changes that `cdc-outbox plan` calls dangerous.")
 @click.option("--canary", is_flag=True, help="Then send an event of the type cdc-outbox.canary and see it in Kafka.")
 @broker_options(required=False)
-@click.option("--json", "prints_json", is_flag=True, help="Print one document instead of lines.")
+@json_option("lines, or one JSON document")
 def deploy_connector(
     paths: tuple[Path, ...],
     *,

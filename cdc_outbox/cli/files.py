@@ -59,20 +59,20 @@ def read_text_of(name: str) -> str | None:
         return None
 
 
-def write_new(text: str, output: Path | None) -> None:
+def write_new(text: str, new_file: Path | None) -> None:
     """Write a text to a file that does not exist yet, and say so, or to standard output.
 
     Raises:
         ConfigError: The file exists, or cannot be written.
     """
-    if output is None:
+    if new_file is None:
         say(text, nl=False, script=True)
         return
     try:
-        with output.open("x", encoding="utf-8") as file:
+        with new_file.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise ConfigError(f"{output} exists already", field="--output", hint="Choose another name.") from error
+        raise ConfigError(f"{new_file} exists already", field="--file", hint="Choose another name.") from error
     except OSError as error:
-        raise ConfigError(f"{output} cannot be written: {error.strerror}", field="--output") from error
-    say(f"wrote {output}", err=True)
+        raise ConfigError(f"{new_file} cannot be written: {error.strerror}", field="--file") from error
+    say(f"wrote {new_file}", err=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from cdc_outbox.cli.files import write_new
-from cdc_outbox.cli.options import aggregate_option
+from cdc_outbox.cli.options import aggregate_option, new_file_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.document import did_you_mean
@@ -36,14 +36,14 @@ class _Kind(click.Choice[str]):
     "An aggregate type that is written, numbered gapless (default), increasing or none; repeatable. "
     "Without it there is one, called NAME."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file that does not exist yet, not stdout.")
-def new(name: str, *, kind: str, aggregates: dict[str, SequenceMode | None], output: Path | None) -> None:
+@new_file_option
+def new(name: str, *, kind: str, aggregates: dict[str, SequenceMode | None], new_file: Path | None) -> None:
     """Write the spec of the pipeline NAME, with a comment for every key, to standard output or a file.
 
     \b
     Examples:
-      cdc-outbox new orders -o connectors/orders.yaml
-      cdc-outbox new orders --database postgresql --aggregate customer -o connectors/orders.yaml
+      cdc-outbox new orders --file connectors/orders.yaml
+      cdc-outbox new orders --database postgresql --aggregate customer --file connectors/orders.yaml
       cdc-outbox new metrics --database mariadb --aggregate reading:none
     """
     text = skeleton(
@@ -51,10 +51,10 @@ def new(name: str, *, kind: str, aggregates: dict[str, SequenceMode | None], out
         DatabaseKind(kind),
         {key: mode or SequenceMode.GAPLESS for key, mode in (aggregates or {name: None}).items()},
     )
-    parse_spec(text, name=str(output or "stdout"))  # a name may be none
-    write_new(text, output)
-    if output is not None:
+    parse_spec(text, name=str(new_file or "stdout"))  # a name may be none
+    write_new(text, new_file)
+    if new_file is not None:
         say("next:", err=True)
         for command in next_commands(DatabaseKind(kind)):
             name, _, option = command.partition(" ")
-            say(f"  cdc-outbox {' '.join(filter(None, (name, shlex.quote(str(output)), option)))}", err=True)
+            say(f"  cdc-outbox {' '.join(filter(None, (name, shlex.quote(str(new_file)), option)))}", err=True)

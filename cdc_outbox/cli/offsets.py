@@ -16,7 +16,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.halt import stable_option
-from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
@@ -54,13 +54,13 @@ def offsets() -> None:
 @_connector
 @dsns_option(required=False, note="; without it nothing is said of the slot")
 @connect_url_option(required=True)
-@click.option("--json", "prints_json", is_flag=True, help="Print one document instead of a table.")
+@json_option("a table, or one JSON document")
 def show(connector: str, *, databases: Databases | None, cluster: Cluster, prints_json: bool) -> None:
     """Show what Connect has stored, about once a minute and when the connector stops, and where its slot stands.
 
     \b
     Example:
-      cdc-outbox offsets show connectors/orders.yaml --json
+      cdc-outbox offsets show connectors/orders.yaml --output json
     """
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait)

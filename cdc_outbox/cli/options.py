@@ -57,6 +57,28 @@ def dsns_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
     )
 
 
+def json_option(note: str) -> Callable[[FC], FC]:
+    """Return the option ``--output`` of a command that prints text or JSON, as its parameter ``prints_json``."""
+    return click.option(
+        "--output",
+        "prints_json",
+        type=click.Choice(["text", "json"]),
+        callback=lambda _context, _option, value: value == "json",
+        default="text",
+        show_default=True,
+        help=f"Print {note}.",
+    )
+
+
+new_file_option = click.option(
+    "--file",
+    "-f",
+    "new_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that does not exist yet, not stdout.",
+)
+
+
 def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
     """Return the options that lead to a :class:`Cluster`.
 

@@ -9,7 +9,7 @@ import click
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import complain
-from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, effect_line, exit_code
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.specs import read_specs, specs_argument
@@ -30,7 +30,7 @@ from cdc_outbox.spec import Spec
 @specs_argument
 @dsns_option(required=False, note="; without it nothing is said of slot and offsets")
 @connect_url_option(required=True)
-@click.option("--json", "prints_json", is_flag=True, help="Print one document instead of lines.")
+@json_option("lines, or one JSON document")
 def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Cluster, prints_json: bool) -> int:
     """Compare SPECs, files or folders of them, with the connectors that run, and change nothing.
 
@@ -44,7 +44,7 @@ def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Clust
     \b
     Examples:
       cdc-outbox plan connectors/orders.yaml
-      cdc-outbox plan connectors/ --context production --json | jq '.pipelines[].changes'
+      cdc-outbox plan connectors/ --context production --output json | jq '.pipelines[].changes'
     """
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait)

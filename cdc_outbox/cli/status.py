@@ -21,7 +21,7 @@ from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.heartbeats import heartbeat_findings, hole_findings
-from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.causes import cause_of
@@ -56,7 +56,7 @@ _LOG = logging.getLogger(__name__)
     metavar="SECONDS",
     help="Look at the ends of the topics twice, so far apart, and show how many messages came; takes the brokers.",
 )
-@click.option("--json", "prints_json", is_flag=True, help="Print one document instead of a table.")
+@json_option("a table, or one JSON document")
 def status(
     connectors: tuple[str, ...],
     *,
@@ -81,7 +81,7 @@ def status(
     \b
     Examples:
       cdc-outbox status
-      cdc-outbox status connectors/orders.yaml --context production --json
+      cdc-outbox status connectors/orders.yaml --context production --output json
       cdc-outbox status orders --rates 5
     """
     if rate_seconds is not None and bootstrap_servers is None:

@@ -14,7 +14,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import dsns_option, is_named, read_spec
+from cdc_outbox.cli.options import dsns_option, is_named, json_option, read_spec
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.consumer.topics import TopicReader
@@ -26,7 +26,7 @@ from cdc_outbox.operate.verify import Verification, Verified
 from cdc_outbox.safe_text import safe_json, visible
 
 _SHOWN = 20
-"""Findings of one kind that a person is shown; --json has up to a thousand."""
+"""Findings of one kind that a person is shown; --output json has up to a thousand."""
 _COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not proven", *(kind.value for kind in Kind))
 
 
@@ -45,7 +45,7 @@ _COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not prove
     show_default=True,
     help="How long what is on its way may take to arrive before it counts (s, m, h, d, w).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option("lines, or one JSON document")
 def verify(
     spec: Path,
     *,
@@ -56,7 +56,7 @@ def verify(
     inbox_database: Databases | None,
     inbox_schema: str | None,
     settle: float,
-    as_json: bool,
+    prints_json: bool,
 ) -> ExitCode:
     """Compare what the outbox gave out, what its topics hold and what a consumer applied, and print the differences.
 
@@ -73,7 +73,7 @@ def verify(
     \b
     Examples:
       cdc-outbox verify connectors/orders.yaml --consumer shipping --inbox-dsn postgresql://postgres@localhost/shipping
-      cdc-outbox verify connectors/orders.yaml --consumer shipping --settle 5m --json
+      cdc-outbox verify connectors/orders.yaml --consumer shipping --settle 5m --output json
     """
     pipeline = read_spec(spec)
     if consumer is None and inbox_database is not None:
@@ -103,7 +103,7 @@ def verify(
             settle_seconds=settle,
         )
         found = verification.run()
-    say(_document(found) if as_json else "\n".join(_text(found)))
+    say(_document(found) if prints_json else "\n".join(_text(found)))
     return ExitCode.DIFFERENCES if found.findings.has_differences else ExitCode.DONE
 
 

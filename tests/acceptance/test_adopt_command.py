@@ -23,14 +23,14 @@ def test_a_file_becomes_a_spec_and_what_was_told_goes_to_stderr(tmp_path: Path) 
 def test_what_is_not_carried_over_is_exit_code_3_and_the_spec_is_written_all_the_same(tmp_path: Path) -> None:
     properties = "".join(f"{option}={value}\n" for option, value in FOREIGN.items() if option != "plugin.name")
     spec = tmp_path / "orders.yaml"
-    code, out, err = run("-", "-o", spec, "--findings", "json", text=f"{properties}database.sslpassword={SECRET}\n")
+    code, out, err = run("-", "-f", spec, "--output", "json", text=f"{properties}database.sslpassword={SECRET}\n")
     assert (code, out) == (3, "")
     wrote, _, told = err.partition("\n")
     assert wrote == f"wrote {spec}"
     assert {"CC954", "CC955"} <= {finding["code"] for finding in json.loads(told)["findings"]}
     assert SECRET not in err + spec.read_text()
     assert spec.read_text().startswith("# Made by `cdc-outbox adopt` from standard input.\n")
-    code, out, err = run("-", "-o", spec, text=properties)
+    code, out, err = run("-", "-f", spec, text=properties)
     assert (code, out, "exists already" in err) == (2, "", True)
 
 

@@ -87,7 +87,7 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
     ]  # fmt: skip
     assert first.split()[:7] == ["1", "dead", "failed", "order/1", "1", "OrderPlaced", "1"]
     assert [line.split()[2] for line in others] == ["gap", "unreadable"]
-    listed, more = shell.about(service, "dead-letters", "list", "--json", "--limit=1")
+    listed, more = shell.about(service, "dead-letters", "list", "--output=json", "--limit=1")
     assert [(row["place"], row["event_id"]) for row in json.loads(listed)] == [(1, broken.id)]
     assert more == "2 more; --limit 3 shows all"
     assert shell.about(service, "dead-letters", "list", "--aggregate", "order/9") == ("", "no such event is parked")
@@ -98,16 +98,16 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
     assert "hunter2" not in listed + shown + first
     shown_too = shell.about(service, "dead-letters", "show", "1", "--payload")[0]
     assert re.search(r'^payload +\{"secret":"hunter2"\}$', shown_too, re.MULTILINE)
-    assert "payload" not in json.loads(shell.about(service, "dead-letters", "show", "1", "--json")[0])
+    assert "payload" not in json.loads(shell.about(service, "dead-letters", "show", "1", "--output=json")[0])
     said = shell.about(service, "dead-letters", "show", "9", code=1)[1]
     assert said.startswith("error: no parked event of shipping has the place 9; there is 1, 2, 3 hint: ")
 
     file = tmp_path / "parked.jsonl"
-    assert shell.about(service, "dead-letters", "export", "--output", str(file)) == ("", "3 events")
+    assert shell.about(service, "dead-letters", "export", "--file", str(file)) == ("", "3 events")
     exported = [json.loads(line) for line in file.read_text().splitlines()]
     assert [row["payload"] for row in exported] == ['{"secret":"hunter2"}'] * 2 + [{"base64": "/w=="}]
     assert file.stat().st_mode & 0o077 == 0
-    assert "exists already" in shell.about(service, "dead-letters", "export", "--output", str(file), code=2)[1]
+    assert "exists already" in shell.about(service, "dead-letters", "export", "--file", str(file), code=2)[1]
 
 
 def test_what_no_consumer_tries_is_listed_with_what_ends_it(service: BrokerlessService, shell: Shell) -> None:

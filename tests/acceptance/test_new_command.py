@@ -17,7 +17,7 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
 
 def test_a_written_spec_lints_clean_and_renders(tmp_path: Path) -> None:
     spec = tmp_path / "orders.yaml"
-    written = run("new", "orders", "--database", "postgresql", "--aggregate", "customer:none", "-o", spec)
+    written = run("new", "orders", "--database", "postgresql", "--aggregate", "customer:none", "-f", spec)
     steps = (f"lint {spec}", f"init {spec}", f"init {spec} --grants", f"deploy-connector {spec}")
     assert written == (0, "", f"wrote {spec}\nnext:\n" + "".join(f"  cdc-outbox {step}\n" for step in steps))
     assert run("lint", "--strict", spec) == (0, "", "nothing found\n")
@@ -28,7 +28,7 @@ def test_a_written_spec_lints_clean_and_renders(tmp_path: Path) -> None:
 def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     spec = tmp_path / "orders.yaml"
     spec.write_text("mine")
-    code, _, err = run("new", "orders", "--database", "sqlite", "-o", spec)
+    code, _, err = run("new", "orders", "--database", "sqlite", "-f", spec)
     assert (code, "exists already" in err, spec.read_text()) == (2, True, "mine")
 
 
@@ -39,7 +39,7 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
         ("orders", "--database", "dbase"),
         ("orders", "--database", "sqlite", "--aggregate", "customer:sometimes"),
         ("orders", "--database", "sqlite", "--aggregate", "customer", "--aggregate", "customer:none"),
-        ("orders", "--database", "sqlite", "-o", "no/such/folder/x.yaml"),
+        ("orders", "--database", "sqlite", "-f", "no/such/folder/x.yaml"),
     ],
 )
 def test_what_cannot_be_written_is_a_wrong_use(arguments: tuple[str, ...]) -> None:

@@ -21,7 +21,7 @@ def env(pipeline: Pipeline) -> dict[str, str]:
 
 
 def shown(name: str, env: dict[str, str]) -> dict[str, Any]:
-    found = json.loads(run_command("offsets", "show", name, "--json", env=env).stdout)
+    found = json.loads(run_command("offsets", "show", name, "--output=json", env=env).stdout)
     assert isinstance(found, dict)
     return found
 

@@ -30,7 +30,7 @@ def env(pipeline: Pipeline) -> dict[str, str]:
 
 
 def row(name: str, env: dict[str, str]) -> dict[str, Any]:
-    found = json.loads(run_command("status", name, "--json", env=env).stdout)
+    found = json.loads(run_command("status", name, "--output=json", env=env).stdout)
     [only] = found["connectors"]
     assert isinstance(only, dict)
     return only
@@ -75,7 +75,7 @@ def test_how_many_messages_come_to_its_topics_is_looked_at_twice(deployed: Pipel
     with ThreadPoolExecutor() as pool:
         pool.submit(write)
         try:
-            found = run_command("status", deployed.name, "--rates=2", "--json", env=env)
+            found = run_command("status", deployed.name, "--rates=2", "--output=json", env=env)
         finally:
             over.set()
     [topic] = json.loads(found.stdout)["connectors"][0]["topics"]

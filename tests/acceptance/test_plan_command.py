@@ -66,7 +66,7 @@ def test_changes_are_told_with_what_they_do(running: Pipeline, folder: Path, env
     assert any(line.startswith("    dangerous: Events go to other topics") for line in lines)
     assert lines[-1] == "  deploy-connector refuses this without --replace"
 
-    found = json.loads(run_command("plan", str(spec), "--json", env=env).stdout)
+    found = json.loads(run_command("plan", str(spec), "--output=json", env=env).stdout)
     [pipeline] = found["pipelines"]
     assert (found["kind"], pipeline["name"], pipeline["state"]) == ("Plan", running.name, "differs")
     assert {change["reach"] for change in pipeline["changes"]} == {"connector", "dangerous"}
@@ -94,7 +94,7 @@ def test_a_secret_that_runs_is_never_shown(running: Pipeline, folder: Path, env:
     running.client.put_config({**before, **by_hand})
     try:
         spec = str(folder / "specs")
-        for arguments in (["plan"], ["plan", "--json"], ["deploy-connector", "--dry-run"]):
+        for arguments in (["plan"], ["plan", "--output=json"], ["deploy-connector", "--dry-run"]):
             done = run_command(arguments[0], spec, *arguments[1:], env=env)
             assert done.returncode == 3, done.stderr
             assert "********" in done.stdout
@@ -118,7 +118,7 @@ def test_of_several_specs_the_first_that_fails_ends_the_deployment(
     assert done.stdout == f"{running.name}: nothing to change\nlater: not tried\n"
     assert "error: missing: " in done.stderr
 
-    told = run_command("deploy-connector", str(folder / "specs"), "--json", env=env)
+    told = run_command("deploy-connector", str(folder / "specs"), "--output=json", env=env)
     assert told.returncode == 1
     found = json.loads(told.stdout)["pipelines"]
     assert [each["state"] for each in found] == ["unchanged", "failed", "not tried"]

@@ -135,7 +135,7 @@ def test_what_verify_tells_of_missing_events_sends_them_on_a_healthy_slot(operat
     pipeline.write(1, "after")
     eventually(lambda: len(pipeline.messages()) == 1, "the event behind them")
     assert operator.findings("preflight") == []
-    found = operator.run("verify", "--settle=0s", "--json")
+    found = operator.run("verify", "--settle=0s", "--output=json")
     assert found.returncode == 3
     [missing] = json.loads(found.stdout)["findings"]
     pruned = operator.run("prune", "--keep=0s")
@@ -192,7 +192,7 @@ def test_an_unfinished_republish_is_owed_until_it_is_paid(
     assert moved.returncode == 0, moved.stderr
     client.resume(name)
     eventually(lambda: client.find_status(name).state == "RUNNING", "it to run")
-    status = operator.run("status", "--json")
+    status = operator.run("status", "--output=json")
     [row] = json.loads(status.stdout)["connectors"]
     assert (status.returncode, row["owesRows"], row["up"]) == (1, True, False)
     assert "owes rows" in operator.run("status").stdout

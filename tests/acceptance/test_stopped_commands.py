@@ -37,7 +37,7 @@ def test_watch_and_status_tell_of_the_slot_and_resume_refuses(
     assert code in told
     assert text in told
     env.pop("CDC_OUTBOX_BOOTSTRAP_SERVERS")
-    status = run_command("status", deployed.name, "--json", env=env)
+    status = run_command("status", deployed.name, "--output=json", env=env)
     [row] = json.loads(status.stdout)["connectors"]
     assert status.returncode == 1
     assert [each["code"] for each in row["findings"]] == [code]

@@ -131,7 +131,7 @@ class Runbook:
             f"--consumer={self.service.name}",
             f"--inbox-dsn={self.service.dsn}",
             "--settle=3s",
-            "--json",
+            "--output=json",
         )
         found: dict[str, Any] = json.loads(done.stdout)
         self.log += [f"    {each['kind']}: {each['place']}: {each['message']}" for each in found["findings"]]

@@ -109,7 +109,7 @@ def test_a_running_connector_moves_over_without_a_change_on_the_wire(team: Team,
     spec, name = tmp_path / "orders.yaml", team.config["name"]
     at_connect = ("--connect-url", team.stack.connect_url)
 
-    done = run_command("adopt", "--connector", name, *at_connect, "--aggregate", "order", "-o", str(spec))
+    done = run_command("adopt", "--connector", name, *at_connect, "--aggregate", "order", "-f", str(spec))
     assert done.returncode == 0, done.stderr
     assert spec.read_text().startswith(f"# Made by `cdc-outbox adopt` from the connector {name} in Kafka Connect.\n")
     deployed = run_command("deploy-connector", str(spec), "--dsn", team.dsn, *at_connect, "--stable-seconds", "0")

@@ -73,7 +73,7 @@ def marks(place: Place) -> list[tuple[object, ...]]:
 
 
 def test_what_is_parked_is_listed_shown_and_exported(ids: list[str]) -> None:
-    listed = json.loads(run("dead-letters", "list", "--json")[0])
+    listed = json.loads(run("dead-letters", "list", "--output=json")[0])
     assert [(row["place"], row["event_id"], row["aggregate"]) for row in listed] == [
         (1, ids[0], "order/a"),
         (2, ids[1], "order/a"),
@@ -131,7 +131,7 @@ def test_a_conflict_is_applied_by_force_unless_its_id_was(place: Place) -> None:
 def test_a_baseline_accepts_what_is_missing_of_the_one_that_is_named(place: Place) -> None:
     assert run("baseline")[0] == ""
     named = ["baseline", "--aggregate=order/b", "--source=orders.1", "--note=lost"]
-    [dry] = json.loads(run(*named, "--dry-run", "--json")[0])
+    [dry] = json.loads(run(*named, "--dry-run", "--output=json")[0])
     assert (dry["aggregate"], dry["missing_first"], dry["missing_last"], dry["parked"]) == ("order/b", 2, 3, 1)
     assert marks(place) == [(1, 2), (1, 1)]
     titles, line = run(*named)[0].splitlines()
@@ -220,7 +220,7 @@ def test_a_consumer_is_compared_with_the_outbox(place: Place, topic: str) -> Non
         park.advance(Move(A, 0, 1, parked=1))
         park.add(2, DEAD, topic=topic)
     verify = ["verify", str(place.spec), "--dsn", place.dsn, "--settle=0s"]
-    found = json.loads(run(*verify, "--json", code=3)[0])
+    found = json.loads(run(*verify, "--output=json", code=3)[0])
     [sums] = [each for each in found["types"] if each["type"] == "order"]
     assert (sums["aggregates"], sums["givenOut"], sums["inTopic"], sums["applied"]) == (1, 3, 0, 1)
     assert {kind: events for kind, events in sums["events"].items() if events} == {"missing": 3, "parked": 1}

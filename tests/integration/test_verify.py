@@ -274,7 +274,7 @@ def test_the_command_prints_a_table_a_sentence_for_each_difference_and_exits_wit
     assert order.split() == ["order", "1", "3", "2", "2", "1"]
     source = service.pipeline.spec.first_source
     assert f"missing: order/1 ({source}): 3 was given out and is not in the topic: late, or lost." in done.stdout
-    document = json.loads(run_command(*arguments(service, tmp_path, "--json")).stdout)
+    document = json.loads(run_command(*arguments(service, tmp_path, "--output=json")).stdout)
     assert document["hasDifferences"] is True
     [found] = document["findings"]
     assert (found["kind"], found["events"]) == ("missing", 1)

@@ -333,7 +333,7 @@ def test_contexts_are_listed_with_references_as_they_stand() -> None:
     assert "* staging  connect: http://connect.staging:8083  brokers: kafka.staging:9092\n" in done.output
     assert "  production  connect: https://connect-1:8443, https://connect-2:8443/  login: basic" in done.output
     assert SECRET not in done.output
-    found = json.loads(CliRunner().invoke(cli, ["contexts", "--json"]).output)
+    found = json.loads(CliRunner().invoke(cli, ["contexts", "--output=json"]).output)
     assert [(each["name"], each["default"]) for each in found["contexts"]] == [("production", False), ("staging", True)]
 
 

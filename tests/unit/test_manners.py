@@ -96,13 +96,22 @@ def test_no_two_options_of_different_names_share_a_variable() -> None:
     assert {variable: options for variable, options in named.items() if len(options) > 1} == {}
 
 
+def test_one_option_says_what_is_printed_and_another_one_where() -> None:
+    for path in COMMANDS:
+        options = {each.opts[0]: each for each in command_of(path).params if isinstance(each, click.Option)}
+        formats = [name for name, each in options.items() if "json" in getattr(each.type, "choices", ())]
+        assert "--json" not in options, path
+        assert set(formats) <= {"--output", "--log-format"}, path
+        assert "--output" not in options or "--output" in formats, path
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables"),
     [
         (["render", str(ORDERS), "--target", "strimzi", "--set", "connect=c"], {
             "CDC_OUTBOX_RENDER_TARGET": "strimzi", "CDC_OUTBOX_RENDER_SET": "connect=c"}),
         (["lint", str(ORDERS), "--output", "json"], {"CDC_OUTBOX_LINT_OUTPUT": "json"}),
-        (["contexts", "--json"], {"CDC_OUTBOX_CONTEXTS_JSON": "1"}),
+        (["contexts", "--output=json"], {"CDC_OUTBOX_CONTEXTS_OUTPUT": "json"}),
         (["spec-schema", "--page"], {"CDC_OUTBOX_SPEC_SCHEMA_PAGE": "true"}),
     ],
 )  # fmt: skip
@@ -159,7 +168,7 @@ def test_what_other_tools_commands_are_said_to_be_here_exists() -> None:
     [
         ["render", str(ORDERS)],
         ["lint", str(ORDERS), "--output", "json"],
-        ["contexts", "--json"],
+        ["contexts", "--output=json"],
         ["spec-schema"],
     ],
 )
