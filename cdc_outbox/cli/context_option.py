@@ -10,12 +10,16 @@ from click.core import ParameterSource
 
 from cdc_outbox.cli.contexts import Context, Contexts
 from cdc_outbox.cli.contexts_file import read_contexts
+from cdc_outbox.cli.files import read_text
 from cdc_outbox.cli.output import say
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.safe_text import visible
 
 _NAME, _FILE, _PATIENCE = "cdc_outbox.context", "cdc_outbox.contexts", "cdc_outbox.patience"
 _CONTEXT, _ADDRESSED = "cdc_outbox.context.read", "cdc_outbox.context.addressed"
+_DSN_FILES = "cdc_outbox.dsn_files"
+_DATABASES = {"database", "inbox_database"}
+"""Addresses of options that take a DSN, which a file may hold as well."""
 
 
 class ContextValue(click.Option):
@@ -43,6 +47,11 @@ class ContextValue(click.Option):
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
         """Return what counts, and where it is from."""
         value, source = super().consume_value(ctx, opts)
+        file, file_source = ctx.meta.get(_DSN_FILES, {}).get(self.name, (None, source))
+        if file is not None and source is not ParameterSource.COMMANDLINE:
+            value, source = read_text(file, field=f"{self.opts[0]}-file").strip(), file_source
+        elif file is not None and file_source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"give either {self.opts[0]} or {self.opts[0]}-file")
         name, is_explicit = ctx.meta.get(_NAME, (None, False))
         if source is ParameterSource.COMMANDLINE or (source is ParameterSource.ENVIRONMENT and not is_explicit):
             return value, source
@@ -52,6 +61,30 @@ class ContextValue(click.Option):
             return value, source
         ctx.meta.setdefault(_ADDRESSED, []).append(self.address)
         return found, ParameterSource.DEFAULT_MAP
+
+
+class DsnFileOption(click.Option):
+    """``--dsn-file`` beside ``--dsn``: a DSN with a password on the command line is seen by other users.
+
+    Args:
+        of: The option whose value the file holds.
+    """
+
+    def __init__(self, of: ContextValue) -> None:
+        super().__init__(
+            [f"{name}-file" for name in of.opts],
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            is_eager=True,
+            expose_value=False,
+            callback=self._note,
+            help=f"A file that holds the DSN of {of.opts[0]}.",
+        )
+        self.of = of.name
+
+    def _note(self, context: click.Context, _option: click.Parameter, value: Path | None) -> None:
+        if value is not None:
+            context.meta.setdefault(_DSN_FILES, {})[self.of] = (value, context.get_parameter_source(self.name or ""))
 
 
 class PatienceOption(click.Option):
@@ -76,7 +109,8 @@ def take_contexts(command: click.Command) -> click.Command:
         for each in command.commands.values():
             take_contexts(each)
     elif any(isinstance(each, ContextValue) for each in command.params) and _option not in command.params:
-        command.params += [_option, contexts_option]
+        values = [each for each in command.params if isinstance(each, ContextValue) and each.address in _DATABASES]
+        command.params += [*map(DsnFileOption, values), _option, contexts_option]
         command.callback = _telling(command.callback)
     return command
 
