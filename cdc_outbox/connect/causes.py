@@ -52,7 +52,8 @@ KNOWN = (
         "The database's pg_hba.conf lets nobody in from where the worker runs, or not as this role, or not "
         "without TLS.",
         "Add a line for role, database and the worker's address to pg_hba.conf, one for `replication` if it is "
-        "that old, and reload the server; or set overrides: {database.sslmode: require}.",
+        "that old, and reload the server. Where it wants TLS, set overrides: {database.sslmode: verify-full, "
+        "database.sslrootcert: FILE}.",
     ),
     _known(
         r'role "(?P<role>[^"]*)" is not permitted to log in',

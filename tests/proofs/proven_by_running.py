@@ -161,6 +161,7 @@ RAN = (
             "producer.override.sasl.mechanism": "PLAIN",
             "producer.override.sasl.jaas.config": "com.sun.security.auth.module.JndiLoginModule required;",
         },
+        also=("CC116",),
         shows=fails("IllegalArgumentException", "JndiLoginModule is not allowed"),
     ),
     Ran(

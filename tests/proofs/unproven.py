@@ -4,12 +4,15 @@ from collections.abc import Mapping
 
 _REGISTRY = "needs a schema registry and its converters, which the public Maven repository does not hold"
 _CLUSTER = "needs brokers that fail one by one; the stack has one"
+_ON_THE_WAY = "needs a machine between the worker and a server with certificates"
 _NO_SERVER = "needs a server that is not to be had here"
 
 UNPROVEN: Mapping[str, str] = {
     "CC001": "is Connect's own finding: each proof by asking gets one",
     "CC110": "is a matter of milliseconds: `infra/bench latency` measures it",
     "CC114": "is a matter of time: with 3000 an event took 3.1 s instead of 1.1, too near to what a busy machine does",
+    "CC115": _ON_THE_WAY,
+    "CC116": _ON_THE_WAY,
     "CC203": _CLUSTER,
     "CC204": "needs a broker that answers one of two requests under way, and not the other",
     "CC224": "is no hazard, but the limit of what was looked at",
