@@ -30,6 +30,7 @@ from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.operate.stages import InboxStage
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect, TableName
+from cdc_outbox.writer.catalog import Catalog
 
 _NO_KEEP = (
     "Give --keep, such as --keep 7d: deleted events cannot be published again. --keep 0s deletes every delivered event."
@@ -175,6 +176,7 @@ def _pruning(
     match kind.dialect:
         case Dialect.POSTGRESQL:
             with connected(dsn, kind) as (connection, driver):
+                Catalog(connection, driver).refuse_hidden_rows(spec.outbox.table)
                 if cluster is None:
                     _report("connect", "not asked: --connect-url tells which table the connector reads")
                 client = None if cluster is None else ConnectClient(cluster)

@@ -14,6 +14,7 @@ from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.inbox import OpenInbox
 from cdc_outbox.operate.verification import Parked
 from cdc_outbox.table import OutboxTable
+from cdc_outbox.writer.catalog import Catalog
 
 _PAGE = 10_000
 """Rows: some megabytes, and few enough questions."""
@@ -29,6 +30,7 @@ class OutboxStage:
     def __init__(self, connection: Any, driver: TransactionDriver, table: OutboxTable) -> None:  # noqa: ANN401
         lacking = {"source": "null", "sequence": "null"}
         self._database = OpenDatabase(connection, driver, {**lacking, **table.names(driver.dialect)}, "verify")
+        Catalog(connection, driver).refuse_hidden_rows(table.table, table.heads)
         self.has_heads = table.is_numbered
         """Whether it remembers the last number of each aggregate."""
         self.keeps_rows = table.mode is OutboxMode.KEEP
@@ -65,6 +67,10 @@ class InboxStage:
     def __init__(self, inbox: OpenInbox) -> None:
         self.consumer = inbox.consumer
         self._inbox = inbox
+        table = inbox.table
+        Catalog(inbox.connection, inbox.driver).refuse_hidden_rows(
+            table.table, table.watermarks, table.parked, table.holes
+        )
         self._database = inbox.database("remembered")
         self._database.ask("isolate")
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from cdc_outbox.drivers import Driver, Row
+from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.migrations import Component, exists, find_version
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.privileges import Role, RoleFacts
@@ -114,6 +115,19 @@ class Catalog:
             partition_key=next((key for (key,) in self._look("partition_key", table)), ""),
             partitions=dict(self._look("partitions", table)),
         )
+
+    def refuse_hidden_rows(self, *tables: TableName) -> None:
+        """Refuse what counts rows of tables that row-level security may hide some of: it would count too few.
+
+        Raises:
+            DatabaseAccessError: It may, from the role of the connection.
+        """
+        for table in tables:
+            if self._look("hides_rows", table) == [(True,)]:
+                raise DatabaseAccessError(
+                    f"row-level security may hide rows of {table} from this role",
+                    hint="Give the role the attribute bypassrls, or use the role that owns the tables.",
+                )
 
     def find_companions(self, table: TableName) -> list[str]:
         """Return the indexes and triggers that somebody has put on a table, where they would go with it."""

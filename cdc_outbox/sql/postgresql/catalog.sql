@@ -82,3 +82,7 @@ select coalesce(
 select
     exists (select from {outbox} where {source} = :source and {sequence} is not null)
     and not exists (select from {heads} where source = :source)
+
+-- name: hides_rows
+-- Also where a policy shows all of them: only what bypasses policies is certain to see every row.
+select coalesce(row_security_active(to_regclass({table_literal})), false)
