@@ -3,7 +3,7 @@
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-FOLDERS = ("integration/exclusive", "vendor", "integration", "acceptance", "contract", "unit")
+FOLDERS = ("integration/exclusive", "vendor", "integration", "acceptance", "contract", "attacks", "unit")
 """In the order in which they run: what takes long comes first, so that no worker waits for the other at the end."""
 EXCLUSIVE = ("tests/integration/exclusive/", "tests/vendor/test_proofs.py")
 """Tests that kill, pause or reconfigure servers, or whose result depends on every transaction of a server: they run on

@@ -28,7 +28,7 @@ def test_an_import_of_a_test_module_is_seen() -> None:
     assert imports_of_tests("from tests.unit.test_ordering import event\n") == ["tests.unit.test_ordering"]
 
 
-@pytest.mark.parametrize("folder", ["unit", "contract", "integration", "acceptance", "vendor"])
+@pytest.mark.parametrize("folder", ["unit", "contract", "integration", "acceptance", "attacks", "vendor"])
 def test_a_folder_of_tests_holds_tests_and_contracts_alone(folder: str) -> None:
     modules = [path.stem for path in (ROOT / "tests" / folder).rglob("*.py")]
     assert [name for name in modules if not _TESTS.fullmatch(name)] == []
