@@ -89,9 +89,9 @@ def connect_quotes(planted: tuple[list[str], str, str | int], folder: Path) -> N
     watched = [("watch", "orders", "--give-up-after", "1", "--first-pause", "0", "--interval", "0.1")]
     for command in (
         ("plan", spec),
-        ("plan", spec, "--json"),
+        ("plan", spec, "--output", "json"),
         ("status",),
-        ("status", "--json"),
+        ("status", "--output", "json"),
         ("restart", "orders", *AT_ONCE),
         ("pause", "orders", "--timeout", "0.01"),
         ("resume", "orders", *AT_ONCE),
@@ -101,7 +101,7 @@ def connect_quotes(planted: tuple[list[str], str, str | int], folder: Path) -> N
         ("doctor", spec),
         ("delete", spec, "--timeout", "0.01"),
         deploy,
-        (*deploy, "--json"),
+        (*deploy, "--output", "json"),
         (*deploy, "--replace", "--no-undo"),
         (*deploy, "--dry-run"),
         *(watched if "trace" in str(fault) else []),
@@ -145,7 +145,7 @@ def configuration_holds(planted: tuple[list[str], str], folder: Path) -> None:
     path.write_text(json.dumps(render(parse_spec(MINIMAL)) | _held(secrets)))
     for command in (
         ("lint", str(path), "--output", output),
-        ("adopt", str(path), "--findings", output),
+        ("adopt", str(path), "--output", output),
         ("simulate", str(path), "--row", "{}"),
     ):
         refuse_secrets(said_by(*command, variables={}), secrets)
@@ -202,7 +202,7 @@ def context_holds(planted: tuple[str, dict[str, Any]], folder: Path) -> None:
         ("doctor", spec, *patience),
         ("init", spec, *dsn, "--context", "here"),
         ("contexts",),
-        ("contexts", "--json"),
+        ("contexts", "--output", "json"),
     ):
         refuse_secrets(said_by(*command, variables=variables), [secret])
 

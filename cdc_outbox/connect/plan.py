@@ -314,8 +314,8 @@ def _missing(step: SlotStep, state: SlotState) -> tuple[str, str]:
         return (
             "DB511",
             (
-                f"does not hold {_count(written.rows_outside_slot)}{place}, which were committed before the slot or its "
-                "publication was made, and would not be published."
+                f"does not hold {_count(written.rows_outside_slot)}{place}, which were committed before the slot or "
+                "its publication was made, and would not be published."
             ),
         )
     return "", ""

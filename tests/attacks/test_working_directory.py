@@ -44,6 +44,10 @@ def run(*arguments: str | Path, **variables: str) -> CompletedProcess[str]:
     return run_command(*arguments, env={"HOME": str(Path("../home").resolve()), "GITHUB_TOKEN": SECRET, **variables})
 
 
+def load_nothing() -> None:
+    Path("kafka.properties").write_text("client.id=harmless")
+
+
 COMMANDS = [
     ["status"],
     ["status", "--context=dev"],
@@ -93,6 +97,7 @@ def test_what_its_user_has_read_is_obeyed_until_it_changes(asked: list[Asked]) -
     assert (shown.returncode, asked) == (0, [])
     assert "dev  reads: ${file:~/.ssh/id_rsa}, ${env:GITHUB_TOKEN}" in shown.stdout
     assert SECRET not in shown.stdout + shown.stderr
+    load_nothing()
     done = run("status")
     assert done.returncode == 0
     assert asked
@@ -128,6 +133,7 @@ def test_a_state_folder_below_the_working_directory_is_none(variable: str, asked
 
 @pytest.mark.parametrize("named", [["--contexts=cdc-outbox.yaml"], []])
 def test_a_file_that_is_named_needs_no_consent(named: list[str], asked: list[Asked]) -> None:
+    load_nothing()
     variables = {} if named else {"CDC_OUTBOX_CONTEXTS": "cdc-outbox.yaml"}
     assert run("status", *named, **variables).returncode == 0
     assert asked
@@ -136,6 +142,8 @@ def test_a_file_that_is_named_needs_no_consent(named: list[str], asked: list[Ask
 def test_the_users_own_file_needs_no_consent(asked: list[Asked]) -> None:
     own = Path("../home/.config/cdc-outbox/contexts.yaml")
     own.parent.mkdir(parents=True)
-    Path("cdc-outbox.yaml").rename(own)
+    load_nothing()
+    for name, new in (("cdc-outbox.yaml", own), ("kafka.properties", own.parent / "kafka.properties")):
+        Path(name).rename(new)
     assert run("status").returncode == 0
     assert asked

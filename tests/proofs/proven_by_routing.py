@@ -145,9 +145,11 @@ ROUTED = (
             {"document": _DOCUMENT % payload}
             for payload in ('{"a":null,"b":[],"c":{"$numberDecimal":"1.10"}}', "[1,2]", '{"a":[1,"x"]}')
         ],
-        shows=lambda seen: isinstance(seen[0], Message)
-        and (seen[0].value, getattr(seen[1], "value", None)) == (b'{"a":null,"b":[],"c":"1.10"}', b"[1,2]")
-        and fails("DataException")(seen),
+        shows=lambda seen: (
+            isinstance(seen[0], Message)
+            and (seen[0].value, getattr(seen[1], "value", None)) == (b'{"a":null,"b":[],"c":"1.10"}', b"[1,2]")
+            and fails("DataException")(seen)
+        ),
     ),
     Routed(
         code="CC322",

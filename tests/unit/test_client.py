@@ -41,7 +41,7 @@ def test_what_connect_says_twice_is_one_finding() -> None:
 @pytest.mark.parametrize(
     ("message", "remedy"),
     [
-        ('FATAL: password authentication failed for user "me"', "database.password leads to"),
+        ('FATAL: password authentication failed for user "me"', "database.password refers to"),
         ("The connection attempt failed.", "host and port as the worker sees them"),
         ("Connection validation timed out after 60000 ms", "host and port as the worker sees them"),
         ("refused", ""),
