@@ -380,3 +380,33 @@ class WriterContract(PlaceContract):
         client.commit()
         assert store.numbers() == []
         assert store.query("select last from outbox_heads") == [(3,)]
+
+    @pytest.mark.parametrize(("kind", "sequence"), [("order", None), ("cart", 7), ("metric", None)])
+    def test_an_event_that_is_written_again_with_its_id_is_refused_or_keeps_its_id(
+        self, client: Client, store: Store, kind: str, sequence: int | None
+    ) -> None:
+        """The table in docs/writing.md says what consumers do with it."""
+        for mode in OutboxMode:
+            if mode is OutboxMode.MESSAGE and store.dialect is not Dialect.POSTGRESQL:
+                continue
+            event = replace(ORDER, aggregate_type=kind, aggregate_id=mode, sequence=sequence, id=new_event_id())
+            options: dict[str, Any] = {"contract": MIXED, "table": OutboxTable(mode=mode)}
+            if kind == "order" and not mode.keeps_rows:
+                with pytest.raises(EventError, match="was written before"):
+                    client.add(event, **options)
+                continue
+            assert client.add(event, **options).id == event.id
+            client.commit()
+            if mode.keeps_rows:
+                with pytest.raises(Exception, match=r"(?i)duplicate|unique|at this sequence or above"):
+                    client.add(event, **options)
+                client.rollback()
+                store.query("delete from outbox")  # as prune does
+            if kind == "cart":
+                with pytest.raises(StaleSequenceError):
+                    client.add(event, **options)
+            else:
+                # Consumers park a second number as a conflict, and skip what has none by its id.
+                again = client.add(event, **options)
+                assert (again.id, again.sequence) == (event.id, 2 if kind == "order" else None)
+            client.rollback()

@@ -277,6 +277,18 @@ def test_a_conflict_that_is_skipped_leaves_no_hole_for_its_place_is_taken(servic
     assert service.deliver(second) == [DUPLICATE]
 
 
+def test_an_event_under_a_second_number_is_parked_until_it_is_skipped(service: BrokerlessService) -> None:
+    """It was written again with its id, after prune had deleted its row."""
+    event = make_event(1)
+    again = replace(event, sequence=2)
+    assert service.deliver(event, again, make_event(3)) == [APPLIED, PARKED, PARKED]
+    assert [(sequence, reason) for sequence, _, reason in service.parked()] == [(2, "conflict"), (3, "gap")]
+    skip(service, service.parked_id_of(2))
+    assert service.retry_parked() == [APPLIED]
+    assert service.effects() == [("1", 1), ("1", 3)]
+    assert service.deliver(event, again) == [DUPLICATE] * 2
+
+
 def test_a_place_that_is_not_there_is_told_with_those_that_are(service: BrokerlessService) -> None:
     service.deliver(make_event(2))
     parked_id = service.parked_id_of(2)
