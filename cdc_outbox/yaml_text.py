@@ -1,7 +1,7 @@
 """YAML text as a document.
 
-Stricter than YAML: no duplicate keys, no anchors or aliases (a few lines of them can expand to gigabytes), one
-document of at most a megabyte and 64 levels. What stands in the file is what is meant.
+Stricter than YAML: no duplicate keys, no anchors or aliases (a few lines of them can expand to gigabytes), at most a
+megabyte and 64 levels, one document unless several are asked for. What stands in the file is what is meant.
 """
 
 import re
@@ -26,17 +26,30 @@ def as_yaml(text: str) -> str:
     return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08X}" for each in escaped) + '"'
 
 
-def read_yaml(text: str, *, name: str) -> Document:
-    """Return the document that a text holds; what is wrong with it as YAML becomes findings, never an exception."""
+def read_yaml(text: str, *, name: str, several: bool = False) -> Document:
+    """Return the document that a text holds; what is wrong with it as YAML becomes findings, never an exception.
+
+    Empty documents are left out.
+
+    Args:
+        several: Read several documents as a list of them, instead of refusing the second one.
+    """
     empty = Document(name=name)
     if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         return Document(name=name, findings=(empty.error("SP001", (), f"larger than {MAX_BYTES} bytes."),))
     try:
         _refuse_references(text)
-        node = yaml.compose(text, Loader=_BoundedLoader)
+        nodes = [node for node in yaml.compose_all(text, Loader=_BoundedLoader) if not _is_empty(node)]
         lines: dict[Path, int] = {}
         spans: dict[Path, Span] = {}
-        content = None if node is None else _plain(node, (), lines, spans)
+        content: Any = None
+        if len(nodes) == 1:
+            content = _plain(nodes[0], (), lines, spans)
+        elif several and nodes:
+            lines[()] = 1
+            content = [_plain(node, (index,), lines, spans) for index, node in enumerate(nodes)]
+        elif nodes:
+            raise _Refused("several documents, where one is expected.", nodes[1].start_mark.line + 1)
     except _Refused as refusal:
         return Document(name=name, findings=(_finding(name, refusal.line, str(refusal)),))
     except yaml.MarkedYAMLError as error:
@@ -78,6 +91,10 @@ class _BoundedLoader(yaml.SafeLoader):
 def _finding(name: str, line: int | None, message: str) -> Finding:
     place = Place(document=name, line=line)
     return Finding(code="SP001", severity=Severity.ERROR, place=place, message=message)
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and not node.value and node.style is None
 
 
 def _refuse_references(text: str) -> None:

@@ -46,7 +46,8 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
     """Find what is wrong with FILES, without a database and without Kafka Connect; - reads standard input.
 
     A file is a spec of ours (YAML), or what Connect runs today, whoever wrote it: a flat configuration as JSON or
-    properties, one with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi.
+    properties, one with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi,
+    also among other resources in several documents of YAML or in a List.
     A folder stands for its files of those kinds. Several files are also compared with each other: same slot, same
     prefix, same server id.
 

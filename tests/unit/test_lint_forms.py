@@ -1,13 +1,18 @@
 """Every form in which people keep configurations is read, and every bad one is a finding with its line."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from cdc_outbox.cli import cli
 from cdc_outbox.connect.lint import Kind, find_in_text, lint, lint_all
+from cdc_outbox.connect.lint.fixes import fix
 from cdc_outbox.finding import Finding
+from cdc_outbox.yaml_text import read_yaml
 from tests.support.configs import CLEAN, D5
 from tests.support.specs import MINIMAL
 
@@ -72,6 +77,70 @@ def test_a_configuration_is_found_in_every_form(content: Any, names: list[str], 
     lines = [number for number, line in enumerate(text.splitlines(), 1) if "errors.tolerance" in line]
     found = [finding for config in configs for finding in lint(config)]
     assert [(finding.code, finding.place.line) for finding in found] == [("CC201", line) for line in lines]
+
+
+RESOURCE = {
+    "apiVersion": "kafka.strimzi.io/v1",
+    "kind": "KafkaConnector",
+    "metadata": {"name": "x"},
+    "spec": {
+        "class": FLAT["connector.class"],
+        "tasksMax": 1,
+        "config": {option: value for option, value in BROKEN.items() if option not in {"name", "connector.class"}},
+    },
+}
+SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x-secrets"}}
+
+
+def as_yaml(*documents: object) -> str:
+    # Through JSON, or YAML would write what occurs twice as an alias.
+    return yaml.safe_dump_all(json.loads(json.dumps(documents)), sort_keys=False, explicit_start=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        as_yaml(SECRET, RESOURCE),
+        f"# Source: chart\n---\n{as_yaml(RESOURCE, SECRET)}---\n---\n# the end\n",
+        as_yaml({"apiVersion": "v1", "kind": "List", "items": [SECRET, RESOURCE]}),
+        json.dumps({"apiVersion": "v1", "kind": "KafkaConnectorList", "items": [RESOURCE]}, indent=1),
+    ],
+)
+def test_a_connector_is_found_among_resources_of_kubernetes(text: str) -> None:
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if "errors.tolerance" in line)
+    for name in ("-", "x.yaml"):
+        [config], refused = find_in_text(text, name=name)
+        assert (config.name, refused) == ("x", [])
+        assert [(finding.code, finding.place.line) for finding in lint(config)] == [("CC201", line)]
+
+
+def test_connectors_in_several_documents_are_compared_with_each_other() -> None:
+    codes = {finding.code for finding in lint_text(as_yaml(RESOURCE, {**RESOURCE, "metadata": {"name": "y"}}), "-")}
+    assert "CC901" in codes
+
+
+def test_a_connector_in_one_of_several_documents_is_mended_in_its_place() -> None:
+    old = {**RESOURCE, "spec": {"class": FLAT["connector.class"], "config": {**BROKEN, "database.server.name": "x"}}}
+    text = as_yaml(SECRET, old, SECRET)
+    mended, done = fix(text, name="x.yaml")
+    assert [fixed.code for fixed in done] == ["CC103"]
+    assert mended == "".join(line for line in text.splitlines(keepends=True) if "database.server.name" not in line)
+
+
+def test_what_render_writes_for_strimzi_is_read_and_clean(tmp_path: Path) -> None:
+    spec = tmp_path / "orders.yaml"
+    spec.write_text(f"{MINIMAL}topics: {{name: events, partitions: 3}}\n")
+    settings = ("--set", "connect=c", "--set", "kafka=k", "--set", "secrets=secrets", "--set", "namespace=n")
+    rendered = CliRunner().invoke(cli, ["render", str(spec), "--target", "strimzi", *settings])
+    assert rendered.output.count("\n---\n") > 3, rendered.output
+    linted = CliRunner().invoke(cli, ["lint", "--strict", "-"], input=rendered.output)
+    assert (linted.exit_code, "error" in linted.output, "warning" in linted.output) == (0, False, False), linted.output
+
+
+def test_a_spec_is_one_document() -> None:
+    [finding] = read_yaml(f"{MINIMAL}---\n{MINIMAL}", name="x.yaml").findings
+    assert (finding.code, finding.place.line) == ("SP001", 12)
+    assert "several documents" in finding.message
 
 
 def test_numbers_truths_and_nulls_are_what_connect_makes_of_them() -> None:

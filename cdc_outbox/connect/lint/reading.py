@@ -38,7 +38,8 @@ def find_configs(document: Document, version: Version = NEWEST) -> tuple[list[Co
     """Return the connectors' configurations in a document, and what keeps it from having any.
 
     It may be a flat configuration; an object with ``config``, as Connect's REST API takes and gives it; what that API
-    answers to ``/connectors?expand=info``; a KafkaConnector of Strimzi; or a list of these.
+    answers to ``/connectors?expand=info``; a KafkaConnector of Strimzi, also in a ``List`` of Kubernetes; a list of
+    these, or several documents of YAML. Other resources of Kubernetes beside a KafkaConnector are left out.
     """
     if document.findings:
         return [], list(document.findings)
@@ -75,6 +76,8 @@ class _Reading:
             case list():
                 for index, item in enumerate(content):
                     yield from self.configs(item, (*path, index))
+            case {"kind": str(kind), "items": list() as items} if kind.endswith("List"):
+                yield from self.configs(items, (*path, "items"))
             case {"kind": "KafkaConnector", "spec": {"config": dict() as options, **spec}, **resource}:
                 yield self._strimzi(options, spec, resource, path)
             case {"connector.class": _}:

@@ -34,7 +34,7 @@ def read_text(text: str, *, name: str) -> Document:
         return read_json(text, name=name)
     from cdc_outbox.yaml_text import read_yaml  # noqa: PLC0415
 
-    return read_yaml(text, name=name)
+    return read_yaml(text, name=name, several=True)
 
 
 def find_in_text(text: str, *, name: str, version: Version = NEWEST) -> tuple[list[Config], list[Finding]]:
