@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from cdc_outbox.document import MAX_BYTES, YAML_WORDS, Document, Path, Span
 from cdc_outbox.finding import Finding, Place, Severity
@@ -57,9 +58,9 @@ def read_yaml(text: str, *, name: str, several: bool = False) -> Document:
         line = None if mark is None else mark.line + 1
         problem = f"not YAML: {error.problem or error.context}."
         return Document(name=name, findings=(_finding(name, line, problem),))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = f"not YAML: {type(error).__name__}."
-        return Document(name=name, findings=(_finding(name, None, problem),))
+    except ReaderError as error:
+        problem = f"not YAML: it holds the character U+{error.character:04X}."
+        return Document(name=name, findings=(_finding(name, text.count("\n", 0, error.position) + 1, problem),))
     return Document(name=name, content=content, lines=lines, spans=spans)
 
 
@@ -129,4 +130,9 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path
         case _:
             if _HALVES.search(node.value):
                 raise _Refused("half a surrogate pair is no text.", node.start_mark.line + 1)
-            return yaml.SafeLoader("").construct_object(node)
+            try:
+                return yaml.SafeLoader("").construct_object(node)
+            except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
+                # PyYAML looks at no value before it takes it for one of its type.
+                kind = node.tag.removeprefix("tag:yaml.org,2002:")
+                raise _Refused(f"not a value of the type {kind}.", node.start_mark.line + 1) from error

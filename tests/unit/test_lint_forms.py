@@ -1,6 +1,7 @@
 """Every form in which people keep configurations is read, and every bad one is a finding with its line."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,14 @@ def test_numbers_truths_and_nulls_are_what_connect_makes_of_them() -> None:
         ("a: &a [*a]\n", "x.yaml", "SP001", 1),
         ("name: x\nname: y\n", "x.yaml", "SP001", 2),
         ("\tname: x", "x.yaml", "SP001", 1),
+        ("name: x\nb: \x07", "x.yaml", "SP001", 2),
+        ("name: x\nb: 2020-13-45", "x.yaml", "SP001", 2),
+        (f"name: x\nb: {'1' * 5_000}", "x.yaml", "SP001", 2),
+        ("name: x\nb: !!bool maybe", "x.yaml", "SP001", 2),
+        ("name: x\nb: !!timestamp x", "x.yaml", "SP001", 2),
+        ('name: x\nb: !!int ""', "x.yaml", "SP001", 2),
+        ('name: x\nb: !!binary "é"', "x.yaml", "SP001", 2),
+        ("name: x\nb: !!python/object:os.system x", "x.yaml", "SP001", 2),
         ('name: x\n"a\\ud800": 1\n', "x.yaml", "SP001", 2),
         (MINIMAL.replace("localhost", '"\\udc00"'), "x.yaml", "SP001", 5),
         (f"{MINIMAL}nme: x\n", "x.yaml", "SP101", 11),
@@ -181,6 +190,32 @@ def test_what_cannot_be_linted_is_one_finding_with_its_line(text: str, name: str
     found = [finding for finding in lint_text(text, name) if finding.code != "CC224"]
     assert [(finding.code, finding.place.line) for finding in found] == [(code, line)]
     assert "hunter2" not in str(found[0])
+    assert not re.search(r"Error|codec|constructor", found[0].message)
+
+
+TERRAFORM = 'resource "kafka-connect_connector" "x" {\n  config = {\n    "connector.class" = "x"\n  }\n}\n'
+SCRIPT = "#!/bin/sh\ncurl -X POST -H \"Content-Type: application/json\" localhost:8083/connectors -d '{}'\n"
+HELM = "kind: KafkaConnector\nmetadata:\n  name: {{ .Values.name }}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "remedy"),
+    [
+        (TERRAFORM, "main.tf", "JSON or properties"),
+        (SCRIPT, "register.sh", "JSON or properties"),
+        (SCRIPT, "stdin", "JSON or properties"),
+        ("FROM debezium/connect\nRUN true\n", "Dockerfile", "JSON or properties"),
+        ("services:\n  connect: {image: x}\n", "compose.yaml", "JSON or properties"),
+        ("- a\n", "x.yaml", "JSON or properties"),
+        ("", "x.yaml", "JSON or properties"),
+        (HELM, "connector.yaml", "helm template"),
+        ("{{- if .Values.x }}\n" + HELM, "connector.yaml", "helm template"),
+        ("{{- if .Values.x }}\n" + HELM, "connector.tpl", "helm template"),
+    ],
+)
+def test_of_another_kind_of_file_is_said_what_is_read(text: str, name: str, remedy: str) -> None:
+    [finding] = lint_text(text, name)
+    assert remedy in finding.remedy
 
 
 def test_two_megabytes_are_one_finding_each() -> None:
