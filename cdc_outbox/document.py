@@ -56,12 +56,21 @@ class Document:
         return Finding(code=code, severity=Severity.ERROR, place=place, message=message, remedy=remedy)
 
 
-def did_you_mean(word: str, known: Iterator[str] | list[str]) -> str:
+ALIKE = 0.6
+"""How much of a word must be that of another one to be taken for it."""
+ALIKE_OPTION = 0.85
+"""The same of an option, whose parts occur in many."""
+
+
+def did_you_mean(word: str, known: Iterator[str] | list[str], *, alike: float = ALIKE) -> str:
     """Return a sentence that offers the nearest known word, empty where none is near.
 
     One that goes on where the word ends is nearest: people leave out ends more often than they mistype beginnings.
+
+    Args:
+        alike: The least similarity of a word that is offered, up to 1.
     """
     words = list(known)
     longer = [each for each in words if len(word) > 2 and each.startswith(word)]  # two letters begin too much
-    near = sorted(longer, key=len) or get_close_matches(word, words, n=1)
+    near = sorted(longer, key=len) or get_close_matches(word, words, n=1, cutoff=alike)
     return f"Did you mean {near[0]!r}?" if near else ""

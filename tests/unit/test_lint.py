@@ -206,6 +206,25 @@ def test_a_configuration_that_is_meant_to_keep_the_linter_busy_does_not() -> Non
     assert max(Counter(finding.code for finding in found).values()) == 100
 
 
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ("offset.flush.interval.ms", "It is an option of the worker: set it there."),
+        ("topic.creation.enable", "It is an option of the worker: set it there."),
+        ("producer.acks", "It is an option of the worker: set it there."),
+        ("max.interval", ""),
+        ("slot.nam", "Did you mean 'slot.name'?"),
+        ("snapshot.mdoe", "Did you mean 'snapshot.mode'?"),
+        ("transforms.outbox.route.topic.replace", "Did you mean 'route.topic.replacement'?"),
+        ("transforms.outbox.route.by", "Did you mean 'route.by.field'?"),
+        ("transforms.outbox.topic.regexp", ""),
+    ],
+)
+def test_only_an_option_that_is_nearly_the_same_is_offered(option: str, remedy: str) -> None:
+    [found] = lint(config_of(changed(Kind.POSTGRESQL, {option: "x"})))
+    assert (found.place.path, found.remedy) == (option, remedy)
+
+
 def test_several_connectors_may_share_nothing_that_is_theirs_alone() -> None:
     one, two = (config_of(CLEAN[Kind.POSTGRESQL], name=name) for name in ("one.json", "two.json"))
     found = lint_all([one, two])

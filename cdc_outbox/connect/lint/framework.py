@@ -7,7 +7,7 @@ from cdc_outbox.connect import catalogue
 from cdc_outbox.connect.lint.config import IMPLICIT, MONGO_ROUTER, ROUTER, Config, Kind, Plugin, listed
 from cdc_outbox.connect.lint.java import compiled
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
-from cdc_outbox.document import did_you_mean
+from cdc_outbox.document import ALIKE_OPTION, did_you_mean
 from cdc_outbox.router.java_regex import InvalidRegexError
 
 book = Rulebook()
@@ -251,7 +251,9 @@ def option_that_a_plugin_does_not_have(config: Config) -> Hits:
                 continue
             for option in sorted(plugin.options.keys() - found.options.keys() - {*IMPLICIT}):
                 rename = catalogue.renamed(option, plugin=given)
-                offer = f"Write {rename.new}." if rename and rename.new else did_you_mean(option, list(found.options))
+                offer = f"Write {rename.new}." if rename and rename.new else did_you_mean(
+                    option, list(found.options), alike=ALIKE_OPTION
+                )
                 message = f"the {kind} {plugin.alias!r} has no option {option!r}, and does not say so."
                 yield Hit(plugin.prefix + option, message, offer)
 

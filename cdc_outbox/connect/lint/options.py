@@ -16,7 +16,7 @@ from cdc_outbox.connect.catalogue import (
 )
 from cdc_outbox.connect.lint.config import BINLOG, HISTORY, Config, Kind, is_reference
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
-from cdc_outbox.document import did_you_mean
+from cdc_outbox.document import ALIKE_OPTION, did_you_mean
 
 book = Rulebook()
 
@@ -27,6 +27,13 @@ _ELSEWHERE = re.compile(
     r"log\.mining\.buffer\.infinispan\.client|_aiven|errors\.deadletterqueue)(\..*)?"
 )
 """What a plugin or a library reads, or another rule tells of."""
+
+
+_OF_THE_WORKER = re.compile(
+    r"(offset|config|status)\.(flush|storage)\..+|topic\.creation\.enable|plugin\.(path|discovery)|bootstrap\.servers|"
+    r"group\.id|rest\..+|listeners|producer\.(?!override\.).+"
+)
+_SET_THERE = "It is an option of the worker: set it there."
 
 
 def _known_to(config: Config) -> Catalogue | None:
@@ -63,7 +70,8 @@ def unknown_option(config: Config) -> Hits:
         near = get_close_matches(option, list(known.options), n=1, cutoff=0.9)
         # What begins so is handed on to the JDBC driver: only what looks like a slip of the pen is one.
         if find_rename(config, option) is None and (near or not option.startswith("database.")):
-            offer = did_you_mean(option, list(known.options))
+            offer = did_you_mean(option, list(known.options), alike=ALIKE_OPTION)
+            offer = _SET_THERE if _OF_THE_WORKER.fullmatch(option) else offer
             yield Hit(option, f"{option!r} is no option of this connector, and does nothing.", offer)
 
 

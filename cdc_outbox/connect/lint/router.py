@@ -7,7 +7,7 @@ from cdc_outbox.connect.catalogue import plugin
 from cdc_outbox.connect.lint.config import BINLOG, IMPLICIT, Config, Kind, Router, listed
 from cdc_outbox.connect.lint.java import matches
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
-from cdc_outbox.document import did_you_mean
+from cdc_outbox.document import ALIKE_OPTION, did_you_mean
 
 book = Rulebook()
 
@@ -29,7 +29,7 @@ def unknown_option(config: Config, router: Router) -> Hits:
     known = [*IMPLICIT, *(found.options if found is not None else ())]
     for option in router.options if found is not None else ():
         if option not in {*known, *_found_elsewhere(router)}:
-            offer = did_you_mean(option, known)
+            offer = did_you_mean(option, known, alike=ALIKE_OPTION)
             yield Hit(router.prefix + option, f"the router has no option {option!r}, and does not say so.", offer)
 
 
