@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,7 @@ class Option:
     @property
     def pattern(self) -> re.Pattern[str] | None:
         """What the name matches if it is none by itself."""
-        if "(" not in self.name and "<" not in self.name:
-            return None
-        return re.compile("".join(map(_piece, re.split(r"(\([^)]*\)|<[^>]*>)", self.name))))
+        return _pattern(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +87,17 @@ class Catalogue:
     version: str
     exact: bool
     options: Mapping[str, Option]
+    _of_many_names: Mapping[str, Option] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_of_many_names", {o.name: o for o in self.options.values() if o.aliases or o.pattern})
 
     def find(self, name: str) -> Option | None:
         """Return the option of this name, by name or by pattern, ``None`` if the connector knows none.
 
         Connect's own are in :func:`framework`.
         """
-        found = _find(self.options, name)
+        found = self.options.get(name) or _find(self._of_many_names, name)
         prefixes = tuple(prefix for prefix, theirs in _PASSED_ON.items() if self.connector in theirs)
         return found or (Option(name, "", told=False) if name.startswith(prefixes) else None)
 
@@ -136,6 +138,7 @@ class Rename:
     source: str = ""
 
 
+@cache
 def connector_of(class_name: str) -> str | None:
     """Return the connector whose class this is, also by the short names that Connect takes; ``None`` for another's."""
     return next((name for name, whole in CONNECTORS.items() if class_name in _names(whole)), None)
@@ -223,7 +226,7 @@ def renamed(option: str, connector: str = "", *, plugin: str = "") -> Rename | N
         connector: Only what this one has lost.
         plugin: The class whose option it is, of a transformation or converter; a connector's if not given.
     """
-    theirs = [entry for entry in renames() if not entry.value_of and _is_of(entry, connector, plugin)]
+    theirs = _renames_of(connector, plugin)
     for entry in theirs:
         if entry.old == option:
             return entry
@@ -231,6 +234,11 @@ def renamed(option: str, connector: str = "", *, plugin: str = "") -> Rename | N
         if entry.old.endswith(".") and option.startswith(entry.old):
             return replace(entry, old=option, new=entry.new + option.removeprefix(entry.old))
     return None
+
+
+@cache
+def _renames_of(connector: str, plugin: str) -> tuple[Rename, ...]:
+    return tuple(entry for entry in renames() if not entry.value_of and _is_of(entry, connector, plugin))
 
 
 def renamed_value(option: str, value: str, connector: str = "") -> Rename | None:
@@ -305,6 +313,13 @@ def _find(options: Mapping[str, Option], name: str) -> Option | None:
         if name in option.aliases or (pattern is not None and pattern.fullmatch(name)):
             return option
     return None
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str] | None:
+    if "(" not in name and "<" not in name:
+        return None
+    return re.compile("".join(map(_piece, re.split(r"(\([^)]*\)|<[^>]*>)", name))))
 
 
 def _piece(text: str) -> str:

@@ -206,6 +206,15 @@ def test_a_configuration_that_is_meant_to_keep_the_linter_busy_does_not() -> Non
     assert max(Counter(finding.code for finding in found).values()) == 100
 
 
+def test_a_megabyte_of_unknown_options_is_judged_in_a_moment() -> None:
+    unknown = {f"transforms.outbox.{number:030}": "x" for number in range(15_000)}
+    config = config_of({**CLEAN[Kind.POSTGRESQL], **unknown})
+    begin = time.process_time()
+    found = lint(config)
+    assert time.process_time() - begin < 3
+    assert Counter(finding.code for finding in found) == {"CC301": 100}
+
+
 @pytest.mark.parametrize(
     ("option", "remedy"),
     [

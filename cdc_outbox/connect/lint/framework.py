@@ -251,8 +251,10 @@ def option_that_a_plugin_does_not_have(config: Config) -> Hits:
                 continue
             for option in sorted(plugin.options.keys() - found.options.keys() - {*IMPLICIT}):
                 rename = catalogue.renamed(option, plugin=given)
-                offer = f"Write {rename.new}." if rename and rename.new else did_you_mean(
-                    option, list(found.options), alike=ALIKE_OPTION
+                offer = (
+                    f"Write {rename.new}."
+                    if rename and rename.new
+                    else did_you_mean(option, list(found.options), alike=ALIKE_OPTION)
                 )
                 message = f"the {kind} {plugin.alias!r} has no option {option!r}, and does not say so."
                 yield Hit(plugin.prefix + option, message, offer)

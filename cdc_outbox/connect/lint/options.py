@@ -51,9 +51,14 @@ def _find(connector: str, version: str, option: str) -> Option | None:
 def find_rename(config: Config, option: str) -> Rename | None:
     """Return what became of an option, ``None`` if its connector still reads it, or never did."""
     known = _known_to(config)
-    if known is None or _find(known.connector, known.version, option) is not None:
+    return None if known is None else _find_rename(known.connector, known.version, option)
+
+
+@cache
+def _find_rename(connector: str, version: str, option: str) -> Rename | None:
+    if _find(connector, version, option) is not None:
         return None
-    found = renamed(option, known.connector)
+    found = renamed(option, connector)
     if found is None and option.startswith(_HISTORY_BEFORE):
         return Rename(option, "", "2.0.0")  # of a connector that keeps no history
     return found
