@@ -157,6 +157,13 @@ KNOWN = (
         "Give the worker the authority that signed it: database.sslrootcert, or ssl.truststore.location.",
     ),
     _known(
+        r"Could not (?:find|load) (?:value for )?.*config provider|ConfigProvider|Failed to resolve.*\$\{"
+        r"|not resolve(?:d)? variable|(?:value is invalid: |UnknownHostException:? ?)\$\{",
+        "A reference in the configuration leads nowhere: the worker has no such config provider, or not what it "
+        "looks for.",
+        "Enable the provider in the worker's configuration (config.providers), and set the variable or the file there.",
+    ),
+    _known(
         r"UnknownHostException:? ?(?P<host>[\w.-]*)",
         "The worker finds no host of the name {host}.",
         "The name is looked up where the worker runs: correct database.host, or the variable that it refers to.",
@@ -183,13 +190,6 @@ KNOWN = (
         r"ClassNotFoundException: (?P<name>[\w.$]+)|Class (?P<other>[\w.$]+) could not be found",
         "The worker does not have the class {name}, which the configuration names.",
         "Correct the name, or install the plugin on every worker, in a folder of plugin.path, and restart them.",
-    ),
-    _known(
-        r"Could not (?:find|load) (?:value for )?.*config provider|ConfigProvider|Failed to resolve.*\$\{"
-        r"|not resolve(?:d)? variable|value is invalid: \$\{",
-        "A reference in the configuration leads nowhere: the worker has no such config provider, or not what it "
-        "looks for.",
-        "Enable the provider in the worker's configuration (config.providers), and set the variable or the file there.",
     ),
     _known(
         r"Field 'ts' is not of type INT64|Unsupported type .*timestamp",

@@ -36,6 +36,11 @@ CASES = (
     (f"{PSQL}The server does not support SSL.", "offers none", "sslmode"),
     (f"{PSQL}Connection to db:5432 refused. Check that", "cannot reach the database", "listen_addresses"),
     (f"{PSQL}The connection attempt failed.\nCaused by: {JAVA}.net.UnknownHostException: db.x", "name db.x", "worker"),
+    (
+        f"{PSQL}The connection attempt failed.\nCaused by: {JAVA}.net.UnknownHostException: ${{vault:db:host}}",
+        "leads nowhere",
+        "config.providers",
+    ),
     (f"{PSQL}FATAL: the database system is shutting down", "was restarting", "again"),
     (f"{DEBEZIUM}…, but this is no longer available on the server.", "older than what the slot", "--earlier-events"),
     (f"{DEBEZIUM}The connector previously stopped while taking a snapshot, but", "cut off", "republish"),
