@@ -158,6 +158,12 @@ def test_what_only_holds_a_placeholder_is_still_a_secret(password: str) -> None:
     assert codes({"database.password": password}) == ["CC113"]
 
 
+@pytest.mark.parametrize(("kind", "owner"), [(Kind.MYSQL, "the server"), (Kind.SQLSERVER, "the database")])
+def test_the_history_of_every_table_is_that_of_what_the_connector_reads(kind: Kind, owner: str) -> None:
+    [found] = lint(config_of(changed(kind, {"schema.history.internal.store.only.captured.tables.ddl": None})))
+    assert (found.code, f"every table of {owner}," in found.message) == ("CC703", True)
+
+
 def test_of_expanded_documents_is_told_what_fails_there() -> None:
     expanded = changed(Kind.MONGODB, {"transforms.outbox.collection.expand.json.payload": "true"})
     [found] = [finding for finding in lint(config_of(expanded)) if finding.code == "CC321"]

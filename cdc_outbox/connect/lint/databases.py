@@ -27,7 +27,8 @@ def history_in_a_file(config: Config) -> Hits:
 def history_of_every_table(config: Config) -> Hits:
     option = f"{_INTERNAL}.store.only.captured.tables.ddl"
     if config.routers and not config.on(option):
-        message = "the history has every table of the server, and every start reads it all."
+        owner = "server" if config.kind in BINLOG else "database"
+        message = f"the history has every table of the {owner}, and every start reads it all."
         yield Hit(option, message, "Set it to true.")
 
 
