@@ -60,6 +60,7 @@ def test_a_dead_event_that_is_retried_is_applied_by_its_consumer_and_those_behin
     service.broken = set()
     assert service.retry_parked() == []
     assert retry(service, service.parked_id_of(1)) == [service.parked_id_of(1)]
+    assert service.rows("select attempts from inbox_parked where sequence = 1") == [(0,)]
     assert service.effects() == []
     assert service.retry_parked() == [APPLIED] * 3
     assert service.effects() == [("1", 1), ("1", 2), ("1", 3)]

@@ -100,8 +100,8 @@ def test_events_are_tried_again_and_given_up(place: Place, ids: list[str]) -> No
     due, left = run("dead-letters", "retry", "--all")
     assert due == "1\n"
     assert "left: 1 behind" in left
-    assert place.query("select state, forced, retry_at is not null from inbox_parked where place = 1") == [
-        ("waiting", 0, 1)
+    assert place.query("select state, forced, attempts, retry_at is not null from inbox_parked where place = 1") == [
+        ("waiting", 0, 0, 1)
     ]
     skipped = run("dead-letters", "skip", "1", "--note=cancelled by hand")[0]
     assert skipped.endswith("of order/a, order/a stands at 2 now\n")

@@ -48,12 +48,14 @@ straight_join {parked} as parked on parked.place = wanted.place
 where parked.consumer = convert(:consumer using utf8mb4)
 
 -- name: retry
+-- What was dead begins anew, with all its attempts: they come first, for each assignment sees those before it.
 update json_table(convert(:rows using utf8mb4), '$[*]' columns (
     place bigint path '$.places',
     forced int path '$.forced'
 )) as wanted
 straight_join {parked} as parked on parked.place = wanted.place
-set parked.state = 'waiting', parked.retry_at = utc_timestamp(6), parked.forced = parked.forced or wanted.forced
+set parked.attempts = case parked.state when 'dead' then 0 else parked.attempts end,
+    parked.state = 'waiting', parked.retry_at = utc_timestamp(6), parked.forced = parked.forced or wanted.forced
 where parked.consumer = convert(:consumer using utf8mb4)
 
 -- name: note_holes

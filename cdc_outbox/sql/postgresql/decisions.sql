@@ -36,8 +36,10 @@ from {parked}
 where consumer = :consumer and place = any(cast(:places as bigint[]))
 
 -- name: retry
+-- What was dead begins anew, with all its attempts.
 update {parked} as parked
-set state = 'waiting', retry_at = clock_timestamp(), forced = parked.forced or wanted.forced
+set state = 'waiting', retry_at = clock_timestamp(), forced = parked.forced or wanted.forced,
+    attempts = case parked.state when 'dead' then 0 else parked.attempts end
 from unnest(cast(:places as bigint[]), cast(:forced as boolean[])) as wanted (place, forced)
 where parked.consumer = :consumer and parked.place = wanted.place
 

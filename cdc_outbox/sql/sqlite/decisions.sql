@@ -35,8 +35,10 @@ from {parked}
 where consumer = :consumer and place in (select value ->> '$.places' from json_each(:rows))
 
 -- name: retry
+-- What was dead begins anew, with all its attempts.
 update {parked} as parked
-set state = 'waiting', retry_at = julianday('now'), forced = parked.forced or wanted.value ->> '$.forced'
+set state = 'waiting', retry_at = julianday('now'), forced = parked.forced or wanted.value ->> '$.forced',
+    attempts = case parked.state when 'dead' then 0 else parked.attempts end
 from json_each(:rows) as wanted
 where parked.consumer = :consumer and parked.place = wanted.value ->> '$.places'
 
