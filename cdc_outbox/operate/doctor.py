@@ -1,7 +1,7 @@
 """Everything that can be asked of a pipeline, each part for itself, so that one that is silent hides no other."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,7 @@ class Doctor:
     silent: Mapping[str, CdcOutboxError] = field(default_factory=dict)
     silences: list[CdcOutboxError] = field(default_factory=list, init=False)
     _connect_answers: bool = field(default=True, init=False)
+    _written: Sequence[str] = field(default=(), init=False)
     _runs: bool | None = field(default=None, init=False)
 
     def look(self) -> Iterator[Finding]:
@@ -107,6 +108,8 @@ class Doctor:
         else:
             yield from self._status(found)
             yield from self._differences(found, config)
+            with suppress(ConnectError):  # a worker may take no notes of topics
+                self._written = self.client.find_topics(name)
         yield from self.client.validate(config)
         yield from (each.finding for each in find_neighbours(self.spec, self.client))
 
@@ -170,11 +173,18 @@ class Doctor:
         there = self.brokers.find(topic.name for topic in wanted)
         for topic in wanted:
             if topic.name not in there:
-                message, remedy = "does not exist yet.", "Connect makes it, or `cdc-outbox topics create`."
-                yield _found("OP301", Place(document="topics", path=topic.name), message, remedy)
+                yield self._absent(topic.name)
                 continue
             for each in differences(topic, there[topic.name]):
                 yield _found("OP302", Place(document="topics", path=topic.name), each.text, each.remedy)
+
+    def _absent(self, topic: str) -> Finding:
+        place = Place(document="topics", path=topic)
+        if topic in self._written:
+            message = "does not exist any more: the connector has written to it."
+            remedy = "Do what docs/recovery/lost-topic.md says; `cdc-outbox verify` names the events that are missing."
+            return _found("OP303", place, message, remedy)
+        return _found("OP301", place, "does not exist yet.", "Connect makes it, or `cdc-outbox topics create`.")
 
 
 def _found(code: str, place: Place, message: str, remedy: str) -> Finding:

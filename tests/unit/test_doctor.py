@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,6 +94,25 @@ def test_what_deploy_connector_does_not_deploy_is_not_given_to_it() -> None:
     assert absent.remedy.startswith("`cdc-outbox render` prints the configuration")
 
 
+@pytest.mark.parametrize(("written", "code"), [(["outbox.event.customer"], "OP303"), ([], "OP301"), (None, "OP301")])
+def test_a_topic_that_was_deleted_is_told_from_one_that_is_still_to_come(written: list[str] | None, code: str) -> None:
+    def answer(asked: Asked) -> Answer:
+        if asked.path.endswith("/topics"):
+            return NOBODY if written is None else (200, {"orders": {"topics": written}})
+        if asked.path.endswith("/status"):
+            return 200, {"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, "state": "RUNNING"}]}
+        return 200, {"configs": []} if asked.path.endswith("/validate") else {"name": "orders"}
+
+    with answering(answer) as (url, _):
+        client = ConnectClient(url)
+        brokers: Any = SimpleNamespace(find=lambda _names: {})
+        doctor = Doctor(spec=parse_spec(MINIMAL), client=client, database=None, brokers=brokers, timings=QUICK_TIMINGS)
+        found = {finding.place.path: finding.code for finding in doctor.look() if finding.place.document == "topics"}
+        client.close()
+    assert found["outbox.event.customer"] == code
+    assert set(found.values()) <= {code, "OP301"}
+
+
 def findings(state: str, *tasks: tuple[str, str]) -> dict[str, Finding]:
     """Return what is said of a connector of this state with such tasks: each one's state, and its trace."""
 
@@ -100,6 +120,8 @@ def findings(state: str, *tasks: tuple[str, str]) -> dict[str, Finding]:
         if asked.path.endswith("/status"):
             told = [{"id": number, "state": task, "trace": trace} for number, (task, trace) in enumerate(tasks)]
             return 200, {"connector": {"state": state}, "tasks": told}
+        if asked.path.endswith("/topics"):
+            return NOBODY
         return 200, {"configs": []} if asked.path.endswith("/validate") else {"name": "orders"}
 
     with answering(answer) as (url, _):

@@ -12,7 +12,7 @@ from cdc_outbox.cli import silence
 from cdc_outbox.connect.render import render
 from cdc_outbox.spec import parse_spec
 from tests.support.commands import run_command
-from tests.support.connect_server import Answer, Asked, answering
+from tests.support.connect_server import NOBODY, Answer, Asked, answering
 from tests.support.specs import MINIMAL
 
 SECONDS, WAITED_SECONDS = 0.5, silence.SECONDS
@@ -47,6 +47,8 @@ def connect() -> Iterator[str]:
     def answer(asked: Asked) -> Answer:
         if asked.path.endswith("/status"):
             return 200, {"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, "state": "RUNNING"}]}
+        if asked.path.endswith("/topics"):
+            return NOBODY
         if asked.path == "/connectors":
             return 200, ["orders"]
         return 200, {"configs": []} if asked.path.endswith("/validate") else config
