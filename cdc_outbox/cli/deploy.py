@@ -175,7 +175,6 @@ class _Call:
             client.close()
         if self.is_quiet:
             return
-        # A new connector is all additions: worth reading before, not after.
-        for change in plan.changes if self.dry_run or not plan.creates else ():
+        for change in plan.changes if self.dry_run else ():
             say(change_line(change))
         say(outcome.verdict)

@@ -48,6 +48,8 @@ class Outcome:
     def verdict(self) -> str:
         """What became of it, in one line."""
         match self.state:
+            case State.FAILED if self.plan is not None:
+                return f"{self.name}: would be refused; without that: {self.plan}"
             case State.UNCHANGED:
                 return f"{self.name}: nothing to change"
             case State.DIFFERS if self.plan is not None:
@@ -84,7 +86,7 @@ def as_json(kind: str, outcomes: Iterable[Outcome]) -> str:
 def change_line(change: Change) -> str:
     """Return a change in one line, in the colour of what it does."""
     colour = {"+": "green", "-": "red", "~": "yellow"}[str(change)[0]]
-    return paint(visible(str(change)), colour)
+    return paint(visible(change.line), colour)
 
 
 def effect_line(effect: Effect) -> str:
@@ -97,6 +99,7 @@ def _change(change: Change) -> dict[str, Any]:
     before, after = change.shown
     effect = change.effect
     return {
+        "key": change.key or None,
         "option": change.option,
         "formerly": change.formerly or None,
         "before": before,

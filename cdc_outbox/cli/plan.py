@@ -1,6 +1,7 @@
 """``cdc-outbox plan``."""
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.connect.facts import Database
-from cdc_outbox.connect.foresight import plan_without_database
+from cdc_outbox.connect.foresight import compare, plan_without_database
 from cdc_outbox.connect.plan import Plan
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.errors import CdcOutboxError, ConnectorInvalidError, DatabaseError, UnpublishedEventsError
 from cdc_outbox.safe_text import visible
 from cdc_outbox.spec import Spec
 
@@ -37,6 +39,9 @@ def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Clust
     What is compared is the meaning: a default that is written out, another order or an option's old name is no
     difference. Each change is shown with what it does to who reads the events; secrets are masked. Changes that would
     lose, repeat or disorder events are called dangerous, and `deploy-connector` makes them only with --replace.
+
+    Each change names the spec's key that it comes from. Where the database is not ready, or something else would be
+    refused, that is said, and the difference is shown all the same.
 
     Exit codes: 0 nothing would change, 1 it would be refused, 2 a wrong spec, 3 something would change, 75 try again
     later.
@@ -63,14 +68,21 @@ def _planned(outcome: Outcome, spec: Spec, databases: Databases | None, client: 
     try:
         outcome.plan = _plan(spec, databases, client)
         outcome.state = State.UNCHANGED if outcome.plan.is_empty else State.DIFFERS
+    except (ConnectorInvalidError, UnpublishedEventsError, DatabaseError) as error:
+        outcome.state, outcome.error = State.FAILED, error
+        with suppress(CdcOutboxError):
+            outcome.plan = compare(spec, client, timings=_timings(client))
     except CdcOutboxError as error:
         outcome.state, outcome.error = State.FAILED, error
     return outcome
 
 
+def _timings(client: ConnectClient) -> Timings:
+    return replace(client.cluster.timings, timeout_seconds=client.cluster.timings.known_seconds)
+
+
 def _plan(spec: Spec, databases: Databases | None, client: ConnectClient) -> Plan:
-    timings = client.cluster.timings
-    timings = replace(timings, timeout_seconds=timings.known_seconds)
+    timings = _timings(client)
     if databases is None or spec.database.kind is not DatabaseKind.POSTGRESQL:
         return plan_without_database(spec, client, timings=timings)
     options = DeployOptions(replaces=True, timings=timings)

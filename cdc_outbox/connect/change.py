@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from cdc_outbox.connect.effects import Effect, Reach, effect_of
 from cdc_outbox.connect.lint.config import NEWEST, Config, Version
-from cdc_outbox.connect.meaning import Meaning, Value, differences
+from cdc_outbox.connect.meaning import Difference, Meaning, Value, differences
+from cdc_outbox.connect.spec_keys import spec_key_of
 from cdc_outbox.document import Path
 from cdc_outbox.finding import Place
 from cdc_outbox.secret import MASK, hides
@@ -18,6 +19,9 @@ class Change:
     Args:
         effect: What it does to who reads the events; ``None`` where nobody reads any yet.
         formerly: What the option is called in the configuration before, where that is another name.
+        key: The spec's key that sets it; empty where no single one does, or nothing ran before.
+        dropped: Of a list, the entries that only the configuration before has.
+        added: Of a list, those that only the one after has.
     """
 
     option: str
@@ -25,6 +29,9 @@ class Change:
     after: str | None
     effect: Effect | None = None
     formerly: str = ""
+    key: str = ""
+    dropped: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
     @property
     def is_dangerous(self) -> bool:
@@ -43,7 +50,16 @@ class Change:
             return f"+ {self.option}{formerly} = {after}"
         if after is None:
             return f"- {self.option}{formerly} = {before}"
+        if (self.dropped or self.added) and MASK not in {before, after}:
+            entries = [*(f"- {entry}" for entry in self.dropped), *(f"+ {entry}" for entry in self.added)]
+            return f"~ {self.option}{formerly}: {', '.join(entries)}"
         return f"~ {self.option}{formerly} = {before} -> {after}"
+
+    @property
+    def line(self) -> str:
+        """The change with the spec's key before it."""
+        text = str(self)
+        return f"{text[0]} {self.key}: {text[2:]}" if self.key else text
 
 
 def changes_between(
@@ -65,9 +81,12 @@ def changes_between(
         becomes = new.said[key].option if key in new.said else new.option(key)
         formerly = was if was != becomes and was in before else ""
         texts = before.get(was), after.get(becomes)
+        dropped, added = _entries(difference)
         if texts[0] == texts[1]:  # what differs stands elsewhere: in the predicate that both name
             texts = _text(difference.before), _text(difference.after)
-        found.append(Change(becomes, *texts, effect_of(difference), formerly))
+        found.append(
+            Change(becomes, *texts, effect_of(difference), formerly, spec_key_of(key), dropped=dropped, added=added)
+        )
     return tuple(sorted(found, key=lambda change: change.option))
 
 
@@ -80,6 +99,17 @@ def version_of(text: str) -> Version:
 def masked(option: str, value: str | None) -> str | None:
     """Return a value as it may be shown."""
     return MASK if value is not None and hides(option, value) else value
+
+
+def _entries(difference: Difference) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what only the one and only the other of two lists has; nothing where they are no lists."""
+    before, after = difference.before, difference.after
+    if not isinstance(before, tuple) or not isinstance(after, tuple) or not before or not after:
+        return (), ()
+    return (
+        tuple(entry for entry in before if entry not in after),
+        tuple(entry for entry in after if entry not in before),
+    )
 
 
 def _text(value: Value | None) -> str | None:

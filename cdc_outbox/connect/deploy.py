@@ -165,6 +165,8 @@ class Deployment:
                 self._create(undo)
             plan = self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
             self._report("plan", str(plan))
+            for change in () if plan.creates else plan.changes:  # a new connector is all additions
+                self._report("plan", change.line)
             plan = self._apply(plan, facts, undo)
             self._wait(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)
             if self._canary is not None:

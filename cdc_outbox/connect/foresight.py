@@ -26,3 +26,8 @@ def plan_without_database(spec: Spec, client: ConnectClient, *, timings: Timings
     if found is None:
         refuse(spec, tuple(each.finding for each in neighbours), "another connector publishes the table")
     return replace(make_plan(found, config, SlotPlan(SlotStep.KEEP)), neighbours=neighbours)
+
+
+def compare(spec: Spec, client: ConnectClient, *, timings: Timings) -> Plan:
+    """Return the same of a deployment that would be refused: nobody is asked whether the configuration works."""
+    return make_plan(find_connector(client, spec.name, timings=timings), render(spec), SlotPlan(SlotStep.KEEP))

@@ -45,8 +45,11 @@ def test_data_goes_to_stdout_and_the_rest_to_stderr(pipeline: Pipeline, spec: Pa
 
     spec.write_text(spec.read_text() + "latency: low\n")
     change = run_command("deploy-connector", str(spec), "--stable-seconds=1", env=env)
-    changes = ["~ poll.interval.ms = 10 -> 5", "+ producer.override.linger.ms = 0"]
-    assert change.stdout.splitlines() == [*changes, f"{pipeline.name}: deployed"]
+    assert change.stdout.splitlines() == [f"{pipeline.name}: deployed"]
+    told = change.stderr.splitlines()
+    for line in ("~ latency: poll.interval.ms = 10 -> 5", "+ latency: producer.override.linger.ms = 0"):
+        waited = next(place for place, step in enumerate(told) if step.startswith("wait "))
+        assert told.index(f"plan       {line}") < waited
 
 
 def test_a_task_that_fails_is_shown_with_its_trace_and_exits_1(

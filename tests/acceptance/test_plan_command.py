@@ -60,8 +60,8 @@ def test_changes_are_told_with_what_they_do(running: Pipeline, folder: Path, env
     assert done.returncode == 3
     lines = done.stdout.splitlines()
     assert lines[0] == f"{running.name}: would be changed: change 4 options"
-    assert "  ~ poll.interval.ms = 10 -> 5" in lines
-    assert any(line.startswith("  ~ topic.creation.heartbeat.include = ") for line in lines)
+    assert "  ~ latency: poll.interval.ms = 10 -> 5" in lines
+    assert any(line.startswith("  ~ topics.name: topic.creation.heartbeat.include: - ") for line in lines)
     assert "    connector: Events arrive sooner or later than now; messages stay as they are." in lines
     assert any(line.startswith("    dangerous: Events go to other topics") for line in lines)
     assert lines[-1] == "  deploy-connector refuses this without --replace"
@@ -78,6 +78,21 @@ def test_changes_are_told_with_what_they_do(running: Pipeline, folder: Path, env
         assert "--replace" in refused.stderr
     assert run_command("deploy-connector", str(spec), "--dry-run", "--replace", env=env).returncode == 3
     assert run_command("plan", str(folder / "specs"), env=env).returncode == 3  # nothing was changed
+
+
+def test_the_difference_is_shown_where_the_database_is_not_ready(
+    running: Pipeline, folder: Path, env: dict[str, str]
+) -> None:
+    spec = folder / "specs" / "a.yaml"
+    spec.write_text(f"{spec.read_text()}latency: low\noutbox: {{headers: {{tenant: tenant-id}}}}\n")
+    done = run_command("plan", str(spec), env=env)
+    assert done.returncode == 1
+    assert "the column does not exist. Run `cdc-outbox init`" in done.stderr
+    first, *lines = done.stdout.splitlines()
+    assert first == f"{running.name}: would be refused; without that: change 3 options"
+    assert "  ~ latency: poll.interval.ms = 10 -> 5" in lines
+    placement = "transforms.outbox.table.fields.additional.placement"
+    assert f"  ~ outbox.headers: {placement}: + tenant:header:tenant-id" in lines
 
 
 def test_a_secret_that_runs_is_never_shown(running: Pipeline, folder: Path, env: dict[str, str]) -> None:
