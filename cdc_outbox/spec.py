@@ -1,7 +1,6 @@
 """A pipeline's YAML, checked, as values: the table, the wire contract, the router and the connector's settings."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,20 +8,16 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
-from jsonschema.validators import extend
-from referencing import Registry
-
 from cdc_outbox.cloudevents import ROW_HEADERS
 from cdc_outbox.database import DatabaseKind, DatabaseSpec, database_spec
-from cdc_outbox.document import Document, Path, did_you_mean
+from cdc_outbox.document import Document, Path
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import EventFormat, OutboxMode, Partitions, PayloadType, refuse_elsewhere
 from cdc_outbox.router import EventRouter, Placement, PlacementKind
 from cdc_outbox.secret import shows_password, shows_secret
+from cdc_outbox.spec_findings import schema_findings
 from cdc_outbox.table import TRACE_HEADERS, OutboxColumns, OutboxTable
 from cdc_outbox.wire import HeaderNames, WireContract
 from cdc_outbox.yaml_text import read_yaml
@@ -148,7 +143,7 @@ def parse_spec(text: str | Document, *, name: str = "spec") -> Spec:
     document = read_yaml(text, name=name) if isinstance(text, str) else text
     findings = (
         document.findings
-        or tuple(_schema_findings(document))
+        or tuple(schema_findings(document, spec_schema()))
         or tuple(_secrets(document))
         or tuple(_dead_references(document))
     )
@@ -342,54 +337,3 @@ def _option(value: str | float | bool) -> str:  # noqa: FBT001 - YAML's own vari
 
 def _path_of(dotted: str) -> Path:
     return tuple(dotted.split(".")) if dotted else ()
-
-
-def _schema_findings(document: Document) -> list[Finding]:
-    # An empty registry: the default one fetches remote references over HTTP.
-    validator = _Validator(spec_schema(), registry=Registry())
-    findings = [finding for error in validator.iter_errors(document.content) for finding in _explain(document, error)]
-    return sorted(findings, key=lambda finding: (finding.place.line or 0, str(finding)))
-
-
-def _check_pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:  # noqa: ANN401 - jsonschema's
-    # JSON Schema's `$` is the end; Python's also stands before a last newline.
-    if isinstance(instance, str) and (instance.endswith("\n") or not re.search(pattern, instance)):
-        yield ValidationError("does not match")
-
-
-_Validator = extend(Draft202012Validator, {"pattern": _check_pattern})  # type: ignore[no-untyped-call]
-
-
-def _explain(document: Document, error: ValidationError) -> Iterator[Finding]:
-    """Say in our words what the schema found; never with the value, which may be a secret."""
-    path: Path = tuple(error.absolute_path)
-    here = ".".join(map(str, path)) or "the spec"
-    instance: Any = error.instance
-    wanted: Any = error.validator_value
-    schema = error.schema if isinstance(error.schema, Mapping) else {}
-    match error.validator:
-        case "additionalProperties":
-            known = list(schema.get("properties", {}))
-            for key in set(instance) - set(known):
-                offer = did_you_mean(key, known) or f"Known are {', '.join(known)}."
-                yield document.error("SP101", (*path, key), f"unknown key {key!r}.", offer)
-        case "required":
-            # The validator reports each missing key on its own, and names it in its message only.
-            key = next(key for key in wanted if error.message.startswith(repr(key)))
-            yield document.error("SP102", path, f"the key {key!r} is missing in {here}.")
-        case _ if "x-refusal" in schema:
-            yield document.error("SP105", path, f"{here} {schema['x-refusal']}")
-        case "type":
-            yield document.error("SP103", path, f"{here} must be of type {_words(wanted)}.")
-        case "enum" | "const":
-            # Words that belong to another key, and which one that is.
-            elsewhere = schema.get("x-elsewhere", {}).get(instance, "") if isinstance(instance, str) else ""
-            yield document.error("SP104", path, f"{here} must be {_words(wanted)}.", elsewhere)
-        case "not":
-            yield document.error("SP104", path, f"{here} must not be {_words(wanted['const'])}.")
-        case constraint:
-            yield document.error("SP104", path, f"{here} does not satisfy {constraint} {wanted}.")
-
-
-def _words(allowed: Any) -> str:  # noqa: ANN401 - a schema's own variety
-    return " or ".join(map(str, allowed)) if isinstance(allowed, list) else str(allowed)

@@ -38,6 +38,7 @@ FLOORS = [
         "kafka_refusals",
         "patch",
         "properties_text",
+        "spec_findings",
         "tracing",
         "yaml_text",
     },

@@ -60,7 +60,7 @@ def test_every_key_of_the_schema_says_what_it_is_for() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "place", "message"),
     [
-        ("version: 1", "version: 2", ":1 version: error SP104", "version must be 1."),
+        ("version: 1", "version: 2", ":1 version: error SP104", "version must be 1, not 2."),
         (
             "aggregates:",
             "agregates:",
@@ -68,9 +68,14 @@ def test_every_key_of_the_schema_says_what_it_is_for() -> None:
             "unknown key 'agregates'. Did you mean 'aggregates'?",
         ),
         ("  host: localhost\n", "", ":3 database: error SP102", "the key 'host' is missing in database."),
-        ("host: localhost", "host: 7", ":5 database.host: error SP103", "database.host must be of type string."),
+        ("host: localhost", "host: 7", ":5 database.host: error SP103", "database.host must be a text."),
         ("kind: postgresql", "kind: db2", ":4 database.kind: error SP104", "must be postgresql or mariadb or"),
-        ("{}", "{sequence: no}", ":10 aggregates.customer.sequence: error SP104", "gapless or increasing or none."),
+        (
+            "{}",
+            "{sequence: no}",
+            ":10 aggregates.customer.sequence: error SP104",
+            "gapless or increasing or none, not false.",
+        ),
         ("customer: {}", "a b: {}", ":9 aggregates: error SP107", "the topic 'outbox.event.a b', which Kafka refuses."),
         ("kind: postgresql", "host: other", ":5: error SP001", "the key 'host' appears twice."),
         ("localhost", "&x localhost", ":5: error SP001", "anchors and aliases are not taken."),
@@ -147,6 +152,42 @@ def test_a_whole_number_with_a_point_is_that_number() -> None:
     assert (spec.database.port, str(spec.topics.partitions)) == ("5432", "3")
 
 
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (
+            "topics: {retention: 14 days}",
+            "a number of hours, days or weeks, such as 12h, 14d or 2w, or forever, not '14 days'.",
+        ),
+        ("topics: {partitions: 0}", ": topics.partitions must be at least 1, not 0."),
+        (
+            "topics: {name: 'x.{aggregatetype}'}",
+            "hyphens and {aggregate_type}, not 'x.{aggregatetype}'. Did you mean {aggregate_type}?",
+        ),
+        ("latency: lw", ": latency must be low or balanced or economy, not 'lw'. Did you mean 'low'?"),
+        ("outbox: {schema: ''}", ": outbox.schema must not be empty."),
+        ("outbox: 7", ": outbox must be keys with values, not 7."),
+        (
+            "overrides: {max.batch.size: [hunter2]}",
+            ": overrides.max.batch.size must be a text or a whole number or a number or true or false.",
+        ),
+    ],
+)
+def test_a_value_that_is_not_taken_is_shown_with_those_that_are(extra: str, message: str) -> None:
+    [finding] = findings(f"{MINIMAL}{extra}\n")
+    assert finding.endswith(message)
+
+
+def test_a_value_that_may_be_part_of_a_login_is_not_shown() -> None:
+    assert findings(MINIMAL.replace("user: orders_connector", "user: 12345"))[0].endswith(
+        "database.user must be a text."
+    )
+
+
+def test_an_empty_spec_is_called_so() -> None:
+    assert findings("")[0].endswith("the spec is empty. `cdc-outbox new` writes one to begin with.")
+
+
 def test_no_replica_at_all_is_refused() -> None:
     assert "topics.replication_factor must not be 0." in findings(f"{MINIMAL}topics: {{replication_factor: 0}}\n")[0]
 
@@ -205,10 +246,10 @@ def test_headers_are_those_of_the_outbox() -> None:
     [
         (NO_NUMBERS, ":10 aggregates.customer: error SP107", "'customer' is numbered (gapless), and the outbox has no"),
         ("outbox: {columns: {type: id}}\n", "outbox.columns.type: error SP107", "cannot hold both id and type"),
-        ("outbox: {columns: {payload: null}}\n", "outbox.columns.payload: error SP103", "must be of type string."),
+        ("outbox: {columns: {payload: null}}\n", "outbox.columns.payload: error SP103", "must be a text."),
         ("outbox: {columns: {kind: x}}\n", "outbox.columns.kind: error SP101", "unknown key 'kind'."),
         ("outbox: {columns: {}, partitions: day}\n", "outbox.partitions: error SP107", "are its owner's"),
-        ("outbox: {partitions: week}\n", "outbox.partitions: error SP104", "must be day or month."),
+        ("outbox: {partitions: week}\n", "outbox.partitions: error SP104", "must be day or month, not 'week'."),
         ("outbox: {headers: {a: sequence}}\n", "outbox.headers: error SP107", "it already carries the sequence"),
         ("outbox: {headers: {a: 'b:c'}}\n", "outbox.headers: error SP107", "holds a colon"),
         (
