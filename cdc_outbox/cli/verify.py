@@ -154,11 +154,12 @@ def _text(found: Verified) -> Iterator[str]:
         )
         yield "  ".join(cells).rstrip()
     for kind in Kind:
-        told = found.findings.told[kind]
-        for each in told[:_SHOWN]:
-            yield visible(f"{kind}: {each.place}: {each.message}{' ' if each.remedy else ''}{each.remedy}")
+        told = found.findings.told[kind][:_SHOWN]
+        yield from (visible(f"{kind}: {each.place}: {each.message}") for each in told)
         if found.findings.places[kind] > _SHOWN:
             yield f"{kind}: {found.findings.places[kind] - _SHOWN:,} more"
+        # Most of a kind have the same remedy.
+        yield from (visible(f"  {remedy}") for remedy in dict.fromkeys(each.remedy for each in told) if remedy)
     yield from (visible(f"note: {note}") for note in found.notes)
     yield "differences found" if found.findings.has_differences else "no differences"
 
