@@ -128,7 +128,7 @@ class ConnectClient:
             ConnectError: The workers take no notes of that.
         """
         answer: dict[str, Any] = self._ask("GET", f"/connectors/{_segment(name)}/topics")
-        return sorted(answer[name]["topics"])
+        return sorted(answer.get(name, {"topics": []})["topics"])
 
     def validate(self, config: dict[str, str]) -> tuple[Finding, ...]:
         """Let Connect and the connector check a configuration; Debezium logs into the database for it."""

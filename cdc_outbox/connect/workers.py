@@ -10,6 +10,7 @@ from typing import Any
 import requests
 from requests.auth import AuthBase
 
+from cdc_outbox.connect.answers import is_answer
 from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.http import AnswerTooLargeError, open_session, read_answer
@@ -138,7 +139,10 @@ class Workers:
                 f"the certificates for {worker} cannot be used ({type(error).__name__})", url=url, hint=_CERTIFICATE
             ) from error
         if 200 <= answer.status_code < 300:
-            return _parsed(content, answer.status_code, url)
+            parsed = _parsed(content, answer.status_code, url)
+            if not is_answer(method, path, parsed):
+                raise _stranger(answer.status_code, url)
+            return parsed
         raise _refusal(answer.status_code, self._veil.over(_reason(content)), url, is_html=content[:1] in {b"<", b""})
 
 
@@ -188,9 +192,12 @@ def _parsed(content: bytes, status: int, url: str) -> Any:  # noqa: ANN401 - JSO
     if not content:
         return None
     try:
-        return json.loads(content)
+        parsed = json.loads(content)
+        # Java writes no half of a character, and no file or terminal takes one.
+        json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise _stranger(status, url) from error
+    return parsed
 
 
 def _stranger(status: int, url: str) -> ConnectError:

@@ -25,8 +25,9 @@ def methods(asked: list[Asked]) -> list[str]:
 
 
 def test_an_option_that_the_connector_did_not_look_at_is_no_finding() -> None:
-    looked_at = {"definition": {}, "value": {"name": "database.hostname", "errors": ["refused"]}}
-    answer: Answer = (200, {"configs": [{"definition": {}, "value": None}, looked_at]})
+    definition = {"name": "database.hostname", "type": "STRING"}
+    looked_at = {"definition": definition, "value": {"name": "database.hostname", "errors": ["refused"]}}
+    answer: Answer = (200, {"configs": [{"definition": definition, "value": None}, looked_at]})
     with connect_that_answers(config=answer) as (client, _):
         found = client.validate({"connector.class": "x", "name": "orders"})
     assert [(finding.place.path, finding.message) for finding in found] == [("database.hostname", "refused.")]
