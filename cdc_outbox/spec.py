@@ -1,6 +1,7 @@
 """A pipeline's YAML, checked, as values: the table, the wire contract, the router and the connector's settings."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
