@@ -26,8 +26,9 @@ from cdc_outbox.testing.process import (
 )
 from cdc_outbox.testing.settings import settings_file
 
-_QUICK_PASSWORDS = "scram_iterations=1"
-"""Passwords of a stack are random; hashing them 4,096 times would take half of the time of a connection."""
+_QUICK = ("scram_iterations=1", "fsync=off", "full_page_writes=off")
+"""Settings of a short-lived server: its passwords are random, and hashing them 4,096 times would take half of the time
+of a connection."""
 
 
 class Postgres(Server):
@@ -110,7 +111,7 @@ def make_postgres(folder: Path, port: int, *, installed: Path | None = None, sho
     write_private(pwfile, password)
     give(pwfile, user)
     settings, data = folder / "postgresql.conf", folder / "data"
-    shutil.copyfile(settings_file("postgresql.conf"), settings)
+    settings.write_text("\n".join((settings_file("postgresql.conf").read_text(), *(_QUICK if is_quick else ()), "")))
     settings.chmod(0o644)
     make_data_folder(data, user)
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
@@ -123,7 +124,7 @@ def make_postgres(folder: Path, port: int, *, installed: Path | None = None, sho
         f"--pwfile={pwfile}",
         "--auth=scram-sha-256",
         "--no-sync",
-        *(["--set", _QUICK_PASSWORDS] if is_quick else []),
+        *(f"--set={setting}" for setting in _QUICK if is_quick),
     ]
     run_to_end(ServerCommand(arguments=initdb, environment=environment, user=user), folder, "initdb")
     pwfile.unlink()
@@ -137,7 +138,6 @@ def make_postgres(folder: Path, port: int, *, installed: Path | None = None, sho
         f"--port={port}",
         # A socket's path may be no longer than 107 bytes, and the temporary folder's may be.
         "--unix_socket_directories=",
-        *(["--fsync=off", "--full_page_writes=off", f"--{_QUICK_PASSWORDS}"] if is_quick else []),
     ]
     command = ServerCommand(arguments=server, environment=environment, user=user)
     return Postgres(folder, command, port=port, password=password, copies_files=is_quick)

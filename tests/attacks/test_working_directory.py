@@ -35,7 +35,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Aske
     (folder / "kafka.properties").write_text(LIBRARIES[0])
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))  # which expanding ~ asks for
-    with answering(lambda _asked: (200, {})) as (url, asked):
+    with answering(lambda asked: (200, [] if asked.path.endswith("/connectors") else {})) as (url, asked):
         (folder / "cdc-outbox.yaml").write_text(HOSTILE.format(url=url))
         yield asked
 

@@ -1,5 +1,8 @@
 """The benchmarks in short: they run and report; how fast is none of a test's business."""
 
+from collections.abc import Iterator
+
+import psycopg
 import pytest
 
 from benchmarks import cli, consumer, parked, writer
@@ -16,6 +19,17 @@ from cdc_outbox.event import new_event_id
 from cdc_outbox.spec import Latency
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, Stack
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _waiting_for_the_disk(outbox_stack: Stack) -> Iterator[None]:
+    """Have commits wait for the disk, as the benchmarks demand."""
+    with psycopg.connect(outbox_stack.postgres.dsn(), autocommit=True) as connection:
+        connection.execute("alter system set fsync = on")
+        connection.execute("select pg_reload_conf()")
+        yield
+        connection.execute("alter system reset fsync")
+        connection.execute("select pg_reload_conf()")
 
 
 def test_the_latency_benchmark_reports_every_side(outbox_stack: Stack) -> None:

@@ -51,6 +51,8 @@ def connect() -> Iterator[str]:
             return NOBODY
         if asked.path == "/connectors":
             return 200, ["orders"]
+        if asked.path == "/connectors?expand=info":
+            return 200, {"orders": {"info": {"config": config}}}
         return 200, {"configs": []} if asked.path.endswith("/validate") else config
 
     with answering(answer) as (url, _):
