@@ -8,6 +8,10 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
+from cdc_outbox import Event, Outbox
+from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.errors import ConnectorInvalidError
+from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack
 from tests.support.own_server import OwnServer
 from tests.support.rig import eventually, open_folder
@@ -56,12 +60,45 @@ def ids(own: OwnServer) -> set[str | None]:
     return {own.pipeline.spec.contract.event_of(message).id for message in own.pipeline.messages()}
 
 
+def write_forgotten(own: OwnServer) -> None:
+    """Write an event without a number that is older than what the spec says that consumers remember."""
+    own.spec.write_text(own.spec.read_text().replace("topics:\n", "topics:\n  horizon: 30d\n"))
+    event = Event(aggregate_type="metric", aggregate_id="1", type="Seen", payload={})
+    with own.pipeline.connect() as connection, connection.transaction():
+        Outbox(contract=own.pipeline.spec.contract).add(connection, event)
+        connection.execute(
+            "update outbox set created_at = created_at - interval '31 days' where aggregatetype = 'metric'"
+        )
+
+
+def make_way(own: OwnServer) -> None:
+    """Do what the deployment says that refuses such a row."""
+    with pytest.raises(ConnectorInvalidError) as caught:
+        own.pipeline.deploy(spec=parse_spec(own.spec.read_text()), earlier=EarlierEvents.REPUBLISH)
+    [finding] = caught.value.findings
+    assert finding.code == "DB519"
+    with own.pipeline.connect() as connection:
+        connection.execute(finding.remedy.encode())
+
+
 @pytest.mark.parametrize(
-    ("back_up", "code", "early"),
-    [(snapshot, "DB514", 0), (snapshot, "DB514", 1), (point_in_time, "DB512", 0), (dump, "DB512", 0)],
+    ("back_up", "code", "early", "forgotten"),
+    [
+        (snapshot, "DB514", 0, False),
+        (snapshot, "DB514", 1, False),
+        (point_in_time, "DB512", 0, False),
+        (dump, "DB512", 0, True),
+    ],
 )
-def test_each_committed_event_is_published_or_named(own: OwnServer, back_up: BackUp, code: str, early: int) -> None:
-    """``early``: how many events of an aggregate writers write between the restore and the next incarnation."""
+def test_each_committed_event_is_published_or_named(
+    own: OwnServer, back_up: BackUp, code: str, early: int, *, forgotten: bool
+) -> None:
+    """``early``: how many events of an aggregate writers write between the restore and the next incarnation.
+
+    ``forgotten``: whether the table has a row that no consumer could tell from a new one.
+    """
+    if forgotten:
+        write_forgotten(own)
     pipeline, service = own.pipeline, separate_service(own.pipeline)
     runbook = Runbook(pipeline, own.spec, service)
     stop, look, publish, accept = blocks(PAGE, "Steps")
@@ -81,6 +118,8 @@ def test_each_committed_event_is_published_or_named(own: OwnServer, back_up: Bac
             assert ("OP401" in found, code in found) == (True, True), found
         conflicting = [*pipeline.write(early, "1"), *pipeline.write(early, "4")]
         assert "the database went back to heartbeat" in runbook.run(look)
+        if forgotten:
+            make_way(own)
         order = re.findall(r"(?m)^  \d+\. (cdc-outbox [^,\n]+)", runbook.run(publish))
         assert commands(order) == commands(stop.splitlines() + publish.splitlines() + accept.splitlines())
         new = [*pipeline.write(2, "1"), *pipeline.write(1, "3")]
