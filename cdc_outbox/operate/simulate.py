@@ -55,7 +55,12 @@ class Simulation:
         prefix, delimiter = self.config.get("topic.prefix", "server"), self.config.get("topic.delimiter", ".")
         if self.source == "message":  # of which Debezium makes a name by itself
             return f"{prefix}.message"
-        parts = self.source.split(".", 2 if self.connector == "sqlserver" else 1)
+        if self.connector != "sqlserver":
+            return raw_topic_name(prefix, *self.source.split(".", 1), delimiter=delimiter)
+        # One connector may read several databases, so their names are in the topics'; the first one stands for all.
+        parts, database = self.source.split(".", 2), self.config.get("database.names", "").split(",")[0].strip()
+        if database and self.source.count(".") == 1:
+            parts = [database, *parts]
         return raw_topic_name(prefix, *parts, delimiter=delimiter)
 
     @property

@@ -2,9 +2,11 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from cdc_outbox.cli.configs import read_config
 from cdc_outbox.connect.lint import Kind, lint
 from cdc_outbox.connect.lint.specs import rendered
 from cdc_outbox.connect.render import raw_topic, render
@@ -72,5 +74,11 @@ def test_the_topic_of_messages_has_a_dot_whatever_the_delimiter() -> None:
     assert Simulation(config=options, source="message").raw_topic == "orders.message"
 
 
-def test_a_clean_configuration_names_its_topic() -> None:
-    assert config_of(CLEAN[Kind.POSTGRESQL]).raw_topics == ("orders.public.outbox",)
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.MONGODB])
+def test_simulate_takes_rows_of_a_configuration_for_the_topic_that_lint_names(kind: Kind, tmp_path: Path) -> None:
+    file = tmp_path / "connector.json"
+    file.write_text(json.dumps(CLEAN[kind]))
+    given = read_config(file, {})
+    simulation = Simulation(config=given.options, source=given.source)
+    assert (simulation.raw_topic,) == config_of(CLEAN[kind]).raw_topics
+    assert simulation.notes == ()
