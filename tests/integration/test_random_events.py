@@ -1,4 +1,4 @@
-"""A thousand of the events of which `infra/fuzz writer` takes a hundred thousand."""
+"""Some of the events and records of which `infra/fuzz writer` and `infra/fuzz records` take a hundred thousand."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -7,10 +7,13 @@ import pytest
 
 from cdc_outbox import OutboxTable
 from cdc_outbox.testing import MariaDb, Stack
+from fuzz import records
 from fuzz.writer import ARRIVED, TABLES, Lane, explore, report
 from tests.contract.writer_contract import Store
 from tests.support.mariadb import MariaDbStore
+from tests.support.pipeline import Pipeline
 from tests.support.postgresql import PostgresStore
+from tests.support.service import Service
 from tests.support.sqlite import SqliteStore
 
 EVENTS = 1_000 // (3 * len(TABLES)) + 1
@@ -44,3 +47,20 @@ def test_a_random_event_arrives_byte_for_byte_or_is_refused(
     assert lane.counts.total() >= EVENTS
     assert EVENTS / 10 < lane.counts[ARRIVED] < EVENTS * 9 / 10
     assert f"{lane.counts[ARRIVED]:,}" in report({lane.name: lane.counts})
+
+
+@pytest.fixture
+def read_service(outbox_stack: Stack) -> Service:
+    pipeline = Pipeline.make(outbox_stack)
+    pipeline.create_topics(records.PARTITIONS)
+    return Service(pipeline)
+
+
+def test_random_records_stop_no_consumer_verify_or_replay(read_service: Service) -> None:
+    outcomes = records.explore(read_service, 300, seed=1)
+    assert outcomes["applied"] >= 30
+    assert outcomes["parked"] >= 100
+
+
+def test_the_bound_of_the_park_pauses_only_the_partition_of_random_records(read_service: Service) -> None:
+    records.explore_bound(read_service, 200, seed=2, room=50)
