@@ -1,6 +1,7 @@
 """``cdc-outbox explain``."""
 
 import click
+from click.shell_completion import CompletionItem
 
 from cdc_outbox.cli.output import say
 from cdc_outbox.document import did_you_mean
@@ -8,8 +9,13 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.explanations import explanations, page
 
 
+def _known_codes(_context: click.Context, _argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    known = explanations().items()
+    return [CompletionItem(code, help=each.title) for code, each in known if code.startswith(incomplete.upper())]
+
+
 @click.command(short_help="Tell what a finding's code means.")
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=_known_codes)
 @click.option("--all", "everything", is_flag=True, help="Print every code, as a page of Markdown.")
 def explain(code: str | None, *, everything: bool) -> None:
     """Tell what happens where CODE is found, what was observed, and what to do.

@@ -14,7 +14,7 @@ from types import FrameType
 import click
 
 from cdc_outbox.cli.output import say
-from cdc_outbox.errors import StackError
+from cdc_outbox.errors import CdcOutboxError, StackError
 
 try:
     from cdc_outbox.testing.folder import StackFolder
@@ -31,6 +31,16 @@ _LOOK_SECONDS = 0.1
 _DOWN_SECONDS = 60.0
 _RESTART_SECONDS = 90.0
 """Longer than a part may take to end and to be ready again."""
+
+
+def _known_parts(context: click.Context, _argument: click.Parameter, incomplete: str) -> list[str]:
+    """Return the parts of the stack that the line names so far."""
+    try:
+        parts = StackFolder(context.params.get("name") or "default").find_states()
+    except CdcOutboxError:  # a shell that asks shows nothing else
+        return []
+    return [part for part in sorted(parts) if part.startswith(incomplete)]
+
 
 name_option = click.option(
     "--name", default="default", show_default=True, envvar="CDC_OUTBOX_STACK", show_envvar=True, help="Which stack."
@@ -164,7 +174,7 @@ def env(*, name: str) -> None:
 
 
 @stack.command()
-@click.argument("part", default="connect-1")
+@click.argument("part", default="connect-1", shell_complete=_known_parts)
 @name_option
 @click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="How many, from the end.")
 def logs(part: str, *, name: str, lines: int) -> None:
@@ -179,7 +189,7 @@ def logs(part: str, *, name: str, lines: int) -> None:
 
 
 @stack.command()
-@click.argument("part", default="connect-1")
+@click.argument("part", default="connect-1", shell_complete=_known_parts)
 @name_option
 @_env_option
 def restart(part: str, *, name: str, variables: dict[str, str]) -> None:

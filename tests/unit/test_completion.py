@@ -13,6 +13,9 @@ from click.shell_completion import ShellComplete
 from cdc_outbox.cli import cli
 from cdc_outbox.cli.completion import PROGRAM, VARIABLE
 
+from cdc_outbox.explanations import explanations
+from cdc_outbox.testing.process import ProcessRecord
+
 CLEAN = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": "/nonexistent"}
 SECONDS = 60
 ZSHRC = r"""
@@ -115,8 +118,21 @@ def test_files_are_completed(line: str) -> None:
         ("cdc-outbox dead-letters re", "retry"),
         ("cdc-outbox deploy-connector --stab", "--stable-seconds"),
         ("cdc-outbox completion z", "zsh"),
+        ("cdc-outbox explain sp", " ".join(code for code in explanations() if code.startswith("SP"))),
     ],
 )
 def test_inner_commands_options_and_choices_are_offered(line: str, offered: str) -> None:
     asked = {"_CDC_OUTBOX_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    assert [offer.partition(",")[2] for offer in run("cdc-outbox", **asked).splitlines()] == [offered]
+    assert [offer.partition(",")[2] for offer in run("cdc-outbox", **asked).splitlines()] == offered.split()
+
+
+def test_the_parts_of_a_stack_are_offered(tmp_path: Path) -> None:
+    asked = {"_CDC_OUTBOX_COMPLETE": "bash_complete", "COMP_WORDS": "cdc-outbox stack logs k", "COMP_CWORD": "3"}
+    assert run("cdc-outbox", **asked, TMPDIR=str(tmp_path)).strip() == ""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        for part in ("kafka", "postgres"):
+            folder = tmp_path / f"cdc-outbox-{os.geteuid()}-default" / part
+            folder.mkdir(parents=True, mode=0o700)
+            ProcessRecord.of(process.pid).write(folder / "process.json")
+        assert run("cdc-outbox", **asked, TMPDIR=str(tmp_path)) == "plain,kafka\n"
+        process.kill()
