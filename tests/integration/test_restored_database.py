@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,19 @@ def test_a_topic_that_was_created_anew_stops_the_consumer(fed_service: Service) 
     service.send(*(make_event(1, str(number)) for number in range(3, 8)))
     with pytest.raises(TopicReplacedError, match=f"{service.pipeline.topic} is not the topic"):
         service.run_to_its_end()
+    assert len(service.effects()) == 3
+
+
+def test_a_running_consumer_notices_a_topic_that_was_created_anew(fed_service: Service) -> None:
+    service = fed_service
+    send_new(service, 3)
+    with ThreadPoolExecutor() as pool:
+        run = pool.submit(service.run_to_its_end)
+        eventually(lambda: len(service.effects()) == 3, "what the first topic held")
+        replace_topic(service)
+        service.send(*(make_event(1, str(number)) for number in range(3, 8)))
+        with pytest.raises(TopicReplacedError, match=f"{service.pipeline.topic} is not the topic"):
+            run.result(30)
     assert len(service.effects()) == 3
 
 
