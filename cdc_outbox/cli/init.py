@@ -30,6 +30,7 @@ from cdc_outbox.migrations import script, turn, upgrade
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.operate.purge import PartPurge
 from cdc_outbox.privileges import roles_script
+from cdc_outbox.safe_text import visible
 from cdc_outbox.spec import Spec
 from cdc_outbox.sql import comment
 from cdc_outbox.table import Dialect, OutboxTable
@@ -227,19 +228,29 @@ def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitC
         with turn(execute, driver.dialect):
             known = _known_columns(wanted.spec, catalog)
             source = read_source(wanted.spec.outbox, catalog) if wanted.spec is not None else None
+            was_published = _is_published(wanted.spec, catalog)
             for statement in wanted.statements(known, source=source):
                 execute(statement)
+            added = sorted(set(_known_columns(wanted.spec, catalog)) - set(known)) if known else []
     for component, steps in zip(wanted.components, done, strict=True):
         state = f"now at version {component.migrations[-1].version}" if steps else "up to date"
         say(f"{component.name}: {state}", err=True)
+    if added and wanted.spec is not None:
+        columns = f"column{'s' * (len(added) > 1)} {', '.join(added)}"
+        say(visible(f"{wanted.spec.outbox.table}: added the {columns}"), err=True)
     if wanted.inbox is not None and wanted.dialect is Dialect.POSTGRESQL:  # elsewhere ids lie in one table
         purge = PartPurge(connection, driver, wanted.inbox, lambda step, text: say(f"{step} {text}", err=True))
         purge.make_parts(datetime.now(UTC))
     if wanted.spec is None:
         return ExitCode.DONE
     if wanted.spec.database.publication:
-        say(f"publication {wanted.spec.database.publication}: in place", err=True)
+        say(f"publication {wanted.spec.database.publication}: {'in place' if was_published else 'made'}", err=True)
     return make_partitions(wanted.spec.outbox, connection, driver) if wanted.spec.outbox.partitions else ExitCode.DONE
+
+
+def _is_published(spec: Spec | None, catalog: Catalog) -> bool:
+    """Tell whether the publication is there already, with the outbox in it."""
+    return bool(spec and spec.database.publication and catalog.is_published(spec.outbox, spec.database.publication))
 
 
 def _known_columns(spec: Spec | None, catalog: Catalog) -> Collection[str]:

@@ -35,7 +35,15 @@ def test_init_creates_everything_once_and_says_so(outbox_stack: Stack, spec: Pat
     again = run_command("init", str(spec), "--inbox", env={"CDC_OUTBOX_DSN": dsn})
     assert again.returncode == 0
     assert again.stderr.count("up to date") == 2
+    assert "publication orders_outbox: in place\n" in again.stderr
     assert objects(dsn) == made
+
+    spec.write_text(f"{spec.read_text()}outbox: {{headers: {{tenant: x-tenant, kind: kind}}}}\n")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("drop publication orders_outbox")
+    more = run_command("init", str(spec), "--dsn", dsn)
+    assert "public.outbox: added the columns kind, tenant\n" in more.stderr
+    assert "publication orders_outbox: made\n" in more.stderr
 
 
 def test_the_printed_script_makes_the_same_and_can_be_repeated(outbox_stack: Stack, spec: Path) -> None:

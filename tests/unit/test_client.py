@@ -34,7 +34,10 @@ def test_an_option_that_the_connector_did_not_look_at_is_no_finding() -> None:
 
 
 def test_what_connect_says_twice_is_one_finding() -> None:
-    option = {"definition": {"name": "database.hostname"}, "value": {"name": "database.hostname", "errors": ["refused", "refused."]}}
+    option = {
+        "definition": {"name": "database.hostname"},
+        "value": {"name": "database.hostname", "errors": ["refused", "refused."]},
+    }
     with connect_that_answers(config=(200, {"configs": [option, option]})) as (client, _):
         assert len(client.validate({"connector.class": "x", "name": "orders"})) == 1
 

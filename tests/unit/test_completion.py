@@ -12,7 +12,6 @@ from click.shell_completion import ShellComplete
 
 from cdc_outbox.cli import cli
 from cdc_outbox.cli.completion import PROGRAM, VARIABLE
-
 from cdc_outbox.explanations import explanations
 from cdc_outbox.testing.process import ProcessRecord
 
