@@ -134,9 +134,11 @@ def _columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[str, str
     known = table.headers.values()
     for header, value in headers.items():
         if header not in known:
+            there = f"there are {', '.join(sorted(known))}" if known else "there are none"
+            column = f"; the column {header} is the header {table.headers[header]}" if header in table.headers else ""
             raise EventError(
-                f"the table has no column for the header {header!r}",
-                hint=f"Headers with a column are {', '.join(sorted(known))}.",
+                f"the table has no column for the header {header!r}; {there}{column}",
+                hint="Name headers as the spec does: in outbox.headers the column stands first, and then its header.",
             )
         _check_text(f"the header {header}", value, None)
     return header_columns(headers, table)
