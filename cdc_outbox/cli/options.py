@@ -167,7 +167,9 @@ def read_spec(path: Path) -> Spec:
 
 
 def _spec_called(path: Path) -> str:
-    """Return a sentence for those who wrote a pipeline's name, as other commands take it."""
+    """Return a sentence for those who wrote a pipeline's name, as other commands take it, or a part of a DSN."""
+    if "=" in path.name and not path.exists():
+        return 'A connection string is one word: put it in quotation marks, as in --dsn "$ORDERS_DSN".'
     if path.suffix or path.exists():
         return ""
     near = (folder / f"{path.name}.yaml" for folder in (path.parent, path.parent / "connectors"))

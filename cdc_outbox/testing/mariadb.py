@@ -54,8 +54,12 @@ class MariaDbDsn:
 
     def url(self, scheme: str = "mysql+pymysql") -> str:
         """Return the URL by which SQLAlchemy finds it."""
+        return f"{self.command_dsn().replace('mysql', scheme, 1)}?charset=utf8mb4"
+
+    def command_dsn(self) -> str:
+        """Return what the option ``--dsn`` of the commands takes."""
         login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}"
-        return f"{scheme}://{login}@{self.host}:{self.port}/{quote(self.database, safe='')}?charset=utf8mb4"
+        return f"mysql://{login}@{self.host}:{self.port}/{quote(self.database, safe='')}"
 
 
 class MariaDb(Server):

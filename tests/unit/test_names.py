@@ -56,6 +56,7 @@ def test_a_pipelines_name_where_its_spec_is_wanted_is_told_from_a_lost_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert complaint(*command, "orders").hint == "A spec is a file, which `cdc-outbox new` writes."
+    assert "quotation marks" in complaint(*command, "port=27612").hint
     (tmp_path / "connectors").mkdir()
     (tmp_path / "connectors" / "orders.yaml").write_text(MINIMAL)
     assert complaint(*command, "orders").hint == "Did you mean 'connectors/orders.yaml'?"

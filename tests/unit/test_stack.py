@@ -4,6 +4,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,9 +13,10 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
+from cdc_outbox.drivers.mysql_dsn import options_of
 from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.jvm import SHORT_LIVED, Jvm
-from cdc_outbox.testing import Broker, MariaDb, Postgres, Stack, StackConfig, Worker
+from cdc_outbox.testing import Broker, MariaDb, MariaDbDsn, Postgres, Stack, StackConfig, Worker
 from cdc_outbox.testing.process import ServerCommand
 from cdc_outbox.testing.settings import settings_file
 from cdc_outbox.testing.worker import make_worker
@@ -104,6 +106,12 @@ def test_a_worker_that_does_not_start_is_shown_and_does_not_stand_in_the_way(sta
     assert states(stack)["connect-2"] == "not running"
     assert stack.add_worker().name == "connect-3"
     assert states(stack)["connect-3"] == "running"
+
+
+def test_a_mariadb_database_is_reached_by_commands_and_by_sqlalchemy() -> None:
+    dsn = MariaDbDsn(host="127.0.0.1", port=3307, user="root", password="a:/?@%b", database="o d")
+    assert options_of(dsn.command_dsn()) == asdict(dsn)
+    assert dsn.url() == f"{dsn.command_dsn().replace('mysql:', 'mysql+pymysql:')}?charset=utf8mb4"
 
 
 def test_a_workers_settings_are_the_local_stacks_and_those_that_differ(tmp_path: Path) -> None:
