@@ -169,17 +169,17 @@ def _refusing_settings() -> Iterator[None]:
         raise ConfigError(f"a setting has a value of the wrong type: {error}", field="kafka") from error
 
 
-def find_topics(client: Consumer, within_seconds: float = _REACH_SECONDS) -> dict[str, list[int]]:
+def find_topics(client: Consumer, within_seconds: float = _REACH_SECONDS, servers: str = "") -> dict[str, list[int]]:
     """Return the topics that there are, each with its partitions: the first contact with the brokers.
 
     Raises:
-        BrokerUnavailableError: None of them answers.
+        BrokerUnavailableError: None of them answers; it names the ``servers``.
     """
     # Asked for all: to ask for one that does not exist makes librdkafka wait for it.
     try:
         found = client.list_topics(timeout=within_seconds).topics
     except KafkaException as error:
-        raise translate(error.args[0]) from error
+        raise translate(error.args[0], servers) from error
     return {name: list(topic.partitions) for name, topic in found.items()}
 
 
@@ -227,6 +227,7 @@ class Topics:
 
     def __init__(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
         connection = connection_settings(settings) | {"bootstrap.servers": settings["bootstrap.servers"]}
+        self._servers = str(settings["bootstrap.servers"])
         with _refusing_settings():
             self._admin = AdminClient(connection, logger=logger)
 
@@ -244,7 +245,7 @@ class Topics:
             asked = self._admin.describe_configs(resources, request_timeout=_ADMIN_SECONDS) if resources else {}
             configs = {resource.name: answer.result() for resource, answer in asked.items()}
         except KafkaException as error:
-            raise translate(error.args[0]) from error
+            raise translate(error.args[0], self._servers) from error
         return {
             name: Topic(
                 name=name,
@@ -264,7 +265,7 @@ class Topics:
         try:
             found: str | None = self._admin.list_topics(timeout=_ADMIN_SECONDS).cluster_id
         except KafkaException as error:
-            raise translate(error.args[0]) from error
+            raise translate(error.args[0], self._servers) from error
         return found or ""
 
     def ends(self, names: Iterable[str]) -> dict[str, int]:
@@ -282,7 +283,7 @@ class Topics:
             for place, answer in asked.items():
                 found[place.topic] = found.get(place.topic, 0) + answer.result().offset
         except KafkaException as error:
-            raise translate(error.args[0]) from error
+            raise translate(error.args[0], self._servers) from error
         return found
 
     def create(self, topic: Topic) -> bool:
@@ -303,7 +304,7 @@ class Topics:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
-            raise translate(error.args[0]) from error
+            raise translate(error.args[0], self._servers) from error
         return True
 
 
@@ -332,9 +333,9 @@ def retention_seconds(config: Mapping[str, str]) -> float | None:
     return (milliseconds + int(config["segment.ms"])) / 1000
 
 
-def translate(error: KafkaError) -> BrokerError:
-    """Return our error for one of librdkafka's, by its code."""
-    sentence = f"{error.str()} ({error.name()})"
+def translate(error: KafkaError, servers: str = "") -> BrokerError:
+    """Return our error for one of librdkafka's, by its code, with the brokers that were asked if they are named."""
+    sentence = f"{error.str()} ({error.name()}){servers and f'; the brokers asked are {servers}'}"
     # Of a partition without a leader librdkafka says that it is unknown.
     passes = error.code() in _UNREACHABLE | _RESTARTING | {KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
     return (BrokerUnavailableError if passes else BrokerError)(sentence)

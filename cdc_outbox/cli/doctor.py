@@ -28,6 +28,7 @@ from cdc_outbox.operate.doctor import Doctor, by_severity
 from cdc_outbox.safe_text import visible
 
 _LOG = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # what librdkafka says is in the finding
 _HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")
 
 

@@ -17,6 +17,7 @@ from cdc_outbox.safe_text import counted, visible
 from cdc_outbox.spec import Spec
 
 _LOG = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # what librdkafka says is in the error
 
 
 @click.group(short_help="Create the topics of pipelines.")

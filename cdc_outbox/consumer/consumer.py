@@ -225,7 +225,7 @@ class _Consumer(Generic[EventT]):
             settings = kafka.settings_telling(self._settings, self._watch.connected)
             client = kafka.make_consumer({**settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
-            await waits.call(kafka.find_topics, client, self.limits.reach_seconds)
+            await waits.call(kafka.find_topics, client, self.limits.reach_seconds, settings["bootstrap.servers"])
             await waits.call(self._check_horizon)
             partitions = KafkaPartitions(self._settings, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, partitions.close)

@@ -18,6 +18,7 @@ from cdc_outbox.errors import BrokerUnavailableError
 from cdc_outbox.message import Message
 
 _log = logging.getLogger("cdc_outbox.consumer.topics.librdkafka")
+_log.addHandler(logging.NullHandler())  # where nobody configures logs; what matters of it is in the error
 _ANSWER_SECONDS = 10.0
 """How long the brokers may take to answer a question."""
 _SILENCE_SECONDS = 30.0
@@ -69,13 +70,13 @@ class TopicReader:
         try:
             yield reader
         except KafkaException as error:
-            raise kafka.translate(error.args[0]) from error
+            raise kafka.translate(error.args[0], str(settings["bootstrap.servers"])) from error
         finally:
             reader._client.close()
 
     def places(self, topics: Collection[str]) -> list[Place]:
         """Return the partitions of those topics that exist."""
-        known = kafka.find_topics(self._client)
+        known = kafka.find_topics(self._client, servers=str(self._settings["bootstrap.servers"]))
         return [Place(topic, number) for topic in sorted(topics) for number in known.get(topic, ())]
 
     def ids(self, topics: Collection[str]) -> dict[str, TopicId]:

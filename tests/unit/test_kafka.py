@@ -95,6 +95,8 @@ def test_who_asks_for_topics_is_told_of_a_wrong_setting_too() -> None:
 def test_errors_are_told_apart_by_their_code() -> None:
     passing = [KafkaError._ALL_BROKERS_DOWN, KafkaError._UNKNOWN_PARTITION, KafkaError.NOT_COORDINATOR]
     assert {type(translate(KafkaError(code))) for code in passing} == {BrokerUnavailableError}
+    named = translate(KafkaError(KafkaError._TRANSPORT), "127.0.0.1:1")
+    assert str(named).endswith("(_TRANSPORT); the brokers asked are 127.0.0.1:1")
     refused = translate(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     assert type(refused) is BrokerError
     assert not refused.retryable
