@@ -40,7 +40,9 @@ def _offsets(text: str) -> tuple[int, int, int]:
 @click.option("--topic", help="Of this topic only.")
 @click.option("--aggregate", "of_aggregate", type=read_aggregate, metavar="TYPE/ID", help="Of this aggregate only.")
 @click.option("--type", "event_type", metavar="TYPE", help="Events of this type only, for example OrderPlaced.")
-@click.option("--from", "since", type=moment, metavar="TIME", help="Events created from this time on.")
+@click.option(
+    "--from", "since", type=moment, metavar="TIME", help="Events created from this time on; 1h is an hour ago."
+)
 @click.option("--to", "before", type=moment, metavar="TIME", help="Events created before this time.")
 @click.option(
     "--offsets", type=_offsets, metavar="PARTITION:FIRST-LAST", help="Messages of this partition, both ends counted in."
@@ -79,6 +81,7 @@ def replay(
     Examples:
       cdc-outbox replay orders.shipping:consumer --dry-run
       cdc-outbox replay orders.shipping:consumer --aggregate order/42
+      cdc-outbox replay orders.shipping:consumer --from 1h
       cdc-outbox replay orders.shipping:consumer --from 2026-03-01T14:00:00Z --to 2026-03-01T15:00:00Z --rate 100
       cdc-outbox replay orders.shipping:consumer --topic outbox.event.order --offsets 0:1200-1250
     """
