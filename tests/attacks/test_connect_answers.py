@@ -3,16 +3,17 @@
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.attacks import SECRET, assert_harmless, hostile_text
 from tests.support.commands import run_command
 from tests.support.connect_server import Answer, Asked, answering
 from tests.support.specs import ORDERS
 
-SECRET = "hunter2-s3cret"
-HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\r\n::error file=x::planted\n##vso[task.x]y ${env:GITHUB_TOKEN} $(id)"
+HOSTILE = hostile_text(Path("/nonexistent/executed"))
 NAME = "orders"
 COMMANDS = [
     ["status"],
@@ -118,10 +119,8 @@ def attack(command: list[str], answer: Callable[[Asked], Answer | object]) -> st
         )
     printed = done.stdout + done.stderr
     assert done.returncode in {0, 1, 2, 3, 75}, printed
-    assert SECRET not in printed
     assert SECRET not in json.dumps([(each.path, each.headers, each.body) for each in asked])
-    assert not re.search(r"[^\n\t -~\xa0-\u2027\u202f-\ud7ff\ue000-\uffff]", printed), printed
-    assert not re.search(r"^\s*::|##\[|##vso", printed, re.MULTILINE), printed
+    assert_harmless(printed)
     return printed
 
 
