@@ -15,6 +15,7 @@ from benchmarks.consumers import CONTESTANTS, SLOW, ids
 from benchmarks.consumers.effects import Effects
 from benchmarks.consumers.side import Finding, Side, run, table
 from benchmarks.consumers.topic import fill
+from benchmarks.durable import demand_durable
 from cdc_outbox.testing import Stack, StackConfig
 
 MAX_MEGABYTES = 150
@@ -62,6 +63,7 @@ def main() -> int:
     remembered, only = options.pop("ids"), options.pop("only")
     plan = Plan(contestants=only or plan.contestants, **options)
     with Stack(StackConfig(name="bench", workers=0)) as stack:
+        demand_durable(stack)
         if remembered is None:
             sides = measure(stack, plan)
             return _judge(sides, findings(sides))

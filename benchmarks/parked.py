@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 import pymysql
 
+from benchmarks.durable import demand_durable
 from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.consumer.database import sql_stores
 from cdc_outbox.consumer.epochs import Place
@@ -178,6 +179,7 @@ def main() -> int:
     plan = Plan(sizes=tuple(options.sizes), looks=options.looks)
     pairs: list[tuple[Side, Side]] = []
     with Stack(StackConfig(name="bench", kafka=False, workers=0, mariadb=True)) as stack:
+        demand_durable(stack)
         for dialect in Dialect:
             if options.only in {None, str(dialect)}:
                 with opened(dialect, stack, stack.mariadb) as bench:

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from benchmarks.durable import demand_durable, make_durable
 from benchmarks.writers import LIST, WRITERS, ListWriter
-from benchmarks.writers.database import make_database, make_durable
+from benchmarks.writers.database import make_database
 from cdc_outbox import AsyncOutbox, Outbox, SequenceMode, WireContract
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import Stack, StackConfig
@@ -63,6 +64,7 @@ def main() -> int:
     drivers = options.driver or list(WRITERS)
     mariadb = any(WRITERS[driver].dialect is Dialect.MYSQL for driver in drivers)
     with Stack(StackConfig(name="bench", kafka=False, workers=0, mariadb=mariadb)) as stack:
+        demand_durable(stack)
         if mariadb:
             make_durable(stack)
         for driver in drivers:

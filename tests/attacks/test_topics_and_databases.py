@@ -98,15 +98,15 @@ def test_messages_are_parked_or_applied_and_shown(service: Service, spec: Path, 
         eventually(lambda: ("well", 1) in service.effects(), "the event behind them")
     assert len(service.parked()) >= 8
     consumer = f"--consumer={service.name}"
-    for output in ([], ["--json"]):
+    for output in ([], ["--output", "json"]):
         run(service, "dead-letters", "list", consumer, *output)
         for place in service.parked_by_id():
             run(service, "dead-letters", "show", str(place), consumer, "--payload", *output)
     exported = tmp_path / "parked.jsonl"
-    run(service, "dead-letters", "export", consumer, "--output", exported)
+    run(service, "dead-letters", "export", consumer, "--file", exported)
     assert all(json.loads(line) for line in exported.read_text().splitlines())
     run(service, "verify", spec, consumer, "--settle", "0")
-    run(service, "verify", spec, consumer, "--settle", "0", "--json")
+    run(service, "verify", spec, consumer, "--settle", "0", "--output", "json")
     run(service, "dead-letters", "retry", consumer, "--all")
 
 

@@ -1,8 +1,5 @@
 """The benchmarks in short: they run and report; how fast is none of a test's business."""
 
-from collections.abc import Iterator
-
-import psycopg
 import pytest
 
 from benchmarks import cli, consumer, parked, writer
@@ -11,6 +8,7 @@ from benchmarks.consumers.effects import Effects
 from benchmarks.consumers.side import table
 from benchmarks.consumers.topic import Topic
 from benchmarks.consumers.work import UPSERT
+from benchmarks.durable import demand_durable
 from benchmarks.latency import DEFAULTS, Plan, config_of, measure, report, spec_of
 from benchmarks.writers import WRITERS
 from cdc_outbox.consumer.epochs import Place
@@ -19,17 +17,6 @@ from cdc_outbox.event import new_event_id
 from cdc_outbox.spec import Latency
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, Stack
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _waiting_for_the_disk(outbox_stack: Stack) -> Iterator[None]:
-    """Have commits wait for the disk, as the benchmarks demand."""
-    with psycopg.connect(outbox_stack.postgres.dsn(), autocommit=True) as connection:
-        connection.execute("alter system set fsync = on")
-        connection.execute("select pg_reload_conf()")
-        yield
-        connection.execute("alter system reset fsync")
-        connection.execute("select pg_reload_conf()")
 
 
 def test_the_latency_benchmark_reports_every_side(outbox_stack: Stack) -> None:
@@ -43,6 +30,11 @@ def test_the_latency_benchmark_reports_every_side(outbox_stack: Stack) -> None:
     table = report(sides)
     assert all(side.row() in table for side in sides)
     assert sides[1].ratio(sides[0]) in table
+
+
+def test_a_server_that_does_not_wait_for_the_disk_is_refused(outbox_stack: Stack) -> None:
+    with pytest.raises(RuntimeError, match="fsync is off"):
+        demand_durable(outbox_stack)
 
 
 def test_the_side_of_the_defaults_has_nothing_of_a_profile() -> None:
