@@ -245,7 +245,7 @@ def test_a_database_that_takes_no_writes_is_waited_for(dsn: str) -> None:
     assert caught.value.retryable
 
 
-def test_effects_that_the_commit_refuses_are_told_with_the_event_and_without_the_row(
+def test_effects_that_the_commit_refuses_are_told_with_the_event(
     dsn: str, *, autocommit: bool
 ) -> None:
     def handler(event: Event, connection: Connection) -> None:
@@ -254,9 +254,9 @@ def test_effects_that_the_commit_refuses_are_told_with_the_event_and_without_the
 
     event = new_event()
     with psycopg.connect(dsn, autocommit=autocommit) as connection:
-        with pytest.raises(ConsumerError, match=rf"{event.id}\) could not be applied: ForeignKeyViolation$") as caught:
+        with pytest.raises(ConsumerError, match=rf"{event.id}\) could not be applied: ForeignKeyViolation: ") as caught:
             deliver(connection, event, handler)
-        assert "4711" not in str(caught.value)
+        assert "violates foreign key constraint" in str(caught.value)
         assert traces(dsn, event) == (0, 0, 0)
         assert deliver(connection, event) is Outcome.APPLIED
 

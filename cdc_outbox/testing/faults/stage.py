@@ -43,7 +43,7 @@ from cdc_outbox.tracing import NoSpans
 _MAX_TRIES = 5
 """How often a delivery is repeated that is worth it: a struck one needs one more."""
 
-_PLACE = re.compile(r" at \S+:\d+$")
+_PLACE = re.compile(r" at \S+:\d+(?:: .*)?$")
 """What an error says of where it was raised; that is the probe, seen from the consumer."""
 
 AnyConsumer = Consumer | AsyncConsumer
