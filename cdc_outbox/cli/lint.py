@@ -48,7 +48,8 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
     A file is a spec of ours (YAML), or what Connect runs today, whoever wrote it: a flat configuration as JSON or
     properties, one with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi,
     also among other resources in several documents of YAML or in a List.
-    A folder stands for its files of those kinds. Several files are also compared with each other: same slot, same
+    A folder stands for its files of those kinds. A typical row of each captured table is followed through filters,
+    transforms and predicates to its topic. Several files are also compared with each other: same slot, same
     prefix, same server id.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be opened; with --strict

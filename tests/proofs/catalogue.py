@@ -4,6 +4,7 @@ from cdc_outbox.connect.lint import Kind
 from tests.proofs import (
     proven_by_an_outage,
     proven_by_asking,
+    proven_by_messages,
     proven_by_routing,
     proven_by_running,
     proven_by_slots,
@@ -21,6 +22,7 @@ __all__ = ["KINDS", "PROOFS", "PROVEN", "SENT", "Kind", "Sent"]
 SENT = proven_by_asking.SENT
 RAN: tuple[Ran | Pair | OnMariaDb, ...] = (
     *proven_by_running.RAN,
+    *proven_by_messages.RAN,
     *proven_by_slots.RAN,
     *proven_in_pairs.RAN,
     *proven_on_mariadb.RAN,

@@ -74,7 +74,6 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
         ({"table.include.list": "public.outbox,public.outbox_archive"}, Kind.POSTGRESQL),
         ({"connector.class": "PostgresConnector"}, Kind.POSTGRESQL),
         ({"connector.class": "MySql"}, Kind.MYSQL),
-        ({"table.include.list": "orders.dbo.outbox"}, Kind.SQLSERVER),
         ({"database.hostname": None, "database.url": "jdbc:oracle:thin:@x"}, Kind.ORACLE),
         ({"producer.override.max.in.flight.requests.per.connection": "1"}, Kind.POSTGRESQL),
         (
@@ -143,6 +142,8 @@ def test_a_decoded_message_is_looked_for_in_the_topic_of_messages() -> None:
         "transforms.decode.type": "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
         "transforms.decode.fields.null.include": "true",
         "transforms.outbox.table.field.event.timestamp": None,
+        "message.prefix.exclude.list": None,
+        "message.prefix.include.list": "orders",
     }
     assert codes(message) == ["CC505"]
     assert codes({**message, "predicates.isOutbox.pattern": "orders\\.message"}) == []

@@ -16,6 +16,7 @@ from cdc_outbox.connect.lint import (
     postgresql,
     router,
     routing,
+    rows,
     secrets,
     topics,
 )
@@ -52,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     *routing.book.rules,
     *converters.book.rules,
     *capture.book.rules,
+    *rows.book.rules,
     *postgresql.book.rules,
     *databases.book.rules,
 )

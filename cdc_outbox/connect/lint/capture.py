@@ -2,13 +2,14 @@
 
 import re
 
-from cdc_outbox.connect.lint.config import DECODER, MONGO_ROUTER, ROUTER, Config, Kind, Router, listed
+from cdc_outbox.connect.lint.config import DECODER, Config, Kind, Router, listed
 from cdc_outbox.connect.lint.java import literal, matches
+from cdc_outbox.connect.lint.path import FEW, imagined_table, is_outbox, names_database, reaches
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 
 book = Rulebook()
 
-_TOPIC_NAMES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
+_NARROW = "Name the outbox, and give the router a predicate that matches the outbox's topic only."
 _WRITES = re.compile(r"\b(?:insert\s+into|update|merge\s+into|replace\s+into)\s+([\w.\"`\[\]$]+)", re.IGNORECASE)
 _RELATIONAL = tuple(kind for kind in Kind if kind is not Kind.MONGODB)
 
@@ -16,66 +17,51 @@ _RELATIONAL = tuple(kind for kind in Kind if kind is not Kind.MONGODB)
 @book.router_rule("CC501", ERROR, *Kind)
 def every_table(config: Config, router: Router) -> Hits:
     kind = config.kind
-    if kind and not config.captured and not config.reads_messages and not router.get("predicate"):
+    if kind and not config.captured and not config.reads_messages and reaches(config, router, imagined_table(config)):
         message = f"no {kind.include_list}: the first row of any other {kind.nouns[1]} fails the task."
-        yield Hit(kind.include_list, message, "Name the outbox, and give the router a predicate.")
+        yield Hit(kind.include_list, message, _NARROW)
 
 
 @book.router_rule("CC502", ERROR, *Kind)
 def other_tables(config: Config, router: Router) -> Hits:
-    others = [table for table in config.tables if not _is_outbox(table)]
     kind = config.kind
     # Where none is called an outbox, all of them may be one.
-    if kind and others and any(map(_is_outbox, config.captured)) and not router.get("predicate"):
-        message = f"{others[0]} is captured too: its first row fails the task, for it is no event."
-        remedy = "Give the router a predicate that matches the outbox's topic only."
-        yield Hit(kind.include_list, message, remedy)
+    named = kind is not None and any(map(is_outbox, config.captured))
+    tables = [table for table in config.tables if named and not is_outbox(table)]
+    others = [table for table in tables[:FEW] if reaches(config, router, table)]
+    if kind and others:
+        message = f"{others[0]} is captured too: its first row fails the task, for the router takes it for an event."
+        yield Hit(kind.include_list, message, _NARROW)
 
 
 @book.router_rule("CC503", ERROR, *Kind)
 def table_of_signals(config: Config, router: Router) -> Hits:
-    if config.has("signal.data.collection") and not router.get("predicate"):
+    signals = config.get("signal.data.collection")
+    if signals and not is_outbox(signals) and reaches(config, router, _as_listed(config, signals)):
         message = "the table of signals is captured by itself: its first row fails the task, for it is no event."
-        yield Hit("signal.data.collection", message, "Give the router a predicate that matches the outbox only.")
+        yield Hit("signal.data.collection", message, _NARROW)
+
+
+def _as_listed(config: Config, table: str) -> str:
+    """Return a table's full name as include lists have it: of SQL Server without the database."""
+    return table.partition(".")[2] if config.kind is Kind.SQLSERVER and table.count(".") == 2 else table
 
 
 @book.router_rule("CC504", WARNING, *Kind)
 def pattern_for_several(config: Config, router: Router) -> Hits:
-    several = [pattern for pattern in config.captured if literal(pattern) is None and not _is_outbox(pattern)]
-    if len(config.captured) > 1 and not any(map(_is_outbox, config.captured)):
-        several = list(config.captured)
-    if config.kind and several and not router.get("predicate"):
+    several = [
+        pattern
+        for pattern in config.captured[:FEW]
+        if literal(pattern) is None
+        and not is_outbox(pattern)
+        and reaches(config, router, imagined_table(config, pattern))
+    ]
+    if len(config.captured) > 1 and not any(map(is_outbox, config.captured)):
+        reaching = [table for table in config.tables[:FEW] if reaches(config, router, table)]
+        several = [*reaching, *several] if len(reaching) + len(several) > 1 else []
+    if config.kind and several:
         message = f"{several[0]} may be or match a table that is no outbox, and the first row of one fails the task."
-        yield Hit(config.kind.include_list, message, "Name the outbox, or give the router a predicate.")
-
-
-def _is_outbox(pattern: str) -> bool:
-    return "outbox" in pattern.lower()
-
-
-@book.router_rule("CC505", ERROR, *Kind)
-def predicate_that_never_matches(config: Config, router: Router) -> Hits:
-    predicate = config.predicates.get(router.get("predicate"))
-    if predicate is None or predicate.type != _TOPIC_NAMES or not _keeps_topics(config, router):
-        return
-    topic = config.raw_topics[0]
-    if not all(matches(predicate.get("pattern"), each) is router.on("negate") for each in config.raw_topics):
-        return
-    if router.on("negate"):
-        message = (
-            f"the router never runs: its predicate matches {topic}, the topic before routing, and negate excludes it."
-        )
-        yield Hit(f"{router.prefix}negate", message, "Leave it out.")
-    else:
-        message = f"the router never runs: its predicate does not match {topic}, the topic before routing."
-        pattern = topic.replace(".", r"\.")
-        yield Hit(f"{predicate.prefix}pattern", message, f"Write {pattern}.")
-
-
-def _keeps_topics(config: Config, router: Router) -> bool:
-    """Tell whether records come to a router under the topics that are known, and no transform before changed them."""
-    before = [plugin.type for plugin in config.transforms[: [p.alias for p in config.transforms].index(router.alias)]]
-    return bool(config.raw_topics) and all(type_ in {DECODER, ROUTER, MONGO_ROUTER} for type_ in before)
+        yield Hit(config.kind.include_list, message, _NARROW)
 
 
 @book.rule("CC506", ERROR, *Kind)
@@ -87,10 +73,10 @@ def name_without_its_schema(config: Config) -> Hits:
             yield Hit(config.kind.include_list, message, f"Write {around}\\.{table}.")
 
 
-@book.rule("CC507", ERROR, Kind.POSTGRESQL)
+@book.rule("CC507", ERROR, Kind.POSTGRESQL, Kind.SQLSERVER, Kind.ORACLE)
 def name_with_its_database(config: Config) -> Hits:
     for table in config.tables:
-        if table.count(".") == 2 and "\\." not in config.get("table.include.list"):
+        if names_database(config, table):
             message = f"{table} matches no table: names are schema.table here, without the database."
             yield Hit("table.include.list", message, f"Write {table.partition('.')[2]}.")
 

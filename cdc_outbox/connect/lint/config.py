@@ -162,7 +162,7 @@ class Router(Plugin):
         return self.get(f"{self.table}.field.event.{role}", default)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Config:
     """One connector's configuration.
 
@@ -245,27 +245,28 @@ class Config:
     @cached_property
     def raw_topics(self) -> tuple[str, ...]:
         """The topics that records are for before anything routes them; none where that cannot be told."""
-        prefix = self.get("topic.prefix")
+        if self.reads_messages:
+            return self.topics_of("message")
+        topics = [self.topics_of(table) for table in self.tables]
+        return tuple(topic for each in topics for topic in each) if all(topics) else ()
+
+    def topics_of(self, table: str) -> tuple[str, ...]:
+        """Return the topics that a table's changes are for before anything routes them; none where they are not known.
+
+        Args:
+            table: As include lists have it; ``message`` for logical messages, of which Debezium makes a name by itself.
+        """
+        prefix, delimiter = self.get("topic.prefix"), self.get("topic.delimiter", ".")
         if not prefix or is_reference(prefix) or self.has("topic.naming.strategy"):
             return ()
-        if self.reads_messages:
+        if table == "message":
             return (f"{prefix}.message",)
-        delimiter, names = self.get("topic.delimiter", "."), list(self._table_names())
-        if delimiter != "." and any(name.count(".") != self._dots for name in names):
+        names, dots = [table], 1
+        if self.kind is Kind.SQLSERVER:
+            names, dots = [f"{database}.{table}" for database in listed(self.get("database.names"))], 2
+        if delimiter != "." and any(name.count(".") != dots for name in names):
             return ()  # which dots are delimiters cannot be told
         return tuple(raw_topic_name(prefix, *name.split("."), delimiter=delimiter) for name in names)
-
-    @property
-    def _dots(self) -> int:
-        """How many dots a table's name has, with what Debezium puts before it."""
-        return 2 if self.kind is Kind.SQLSERVER else 1
-
-    def _table_names(self) -> Iterator[str]:
-        for table in self.tables:
-            if self.kind is Kind.SQLSERVER and table.count(".") == 1:
-                yield from (f"{database}.{table}" for database in listed(self.get("database.names")))
-            else:
-                yield table
 
     def _plugins(self, kind: str) -> Iterator[Plugin]:
         for alias in dict.fromkeys(listed(self.get(kind))):

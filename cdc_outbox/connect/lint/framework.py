@@ -46,21 +46,6 @@ _KNOWN_TYPES = (
         ]
     ),
 )
-_UNWRAPPING = frozenset(
-    {"io.debezium.transforms.ExtractNewRecordState", "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"}
-)
-_NEEDS_A_STRUCTURE = frozenset(
-    f"org.apache.kafka.connect.transforms.{name}"
-    for name in [
-        "InsertField",
-        "ReplaceField",
-        "ExtractField",
-        "MaskField",
-        "Flatten",
-        "ValueToKey",
-        "TimestampConverter",
-    ]
-)
 
 
 @book.rule("CC204", ERROR)
@@ -195,29 +180,6 @@ def login_that_runs_code(config: Config) -> Hits:
             if option.endswith("sasl.jaas.config") and module in value:
                 message = f"{module} loads what another server tells it to (CVE-2023-25194, CVE-2025-27818)."
                 yield Hit(option, message, "Use the login module of your SASL mechanism.")
-
-
-@book.rule("CC221", WARNING)
-def transform_for_a_structure(config: Config) -> Hits:
-    """What InsertField and its like do with the text that a router makes of the payload."""
-    plain = [router for router in config.routers if not router.has_envelope and not router.expands]
-    aliases = [plugin.alias for plugin in config.transforms]
-    for plugin in config.transforms:
-        value = plugin.options.get("type", "").strip().endswith("$Value")
-        behind = any(aliases.index(router.alias) < aliases.index(plugin.alias) for router in plain)
-        if behind and value and plugin.type in _NEEDS_A_STRUCTURE and not plugin.get("predicate"):
-            message = f"the transform {plugin.alias!r} needs a structure, and the router hands it the payload alone."
-            yield Hit(f"{plugin.prefix}type", message, "Put it before the router, or give it a predicate.")
-
-
-@book.rule("CC222", ERROR)
-def unwrapped_before_it_is_routed(config: Config) -> Hits:
-    for plugin in config.transforms:
-        if plugin.type in {ROUTER, MONGO_ROUTER}:
-            return
-        if plugin.type in _UNWRAPPING and config.routers and not plugin.get("predicate"):
-            message = f"{plugin.alias!r} takes the envelope off before the router, which passes such records unchanged."
-            yield Hit("transforms", message, "Leave it out, or let it skip the outbox by a predicate.")
 
 
 @book.rule("CC223", ERROR)

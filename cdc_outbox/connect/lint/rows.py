@@ -1,0 +1,157 @@
+"""Where typical rows and heartbeats go: not captured, past the router, dropped, or into a failing transform."""
+
+from cdc_outbox.connect.lint.config import MONGO_ROUTER, ROUTER, Config, Kind, Router, listed
+from cdc_outbox.connect.lint.java import literal, matches
+from cdc_outbox.connect.lint.path import FEW, Path, Step, find_exclusion, is_outbox, named_outboxes, paths_of, reaches
+from cdc_outbox.connect.lint.rule import ERROR, WARNING, Hit, Hits, Rulebook
+from cdc_outbox.connect.lint.transforms import TIMESTAMP_ROUTER, TOPIC_NAMES, UNWRAPPING
+from cdc_outbox.router import Change, ConnectRecord
+
+book = Rulebook()
+
+_ROUTERS = frozenset({ROUTER, MONGO_ROUTER})
+_PREFIXES = ("", "x", "orders.created")
+"""Logical messages may have any prefix: a pattern that matches all of these is meant to match every one."""
+
+
+@book.rule("CC523", ERROR, *Kind)
+def outbox_that_is_left_out(config: Config) -> Hits:
+    if not config.routers:
+        return
+    for table in named_outboxes(config):
+        option = find_exclusion(config, table)
+        # Of a schema that an include list lacks CC510 tells.
+        if option is not None and (option.endswith(".exclude.list") or not config.tables):
+            yield Hit(option, f"{table} is not captured: {option} leaves it out.", f"Let {option} leave it in.")
+    if not named_outboxes(config) and config.kind is not None:
+        option = f"{config.kind.nouns[1]}.exclude.list"
+        for table in filter(None, map(literal, listed(config.get(option)))):
+            if is_outbox(table):
+                yield Hit(option, f"{table} is not captured: {option} leaves it out.", "Take it off the list.")
+
+
+@book.rule("CC524", ERROR, Kind.POSTGRESQL)
+def messages_that_are_left_out(config: Config) -> Hits:
+    option = "message.prefix.exclude.list"
+    for pattern in listed(config.get(option)) if config.routers and config.reads_messages else ():
+        if all(matches(pattern, prefix, ignores_case=True) for prefix in _PREFIXES):
+            message = "events are logical messages, and every one of them is left out."
+            yield Hit(option, message, "Set message.prefix.include.list to the prefix of events instead.")
+
+
+@book.router_rule("CC505", ERROR, *Kind)
+def predicate_that_never_matches(config: Config, router: Router) -> Hits:
+    predicate = config.predicates.get(router.get("predicate"))
+    steps = [path.step(router) for path in paths_of(config).outboxes]
+    others = () if config.reads_messages else config.tables[:FEW]
+    if predicate is None or any(reaches(config, router, table) for table in others):
+        return
+    past = [step for step in steps if step is not None and not step.runs and not _was_routed(config, step)]
+    if not past or len(past) < len(steps):
+        return
+    topic = past[0].before.topic
+    if predicate.type != TOPIC_NAMES:
+        message = f"the router never runs: its predicate {predicate.alias!r} is never true of a new row."
+        remedy = f"Take {TOPIC_NAMES} with the pattern of the outbox's topic."
+        yield Hit(
+            f"{router.prefix}predicate", f"{message[:-1]}, which goes to {topic or 'its topic'} unrouted.", remedy
+        )
+        return
+    renaming = _renaming(paths_of(config).outboxes[0], router)
+    if renaming is not None:
+        message = (
+            f"the router never runs: {renaming.transform.alias!r} gives rows the topic {topic}, and there they go."
+        )
+        remedy = f"List {renaming.transform.alias!r} behind the router, or leave it out."
+        yield Hit("transforms", message, remedy)
+    elif router.on("negate"):
+        message = (
+            f"the router never runs: its predicate matches {topic}, the topic before routing, and negate excludes it."
+        )
+        yield Hit(f"{router.prefix}negate", message, "Leave it out.")
+    else:
+        message = f"the router never runs: its predicate does not match {topic}, the topic before routing."
+        pattern = topic.replace(".", r"\.")
+        yield Hit(f"{predicate.prefix}pattern", message, f"Write {pattern}.")
+
+
+def _was_routed(config: Config, step: Step) -> bool:
+    return not isinstance(step.before.value, Change) and not config.reads_messages
+
+
+def _renaming(path: Path, router: Router) -> Step | None:
+    """Return the step before a router that gives a row another topic."""
+    for step in path.steps:
+        if step.transform.alias == router.alias:
+            return None
+        if step.after is not None and step.after.topic != step.before.topic:
+            return step
+    return None
+
+
+@book.rule("CC222", ERROR)
+def change_that_is_none_to_the_router(config: Config) -> Hits:
+    for path in paths_of(config).outboxes:
+        changed = [step for step in path.steps if isinstance(step.before.value, Change)]
+        last = changed[-1] if changed else None
+        if last is None or last.transform.type in _ROUTERS or not _is_opened(last.after):
+            continue
+        router = next((step for step in path.steps if step.runs and step.transform.type in _ROUTERS), None)
+        if router is not None:
+            what = "takes the envelope off" if last.transform.type in UNWRAPPING else "makes something else of a change"
+            message = f"{last.transform.alias!r} {what} before the router, which passes such records unchanged."
+            where = f"Rows go to {path.topic}." if path.topic else ""
+            remedy = "Leave it out, or let it skip the outbox by a predicate."
+            yield Hit("transforms", f"{message} {where}".strip(), remedy)
+            return
+
+
+def _is_opened(record: ConnectRecord | None) -> bool:
+    return record is not None and not isinstance(record.value, Change)
+
+
+@book.rule("CC227", ERROR)
+def everything_is_dropped(config: Config) -> Hits:
+    paths = paths_of(config).outboxes
+    drops = [step for path in paths for step in path.steps if step.after is None and not step.failure]
+    if not config.routers or not drops or len(drops) < len(paths):
+        return
+    plugin, topic = drops[0].transform, drops[0].before.topic
+    if not plugin.get("predicate"):
+        message = f"{plugin.alias!r} drops every event: it has no predicate."
+        yield Hit(f"{plugin.prefix}type", message, "Name a predicate of what is to be dropped.")
+    else:
+        message = f"{plugin.alias!r} drops every event: its predicate is asked about the topic {topic or 'of events'}."
+        remedy = "A predicate sees a record as the transforms before left it: match that topic, or list it earlier."
+        yield Hit(f"{plugin.prefix}predicate", message, remedy)
+
+
+@book.rule("CC221", ERROR)
+def transform_that_fails(config: Config) -> Hits:
+    """What InsertField and its like do with the text that a router makes of the payload."""
+    paths = list(paths_of(config).outboxes) if config.routers else []
+    beats = config.kind is not None and config.number("heartbeat.interval.ms", 0) != 0
+    records = [
+        *(("an event", path) for path in paths),
+        *([("a heartbeat", paths_of(config).of_heartbeats())] if beats else []),
+    ]
+    told = set()
+    for record, path in records:
+        step = path.steps[-1] if path.steps else None
+        if step is None or not step.failure or step.transform.type in _ROUTERS or step.transform.alias in told:
+            continue
+        told.add(step.transform.alias)
+        message = f"the task fails on {record} in the transform {step.transform.alias!r}: {step.failure}."
+        yield Hit(f"{step.transform.prefix}type", message, "List it before the router, or give it a predicate.")
+
+
+@book.rule("CC228", WARNING)
+def topic_of_the_day(config: Config) -> Hits:
+    for path in paths_of(config).outboxes:
+        for step in path.steps:
+            if step.transform.type == TIMESTAMP_ROUTER and step.runs and step.before.topic != path.start.topic:
+                message = (
+                    f"{step.transform.alias!r} puts a date into the topic: an aggregate's events go to several topics."
+                )
+                yield Hit(f"{step.transform.prefix}type", message, "Leave it out: topics have retention.ms.")
+                return
