@@ -245,9 +245,7 @@ def test_a_database_that_takes_no_writes_is_waited_for(dsn: str) -> None:
     assert caught.value.retryable
 
 
-def test_effects_that_the_commit_refuses_are_told_with_the_event(
-    dsn: str, *, autocommit: bool
-) -> None:
+def test_effects_that_the_commit_refuses_are_told_with_the_event(dsn: str, *, autocommit: bool) -> None:
     def handler(event: Event, connection: Connection) -> None:
         apply_effect(event, connection)
         connection.execute("insert into payments values (4711, %s)", (event.id,))
