@@ -29,6 +29,7 @@ class Sent:
     document: str
     status: int
     says: str
+    method: str = "PUT"
 
     def __str__(self) -> str:
         return self.code
@@ -47,6 +48,13 @@ SENT = (
         document='{"connector.class": "PostgresConnector", "table.include.list": ["public.outbox"]}',
         status=500,
         says="Cannot deserialize value of type `java.lang.String`",
+    ),
+    Sent(
+        code="CC005",
+        document='{"name": "none", "config": {"connector.class": "PostgresConnector", "name": "orders"}}',
+        method="POST",
+        status=400,
+        says="doesn't match connector name",
     ),
 )
 
@@ -83,6 +91,30 @@ ANSWERED = (
         changes={"poll.interval.ms": "0"},
         option="poll.interval.ms",
         says="A positive, non-zero integer value is expected",
+    ),
+    Answered(
+        code="CC120",
+        changes={"tasks.max": "0"},
+        option="tasks.max",
+        says="at least 1",
+    ),
+    Answered(
+        code="CC121",
+        changes={"database.password": "${file:/run/secrets/password}"},
+        option="database.hostname",
+        says="password authentication failed",
+    ),
+    Answered(
+        code="CC118",
+        changes={"snapshot.mode": "custom"},
+        option="snapshot.mode.custom.name",
+        says="custom",
+    ),
+    Answered(
+        code="CC525",
+        changes={"table.include.list": "{name}\\.(outbox"},
+        option="table.include.list",
+        says="regular expression",
     ),
     Answered(
         code="CC111",

@@ -20,8 +20,10 @@ FIXABLE = [case for case in CASES if case.code in FIXERS]
 FORMS: dict[str, Callable[[Mapping[str, str]], str]] = {
     "indented.json": lambda options: json.dumps(options, indent=4),
     "dense.json": lambda options: json.dumps(options, separators=(",", ":")),
-    "body.json": lambda options: json.dumps({"name": "x", "config": options}, indent="\t").replace("\n", "\r\n"),
-    "block.yaml": lambda options: yaml.safe_dump({"name": "x", "config": dict(options)}, sort_keys=False, width=999),
+    "body.json": lambda options: json.dumps({"name": "orders", "config": options}, indent="\t").replace("\n", "\r\n"),
+    "block.yaml": lambda options: yaml.safe_dump(
+        {"name": "orders", "config": dict(options)}, sort_keys=False, width=999
+    ),
     "flow.yaml": lambda options: yaml.safe_dump([dict(options)], default_flow_style=True, sort_keys=False),
 }
 

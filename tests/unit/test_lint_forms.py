@@ -19,6 +19,7 @@ from tests.support.specs import MINIMAL
 
 FLAT = CLEAN[Kind.POSTGRESQL]
 BROKEN = {**FLAT, "errors.tolerance": "all"}
+UNNAMED = {option: value for option, value in BROKEN.items() if option != "name"}
 
 
 def lint_text(text: str, name: str = "x.json") -> list[Finding]:
@@ -44,10 +45,10 @@ def test_the_configuration_that_everybody_copies_has_its_known_defects() -> None
     ("content", "names"),
     [
         (BROKEN, ["orders"]),
-        ({"name": "x", "config": BROKEN}, ["x"]),
-        ({"name": "x", "config": BROKEN, "tasks": [{"connector": "x", "task": 0}], "type": "source"}, ["x"]),
-        ([{"name": "x", "config": BROKEN}, BROKEN], ["x", "orders"]),
-        ({"x": {"info": {"name": "x", "config": BROKEN}, "status": {}}}, ["x"]),
+        ({"name": "x", "config": UNNAMED}, ["x"]),
+        ({"name": "x", "config": UNNAMED, "tasks": [{"connector": "x", "task": 0}], "type": "source"}, ["x"]),
+        ([{"name": "x", "config": UNNAMED}, BROKEN], ["x", "orders"]),
+        ({"x": {"info": {"name": "x", "config": UNNAMED}, "status": {}}}, ["x"]),
         (
             {
                 "apiVersion": "kafka.strimzi.io/v1beta2",

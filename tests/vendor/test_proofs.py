@@ -143,8 +143,12 @@ def test_the_worker_refuses_it(proof: Answered, site: Site) -> None:
 
 @pytest.mark.parametrize("sent", SENT, ids=str)
 def test_the_worker_does_not_take_what_is_no_configuration(sent: Sent, outbox_stack: Stack) -> None:
-    url, headers = f"{outbox_stack.connect_url}/connectors/none/config", {"Content-Type": "application/json"}
-    answer = requests.put(url, data=sent.document, headers=headers, timeout=10)
+    path, headers = (
+        "connectors" if sent.method == "POST" else "connectors/none/config",
+        {"Content-Type": "application/json"},
+    )
+    url = f"{outbox_stack.connect_url}/{path}"
+    answer = requests.request(sent.method, url, data=sent.document, headers=headers, timeout=10)
     assert answer.status_code == sent.status
     assert sent.says in answer.json()["message"]
 

@@ -19,6 +19,7 @@ from cdc_outbox.connect.lint import (
     rows,
     secrets,
     topics,
+    values,
 )
 from cdc_outbox.connect.lint.config import NEWEST, Config, Kind, Version
 from cdc_outbox.connect.lint.promises import PROMISE_RULES
@@ -44,6 +45,7 @@ __all__ = [
 
 RULES: tuple[Rule, ...] = (
     *options.book.rules,
+    *values.book.rules,
     *secrets.book.rules,
     *PROMISE_RULES,
     *framework.book.rules,

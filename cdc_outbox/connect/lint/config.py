@@ -269,9 +269,10 @@ class Config:
         return tuple(raw_topic_name(prefix, *name.split("."), delimiter=delimiter) for name in names)
 
     def _plugins(self, kind: str) -> Iterator[Plugin]:
+        given = self.under(f"{kind}.")  # once: there may be thousands of options
         for alias in dict.fromkeys(listed(self.get(kind))):
-            prefix = f"{kind}.{alias}."
-            yield Plugin(alias=alias, prefix=prefix, options=self.under(prefix))
+            own = {option[len(alias) + 1 :]: given[option] for option in given if option.startswith(f"{alias}.")}
+            yield Plugin(alias=alias, prefix=f"{kind}.{alias}.", options=own)
 
 
 def listed(value: str) -> tuple[str, ...]:

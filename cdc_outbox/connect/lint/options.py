@@ -48,6 +48,18 @@ def _find(connector: str, version: str, option: str) -> Option | None:
     return catalogue(connector, version).find(option)
 
 
+@cache
+def _find_framework(option: str) -> Option | None:
+    return find_framework(option)
+
+
+def find_option(config: Config, option: str) -> Option | None:
+    """Return an option of the connector's, of Connect's or of the producer's, ``None`` if it is none of theirs."""
+    known = _known_to(config)
+    found = None if known is None else _find(known.connector, known.version, option)
+    return found or _find_framework(option)
+
+
 def find_rename(config: Config, option: str) -> Rename | None:
     """Return what became of an option, ``None`` if its connector still reads it, or never did."""
     known = _known_to(config)
@@ -68,7 +80,7 @@ def _find_rename(connector: str, version: str, option: str) -> Rename | None:
 def unknown_option(config: Config) -> Hits:
     known = _known_to(config)
     for option in config.options:
-        if known is None or _ELSEWHERE.fullmatch(option) or find_framework(option):
+        if known is None or _ELSEWHERE.fullmatch(option) or _find_framework(option):
             continue
         if _find(known.connector, known.version, option) is not None:
             continue
@@ -114,22 +126,21 @@ def value_of_an_earlier_version(config: Config) -> Hits:
 
 def find_renamed_value(config: Config, option: str) -> Rename | None:
     known, value = _known_to(config), config.get(option).lower()
-    return None if known is None or value in _allowed(known, option) else renamed_value(option, value, known.connector)
+    return None if known is None or value in _allowed(config, option) else renamed_value(option, value, known.connector)
 
 
 @book.rule("CC105", ERROR, *Kind)
 def value_out_of_the_list(config: Config) -> Hits:
-    known = _known_to(config)
-    for option in config.options if known is not None else ():
-        value, allowed = config.get(option), _allowed(known, option) if known is not None else ()
+    for option in config.options:
+        value, allowed = config.get(option), _allowed(config, option)
         fits = not allowed or not value or value.lower() in allowed or is_reference(value)
         if not fits and find_renamed_value(config, option) is None:
             offer = did_you_mean(value.lower(), list(allowed)) or f"It may be {', '.join(allowed)}."
             yield Hit(option, f"{option} has a value that is none of this connector's.", offer)
 
 
-def _allowed(known: Catalogue, option: str) -> tuple[str, ...]:
-    found = _find(known.connector, known.version, option)
+def _allowed(config: Config, option: str) -> tuple[str, ...]:
+    found = find_option(config, option)
     return () if found is None else tuple(value.lower() for value in found.allowed)
 
 

@@ -94,6 +94,9 @@ class _Reading:
         outside = around.get("name")
         aliases = {"name": (*path[:-1], "name")} if isinstance(outside, str) else {}
         name = outside if isinstance(outside, str) else texts.get("name", "")
+        if "name" in texts and texts["name"] != name:
+            message = f"the configuration's own name is {texts['name']!r}, and Connect refuses two of them."
+            self.findings.append(self._document.error("CC005", (*path, "name"), message, "Leave it out there."))
         places = InDocument(self._document, path, aliases)
         return Config(name=name, options=texts, places=places, version=self._version)
 
