@@ -39,7 +39,8 @@ KNOWN = (
         r'password authentication failed for user "(?P<role>[^"]*)"',
         "The database refuses the password of the role {role}.",
         "Give the role the password that database.password refers to. A variable is the worker's, as it was at its "
-        "start; the name of one that it does not have is sent as the password. Of the local stack, "
+        "start; the name of one that it does not have, or of a "
+        "provider that it does not have (config.providers), is sent as the password. Of the local stack, "
         "`cdc-outbox stack restart connect-1 --env NAME` gives the worker yours.",
     ),
     _known(
@@ -162,6 +163,12 @@ KNOWN = (
         "A reference in the configuration leads nowhere: the worker has no such config provider, or not what it "
         "looks for.",
         "Enable the provider in the worker's configuration (config.providers), and set the variable or the file there.",
+    ),
+    _known(
+        r"does not have exactly-once source support enabled",
+        "The worker runs without exactly-once support.",
+        "Set exactly.once.source.support to preparing and then to enabled on every worker, or leave out "
+        "exactly.once.support.",
     ),
     _known(
         r"UnknownHostException:? ?(?P<host>[\w.-]*)",

@@ -319,6 +319,19 @@ ROUTED = (
         shows=becomes(lambda seen: b'"schema"' in dict(seen.headers)["id"]),
     ),
     Routed(
+        code="CC418",
+        changes={**_ENVELOPE, "value.converter.schemas.enable": None},
+        mended=_ENVELOPE,
+        shows=becomes(lambda seen: "schema" in _parsed(seen)),
+    ),
+    Routed(
+        code="CC419",
+        changes={"key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter"},
+        rows=(),
+        heartbeat=True,
+        shows=fails("DataException"),
+    ),
+    Routed(
         code="CC420",
         changes={"header.converter": "org.apache.kafka.connect.converters.ByteArrayConverter"},
         shows=fails("DataException", "Invalid schema type for ByteArrayConverter: STRING"),

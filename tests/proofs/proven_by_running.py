@@ -277,6 +277,14 @@ RAN = (
         instead=fails("IllegalStateException"),
     ),
     Ran(
+        code="CC337",
+        changes={f"{_T}op.invalid.behavior": "fatal", "skipped.operations": "d,t"},
+        mended={"skipped.operations": "d,t"},
+        act=_event_and_update,
+        shows=fails("IllegalStateException"),
+        instead=lambda place: len(place.messages()) == 2,
+    ),
+    Ran(
         code="CC330",
         changes={
             "transforms": "first,outbox",

@@ -252,6 +252,7 @@ RAN: tuple[Ran, ...] = (
         code="CC610",
         changes={_ACTION: None},
     ),
+    HeldBack(code="CC526", changes={_ACTION: "select 1"}),
     HeldBack(
         code="CC613",
         changes={"lsn.flush.mode": "manual"},

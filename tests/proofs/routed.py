@@ -82,6 +82,15 @@ def _value(value: object) -> ConnectValue:
 
 _HEARTBEAT = ConnectRecord(
     topic="__debezium-heartbeat.orders",
+    key=ConnectStruct(
+        ConnectSchema(
+            type=ConnectType.STRUCT,
+            name="io.debezium.connector.common.ServerNameKey",
+            optional=False,
+            fields=(("serverName", ConnectSchema(type=ConnectType.STRING, optional=False)),),
+        ),
+        {"serverName": "orders"},
+    ),
     value=ConnectStruct(
         ConnectSchema(
             type=ConnectType.STRUCT,

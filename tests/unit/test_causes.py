@@ -42,6 +42,7 @@ CASES = (
         "config.providers",
     ),
     (f"{PSQL}FATAL: the database system is shutting down", "was restarting", "again"),
+    ("This worker does not have exactly-once source support enabled.", "without exactly-once", "every worker"),
     (f"{DEBEZIUM}…, but this is no longer available on the server.", "older than what the slot", "--earlier-events"),
     (f"{DEBEZIUM}The connector previously stopped while taking a snapshot, but", "cut off", "republish"),
     (f"{CONNECT}Failed to find any class that implements Connector and which name matches x.Y", "plugin", ".path"),

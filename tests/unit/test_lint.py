@@ -174,8 +174,8 @@ def test_of_expanded_documents_is_told_what_fails_there() -> None:
 
 def test_the_router_of_mongodb_may_be_told_what_to_do_with_updates() -> None:
     options: dict[str, str | None] = {"transforms.outbox.table.op.invalid.behavior": "fatal", "skipped.operations": "t"}
-    assert codes({**options, "transforms.outbox.type": MONGO_ROUTER}, Kind.MONGODB) == ["CC808"]
-    assert codes({**options, "skipped.operations": "none"}, Kind.MONGODB) == ["CC808"]
+    assert codes({**options, "transforms.outbox.type": MONGO_ROUTER}, Kind.MONGODB) == ["CC808", "CC337"]
+    assert codes({**options, "skipped.operations": "none"}, Kind.MONGODB) == ["CC808", "CC337"]
 
 
 def test_what_the_driver_or_a_library_reads_is_not_called_unknown() -> None:

@@ -11,6 +11,10 @@ book = Rulebook()
 
 _NARROW = "Name the outbox, and give the router a predicate that matches the outbox's topic only."
 _WRITES = re.compile(r"\b(?:insert\s+into|update|merge\s+into|replace\s+into)\s+([\w.\"`\[\]$]+)", re.IGNORECASE)
+_CALLED = re.compile(r"([\w.]+)\"?\s*\(")
+_WRITING_NOTHING = frozenset(
+    {"now", "version", "count", "max", "min", "coalesce", "clock_timestamp", "pg_current_wal_lsn"}
+)
 _RELATIONAL = tuple(kind for kind in Kind if kind is not Kind.MONGODB)
 
 
@@ -152,6 +156,15 @@ def heartbeat_that_never_beats(config: Config) -> Hits:
     if config.has("heartbeat.action.query") and config.number("heartbeat.interval.ms", 0) == 0:
         message = "heartbeat.action.query never runs: heartbeat.interval.ms is 0."
         yield Hit("heartbeat.action.query", message, "Set heartbeat.interval.ms to 10000.")
+
+
+@book.rule("CC526", WARNING, Kind.POSTGRESQL)
+def heartbeat_that_writes_nothing(config: Config) -> Hits:
+    query = config.get("heartbeat.action.query")
+    calls = {name.lower() for name in _CALLED.findall(query)} - _WRITING_NOTHING
+    if re.match(r"(select|values|show|table)\b", query.lower()) and not calls:
+        message = "the query writes nothing, so the slot stays where it is while the outbox is idle."
+        yield Hit("heartbeat.action.query", message, "Write select pg_logical_emit_message(false, 'heartbeat', '').")
 
 
 @book.rule("CC515", NOTE, *Kind)

@@ -156,6 +156,23 @@ def name_of_the_first(config: Config, router: Router) -> Hits:
         yield Hit("value.converter", message, "Place headers instead of an envelope.")
 
 
+@book.router_rule("CC418", WARNING)
+def schema_in_every_message(config: Config, router: Router) -> Hits:
+    option = "value.converter.schemas.enable"
+    if config.get("value.converter") == _JSON and (router.has_envelope or router.expands) and not config.has(option):
+        message = 'every message becomes {"schema":…,"payload":…}: its schema is several times as long as the event.'
+        yield Hit("value.converter", message, f"Set {option} to false, or to true if that is meant.")
+
+
+@book.router_rule("CC419", ERROR)
+def key_that_is_none_of_these(config: Config, router: Router) -> Hits:
+    given = config.get("key.converter")
+    delegates = given == _BINARY and config.has(f"key.converter.{_DELEGATE}")
+    if given in _NO_TEXT and not delegates and config.number("heartbeat.interval.ms", 0) != 0:
+        message = "the key of a heartbeat is a structure: this converter fails on it, and the task with it."
+        yield Hit("key.converter", message, f"{_STRING} takes keys of any type.")
+
+
 @book.rule("CC415", ERROR)
 def converter_that_nobody_has(config: Config) -> Hits:
     for option in ("key.converter", "value.converter", "header.converter"):

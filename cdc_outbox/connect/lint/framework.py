@@ -16,6 +16,12 @@ _PRODUCER = "producer.override."
 _PREDICATES = "org.apache.kafka.connect.transforms.predicates."
 _TOPIC_NAMES = f"{_PREDICATES}TopicNameMatches"
 _DEBEZIUM = "io.debezium.transforms."
+_OF_CONFLUENT_CLOUD = frozenset(
+    {
+        *(f"{name}CdcSource{version}" for name in ("Postgres", "MySql", "SqlServer") for version in ("", "V2")),
+        *("MariaDbCdcSource", "OracleCdcSource", "OracleXStreamSource", "MongoDbAtlasSource"),
+    }
+)
 _KNOWN_TYPES = (
     ROUTER,
     MONGO_ROUTER,
@@ -169,7 +175,8 @@ def boundaries_of_its_own(config: Config) -> Hits:
 def more_than_at_least_once(config: Config) -> Hits:
     if config.get("exactly.once.support").lower() == "required":
         message = "Connect's transactions spare the connector's own duplicates, and no others."
-        yield Hit("exactly.once.support", message, "Consumers still need to know an event that they have had.")
+        remedy = "Every worker needs exactly.once.source.support=enabled; consumers still need to know what they had."
+        yield Hit("exactly.once.support", message, remedy)
 
 
 @book.rule("CC220", WARNING)
@@ -225,8 +232,12 @@ def option_that_a_plugin_does_not_have(config: Config) -> Hits:
 @book.rule("CC224", NOTE)
 def connector_of_another_kind(config: Config) -> Hits:
     if config.kind is None and not _meant_connector(config):
-        near = did_you_mean(config.get("connector.class"), [kind.value for kind in Kind])
+        given = config.get("connector.class")
+        near = did_you_mean(given, [kind.value for kind in Kind])
         message = "this is none of the six connectors of Debezium, so only what is Connect's was looked at."
+        if given in _OF_CONFLUENT_CLOUD:
+            message = "Confluent Cloud runs this connector with options of its own, so only Connect's were looked at."
+            near = "Its documentation has the names; with Debezium's own connector lint looks at all of them."
         yield Hit("connector.class", message, near)
 
 

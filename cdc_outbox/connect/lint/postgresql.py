@@ -146,6 +146,15 @@ def strategy_that_hides_a_loss(config: Config) -> Hits:
         )
 
 
+@book.rule("CC620", WARNING, Kind.POSTGRESQL)
+def pooler_in_between(config: Config) -> Hits:
+    pools = config.get("database.port") == "6432" or re.search(r"\bpooler\b|pgbouncer", config.get("database.hostname"))
+    if pools:
+        option = "database.port" if config.get("database.port") == "6432" else "database.hostname"
+        message = "this looks like a pooler, and most of them take no replication connection."
+        yield Hit(option, message, "Name the server itself: the connector keeps two connections, and no more.")
+
+
 @book.rule("CC616", WARNING, Kind.POSTGRESQL)
 def partitions_one_by_one(config: Config) -> Hits:
     option = "publish.via.partition.root"

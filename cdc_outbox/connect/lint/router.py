@@ -177,6 +177,14 @@ def behaviour_that_never_shows(config: Config, router: Router) -> Hits:
         yield Hit(router.prefix + option, f"{option} does nothing: updates are skipped before.", "Leave it out.")
 
 
+@book.router_rule("CC337", WARNING)
+def update_that_fails_the_task(config: Config, router: Router) -> Hits:
+    option = "table.op.invalid.behavior"
+    if router.get(option).lower() == "fatal" and "u" not in _skipped(config):
+        message = "an update of a row that is published fails the task, and every restart meets it again."
+        yield Hit(router.prefix + option, message, "Set skipped.operations to u,d,t, or leave updates at warn.")
+
+
 @book.rule("CC330", WARNING)
 def routers_in_a_row(config: Config) -> Hits:
     for before, router in zip(config.routers, config.routers[1:], strict=False):
