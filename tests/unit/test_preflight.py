@@ -197,6 +197,8 @@ GENERATED = replace(COLUMNS["created_at"], is_generated=True)
         (replace(GOOD, table=replace(TABLE, keys=(("type", "id"),))), "warning", "DB316", "public.outbox"),
         (replace(GOOD, table=replace(TABLE, partition_of="p.all")), "warning", "DB318", "public.outbox"),
         (replace(GOOD, table=replace(TABLE, children=["a", "b"])), "warning", "DB319", "public.outbox"),
+        (replace(GOOD, table=replace(TABLE, rules=["mute"])), "error", "DB326", "public.outbox"),
+        (replace(GOOD, table=replace(TABLE, triggers=["mute"])), "warning", "DB327", "public.outbox"),
         (column("payload", type="jsonb"), "note", "DB320", "public.outbox.payload"),
         (column("type", type="kind", is_enum=True), "error", "DB304", "public.outbox.type"),
         (column("aggregatetype", type="character"), "error", "DB304", "public.outbox.aggregatetype"),

@@ -124,7 +124,7 @@ class Database:
         table = self._ask("table", table=name)
         if not table:
             return None
-        kind, persistence, partition_of, children, refuses_deletes = table[0]
+        kind, persistence, partition_of, children, refuses_deletes, rules, triggers = table[0]
         return TableFacts(
             kind=kind,
             persistence=persistence,
@@ -132,6 +132,8 @@ class Database:
             partition_of=partition_of,
             children=children,
             refuses_deletes=refuses_deletes,
+            rules=rules,
+            triggers=triggers,
             keys=[key for (key,) in self._ask("keys", table=name)],
         )
 

@@ -106,6 +106,8 @@ class TableFacts:
         children: Tables that inherit from it.
         refuses_deletes: Whether a publication sends deletes, and the table has nothing that tells which row is meant.
         keys: The columns of each unique index that is valid and leaves out no row.
+        rules: Rules that do something else instead of an insert, quoted.
+        triggers: Triggers that may return null before a row is inserted, so that none is, quoted.
     """
 
     kind: str
@@ -115,6 +117,8 @@ class TableFacts:
     children: Sequence[str] = ()
     refuses_deletes: bool = False
     keys: Sequence[Sequence[str]] = ()
+    rules: Sequence[str] = ()
+    triggers: Sequence[str] = ()
 
     @property
     def has_log(self) -> bool:

@@ -50,6 +50,9 @@ def check_table(spec: Spec, table: TableFacts | None, publication: PublicationFa
         message = "a publication sends deletes of it, and nothing tells which row: deleting an event fails."
         remedy = f"alter table {spec.outbox.table.quoted} replica identity full"
         yield error("DB317", name, message, remedy)
+    for rule in table.rules:
+        message = f"the rule {rule} does something else instead of an insert: events are not written, in silence."
+        yield error("DB326", name, message, f"alter table {spec.outbox.table.quoted} disable rule {rule}")
     for column, types in _wanted(spec).items():
         facts = table.columns.get(column)
         if facts is None:
@@ -75,6 +78,9 @@ def check_habits(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
         message = f"nothing keeps an event's id from being there twice: {columns.id} alone is no unique key."
         way = "" if table.is_partitioned else " concurrently"
         yield warning("DB316", name, message, f"create unique index{way} on {quoted} ({quote(columns.id)})")
+    for trigger in table.triggers:
+        message = f"the trigger {trigger} may return null before an insert: that event is not written, in silence."
+        yield warning("DB327", name, message, f"alter table {quoted} disable trigger {trigger}")
     if table.partition_of:
         message = f"it is a partition of {table.partition_of}, and what lies in the others is not published."
         yield warning("DB318", name, message, "Name the partitioned table in the spec: outbox.table.")

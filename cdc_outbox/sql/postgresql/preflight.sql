@@ -132,6 +132,25 @@ select
         where publication.pubdelete
             and namespace.oid = relation.relnamespace
             and member.tablename = relation.relname
+    ),
+    array(
+        select cast(quote_ident(rule.rulename) as text)
+        from pg_rewrite as rule
+        where rule.ev_class = relation.oid and rule.ev_type = '3' and rule.is_instead and rule.ev_enabled <> 'D'
+        order by 1
+    ),
+    array(
+        select cast(quote_ident(hook.tgname) as text)
+        from pg_trigger as hook
+        join pg_proc as function on function.oid = hook.tgfoid
+        join pg_language as language on language.oid = function.prolang
+        where hook.tgrelid = relation.oid
+            and not hook.tgisinternal
+            and hook.tgenabled <> 'D'
+            and hook.tgtype & 7 = 7 -- for each row, before, insert
+            and language.lanname = 'plpgsql'
+            and function.prosrc ~* '\mreturn\s+null\M'
+        order by 1
     )
 from pg_class as relation
 where relation.oid = to_regclass(:table)
