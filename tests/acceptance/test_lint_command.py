@@ -28,7 +28,7 @@ def test_errors_exit_1_and_stand_on_stdout_with_their_lines(tmp_path: Path) -> N
     code, out, err = run("lint", file, "--strict")
     assert code == 1
     assert f"{file}:10 database.server.name: error CC102:" in out
-    assert err == "1 error, 8 warnings, 4 notes\n"
+    assert err == "1 error, 8 warnings, 1 note\n"
 
 
 def test_warnings_exit_3_only_where_they_are_asked_for(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ UNPROVEN: Mapping[str, str] = {
     "CC114": "is a matter of time: with 3000 an event took 3.1 s instead of 1.1, too near to what a busy machine does",
     "CC115": _ON_THE_WAY,
     "CC116": _ON_THE_WAY,
+    "CC119": "is CC110, CC258, CC335 and CC515 in one note; those are proven, or have a reason of their own",
     "CC203": _CLUSTER,
     "CC204": "needs a broker that answers one of two requests under way, and not the other",
     "CC224": "is no hazard, but the limit of what was looked at",

@@ -112,6 +112,15 @@ def test_other_connectors_of_debezium_are_not_misspelt(name: str) -> None:
     assert ("CC224" in found, "CC223" in found) == (True, False)
 
 
+def test_notes_about_defaults_are_one_note_where_there_are_several() -> None:
+    defaults: dict[str, str | None] = {"poll.interval.ms": None, "snapshot.mode": None}
+    [note] = lint(config_of(changed(Kind.POSTGRESQL, defaults)))
+    assert (note.code, note.severity) == ("CC119", Severity.NOTE)
+    assert "poll.interval.ms (CC110), snapshot.mode (CC515)" in note.message
+    assert codes({"snapshot.mode": None}) == ["CC515"]
+    assert codes({**defaults, "errors.tolerance": "all"}) == ["CC119", "CC201"]
+
+
 def test_two_outboxes_behind_two_predicates_are_fine() -> None:
     config = {
         **CLEAN[Kind.POSTGRESQL],

@@ -27,7 +27,7 @@ from cdc_outbox.connect.lint.reading import find_configs
 from cdc_outbox.connect.lint.rule import Rule
 from cdc_outbox.connect.lint.several import compare
 from cdc_outbox.connect.lint.texts import find_in_text
-from cdc_outbox.finding import Finding
+from cdc_outbox.finding import Finding, Severity
 
 __all__ = [
     "NEWEST",
@@ -62,9 +62,30 @@ RULES: tuple[Rule, ...] = (
 """Every rule about one configuration; what several have in common is compared besides."""
 
 
+_OF_DEFAULTS = frozenset({"CC110", "CC258", "CC335", "CC515"})
+"""Notes about defaults that nearly every configuration keeps."""
+
+
 def lint(config: Config) -> tuple[Finding, ...]:
     """Return what is wrong with a configuration, in the order of its lines."""
-    return _in_order(finding for rule in RULES for finding in rule.findings(config))
+    findings = _in_order(finding for rule in RULES for finding in rule.findings(config))
+    of_defaults = [finding for finding in findings if finding.code in _OF_DEFAULTS]
+    if len({finding.code for finding in of_defaults}) < 2:
+        return findings
+    rest = (finding for finding in findings if finding.code not in _OF_DEFAULTS)
+    return _in_order((*rest, _folded(of_defaults)))
+
+
+def _folded(findings: Sequence[Finding]) -> Finding:
+    """Return one note in the place of several about defaults."""
+    named = ", ".join(f"{finding.place.path} ({finding.code})" for finding in findings)
+    return Finding(
+        code="CC119",
+        severity=Severity.NOTE,
+        place=findings[0].place,
+        message=f"defaults that suit few outboxes: {named}.",
+        remedy="`cdc-outbox explain CODE` says what each does.",
+    )
 
 
 def lint_all(configs: Sequence[Config]) -> tuple[Finding, ...]:
