@@ -294,7 +294,7 @@ def test_a_place_that_is_not_there_is_told_with_those_that_are(service: Brokerle
     service.deliver(make_event(2))
     parked_id = service.parked_id_of(2)
     for act in (retry, skip):
-        with pytest.raises(InboxError, match=f"has the place 99; there is {parked_id}$"):
+        with pytest.raises(InboxError, match=f"has the place 99; there is {parked_id}\n"):
             act(service, parked_id, 99)
     assert len(service.parked()) == 1
 
