@@ -13,17 +13,33 @@ from functools import lru_cache
 
 from cdc_outbox.errors import ConfigError, RoutingError
 from cdc_outbox.router.exceptions import config_exception
+from cdc_outbox.router.regex_program import (
+    Atom,
+    Instruction,
+    Look,
+    Mark,
+    Match,
+    Pattern,
+    Program,
+    any_number,
+    at_most,
+    either,
+)
 
 _ANY = "[^\n\r\u0085\u2028\u2029]"
 _END = "(?:(?=\r\n\\Z)|(?<!\r)(?=\n\\Z)|(?=[\r\u0085\u2028\u2029]\\Z)|\\Z)"
 """Java's ``$``: at the end, or before one last line break of any kind, but never within ``\\r\\n``."""
 _ATOMS = {".": (_ANY, False), "^": ("\\A", True), "$": (_END, True)}
-"""Their translation, and whether they match nothing but a place."""
+"""In Python's words, and whether they match nothing but a place."""
 _CLASSES = frozenset("dDwWsS")
 """Escapes that stand for several characters: of ASCII, unless Python is told otherwise."""
 _CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 _MOST_REPETITIONS = 1000
 """Beyond it the two fail in different ways; a topic's name has at most 249 characters."""
+_LONGEST = 1000
+_MOST_INSTRUCTIONS = 3_000
+"""Of all repetitions: those within repetitions multiply."""
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 _HEX = {"x": 2, "u": 4}
 _SURROGATES = range(0xD800, 0xE000)
@@ -38,8 +54,8 @@ class UnknownRegexError(ValueError):
 
 
 @lru_cache(maxsize=1024)
-def translated(regex: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """Return the expression in Python's words.
+def translated(regex: str, flags: re.RegexFlag = re.NOFLAG) -> Pattern:
+    """Return the expression, to be matched in bounded time.
 
     Args:
         flags: ``re.IGNORECASE`` for Java's ``CASE_INSENSITIVE``, or none.
@@ -48,14 +64,16 @@ def translated(regex: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
         InvalidRegexError: Java refuses it.
         UnknownRegexError: It is outside the subset.
     """
+    if len(regex) > _LONGEST:
+        raise UnknownRegexError("so long an expression")
     try:
-        return re.compile(_Translation(regex).translate(), re.ASCII | flags)
+        return _Translation(regex, re.ASCII | flags).translate()
     except RecursionError as error:
         raise UnknownRegexError("so many groups within each other") from error
 
 
-def compile_java(regex: str) -> re.Pattern[str]:
-    """Return ``route.topic.regex`` in Python's words.
+def compile_java(regex: str) -> Pattern:
+    """Return ``route.topic.regex``, to be matched in bounded time.
 
     Raises:
         RoutingError: Java refuses it, and so does the EventRouter's ``configure()``.
@@ -73,7 +91,7 @@ def compile_java(regex: str) -> re.Pattern[str]:
         ) from error
 
 
-def replace_first(pattern: re.Pattern[str], text: str, replacement: str) -> str:
+def replace_first(pattern: Pattern, text: str, replacement: str) -> str:
     """Replace the first match as Java's ``Matcher.replaceFirst`` does.
 
     Raises:
@@ -82,10 +100,10 @@ def replace_first(pattern: re.Pattern[str], text: str, replacement: str) -> str:
     match = pattern.search(text)
     if match is None:
         return text
-    return text[: match.start()] + _expand(match, replacement) + text[match.end() :]
+    return text[: match.start] + _expand(pattern, match, replacement) + text[match.end :]
 
 
-def _expand(match: re.Match[str], replacement: str) -> str:
+def _expand(pattern: Pattern, match: Match, replacement: str) -> str:
     expanded, position = [], 0
     while position < len(replacement):
         character = replacement[position]
@@ -96,21 +114,21 @@ def _expand(match: re.Match[str], replacement: str) -> str:
             expanded.append(replacement[position])
             position += 1
         elif character == "$":
-            group, position = _group(match, replacement, position)
+            group, position = _group(pattern, replacement, position)
             expanded.append(match[group] or "")
         else:
             expanded.append(character)
     return "".join(expanded)
 
 
-def _group(match: re.Match[str], replacement: str, position: int) -> tuple[str | int, int]:
+def _group(pattern: Pattern, replacement: str, position: int) -> tuple[str | int, int]:
     """Return the group that is named after a dollar sign, and where the text goes on."""
     if replacement[position : position + 1] == "{":
         name = re.compile("[a-zA-Z0-9]*").match(replacement, position + 1)
         end = name.end() if name else position
         if not name or not name[0] or replacement[end : end + 1] != "}" or name[0][0].isdigit():
             raise _bad_replacement("a group's name is malformed")
-        if name[0] not in match.re.groupindex:
+        if name[0] not in pattern.names:
             raise _bad_replacement(f"there is no group {name[0]!r}")
         return name[0], end + 1
     digits = re.compile("[0-9]+").match(replacement, position)
@@ -118,10 +136,10 @@ def _group(match: re.Match[str], replacement: str, position: int) -> tuple[str |
         raise _bad_replacement("a dollar sign names no group")
     # As many digits as there are groups for; the first in any case.
     length = 1
-    while length < len(digits[0]) and int(digits[0][: length + 1]) <= match.re.groups:
+    while length < len(digits[0]) and int(digits[0][: length + 1]) <= pattern.groups:
         length += 1
     number = int(digits[0][:length])
-    if number > match.re.groups:
+    if number > pattern.groups:
         raise RoutingError(f"the topic's replacement: no group {number}", exception="IndexOutOfBoundsException")
     return number, position + length
 
@@ -135,14 +153,17 @@ class _Translation:
     """Reads Java's expression from left to right."""
 
     regex: str
+    flags: re.RegexFlag
     position: int = 0
-    names: set[str] = field(default_factory=set)
+    groups: int = 0
+    repeated: int = 0
+    names: dict[str, int] = field(default_factory=dict)
 
-    def translate(self) -> str:
-        translated, _ = self._alternatives()
+    def translate(self) -> Pattern:
+        program, _ = self._alternatives()
         if self.position < len(self.regex):
             raise InvalidRegexError("a closing parenthesis without its opening one")
-        return translated
+        return Pattern(program, self.groups, self.names)
 
     def _peek(self, length: int = 1) -> str:
         return self.regex[self.position : self.position + length]
@@ -152,63 +173,77 @@ class _Translation:
         self.position += length
         return taken
 
-    def _alternatives(self) -> tuple[str, bool]:
+    def _alternatives(self) -> tuple[Program, bool]:
         """Return a whole group's content, and whether it can match nothing."""
-        translated, is_empty = self._sequence()
+        alternatives = [self._sequence()]
         while self._peek() == "|":
             self._take()
-            following, following_is_empty = self._sequence()
-            translated, is_empty = f"{translated}|{following}", is_empty or following_is_empty
-        return translated, is_empty
+            alternatives.append(self._sequence())
+        *others, (program, _) = alternatives
+        for other, _ in reversed(others):
+            program = either(other, program)
+        return program, any(is_empty for _, is_empty in alternatives)
 
-    def _sequence(self) -> tuple[str, bool]:
-        translated, is_empty = [], True
+    def _sequence(self) -> tuple[Program, bool]:
+        program: list[Instruction] = []
+        is_empty = True
         while self._peek() not in {"", "|", ")"}:
             if self._peek() == "{":
-                self._quantifier()  # of the empty text
+                self._repeated((), is_empty=False)  # of the empty text
                 continue
             atom, atom_is_empty = self._atom()
-            quantifier, makes_empty = self._quantifier()
-            if quantifier and atom_is_empty:
-                raise UnknownRegexError("a repetition of what can match nothing")
-            translated.append(atom + quantifier)
+            repeated, makes_empty = self._repeated(atom, is_empty=atom_is_empty)
+            program += repeated
             is_empty = is_empty and (atom_is_empty or makes_empty)
-        return "".join(translated), is_empty
+        return tuple(program), is_empty
 
-    def _atom(self) -> tuple[str, bool]:
+    def _atom(self) -> tuple[Program, bool]:
         match self._take():
             case "(":
                 return self._parenthesis()
             case "[":
-                return self._bracket(), False
+                return self._one(self._bracket()), False
             case character if character in _ATOMS:
-                return _ATOMS[character]
+                translated, is_empty = _ATOMS[character]
+                return self._one(translated), is_empty
             case "\\":
                 return self._escape()
             case "*" | "+" | "?":
                 raise InvalidRegexError("a repetition of nothing")
             case character:
-                return re.escape(character), False
+                return self._one(re.escape(character)), False
 
-    def _parenthesis(self) -> tuple[str, bool]:
-        opening, captures_nothing = "(", False
-        if self._peek() == "?":
-            self._take()
-            opening, captures_nothing = self._group_kind()
-        translated, is_empty = self._alternatives()
+    def _one(self, translated: str) -> Program:
+        """Return the program of one character, or one place."""
+        return (Atom(re.compile(translated, self.flags)),)
+
+    def _parenthesis(self) -> tuple[Program, bool]:
+        kind = self._group_kind()
+        if kind == "(":
+            self.groups += 1
+        slot = 2 * self.groups
+        program, is_empty = self._alternatives()
         if self._take() != ")":
             raise InvalidRegexError("a group that is not closed")
-        return f"{opening}{translated})", is_empty or captures_nothing
-
-    def _group_kind(self) -> tuple[str, bool]:
-        """Return how the group begins in Python, and whether it only looks ahead."""
-        match self._take():
+        match kind:
+            case "(":
+                return (Mark(slot), *program, Mark(slot + 1)), is_empty
             case ":":
-                return "(?:", False
-            case "=" | "!" as kind:
-                return f"(?{kind}", True
+                return program, is_empty
+            case _:
+                return (Look(program, is_negated=kind == "!"),), True
+
+    def _group_kind(self) -> str:
+        """Return ``(`` if the group captures, ``:`` if it does not, ``=`` or ``!`` if it looks ahead."""
+        if self._peek() != "?":
+            return "("
+        self._take()
+        match self._take():
+            case ":" | "=" | "!" as kind:
+                return kind
             case "<" if self._peek() not in {"=", "!"}:
-                return f"(?P<{self._name()}>", False
+                self.names[self._name()] = self.groups + 1
+                return "("
             case "":
                 raise InvalidRegexError("a group that is not closed")
             case "P":
@@ -222,31 +257,29 @@ class _Translation:
             raise InvalidRegexError("a group's name is malformed")
         if name[0] in self.names:
             raise InvalidRegexError(f"two groups of the name {name[0]}")
-        self.names.add(name[0])
         self.position = name.end() + 1
         return name[0]
 
-    def _escape(self) -> tuple[str, bool]:
+    def _escape(self) -> tuple[Program, bool]:
         match self._peek():
             case "A" | "z" as anchor:
                 self._take()
-                return "\\A" if anchor == "A" else "\\Z", True
+                return self._one("\\A" if anchor == "A" else "\\Z"), True
             case "Q":
                 self._take()
-                return self._quoted(), False
+                self._unquote()
+                return self._atom()
             case kind if kind in _CLASSES:
-                return f"\\{self._take()}", False
+                return self._one(f"\\{self._take()}"), False
             case _:
-                return re.escape(self._character()), False
+                return self._one(re.escape(self._character())), False
 
-    def _quoted(self) -> str:
-        r"""Return what stands between ``\Q`` and ``\E``; a repetition behind it is of the last character."""
-        end = self.regex.find("\\E", self.position)
-        text = self.regex[self.position :] if end < 0 else self.regex[self.position : end]
+    def _unquote(self) -> None:
+        r"""Escape what stands between ``\Q`` and ``\E``; a repetition behind it is of the last character."""
+        text, _, rest = self.regex[self.position :].partition("\\E")
         if not text:
             raise UnknownRegexError("a quotation of nothing")
-        self.position = len(self.regex) if end < 0 else end + 2
-        return re.escape(text)
+        self.regex, self.position = _PUNCTUATION.sub(r"\\\g<0>", text) + rest, 0
 
     def _character(self) -> str:
         """Return the character that is meant behind a backslash."""
@@ -319,23 +352,31 @@ class _Translation:
             return InvalidRegexError("a set that is not closed")
         return UnknownRegexError("a set within a set, or an empty one")
 
-    def _quantifier(self) -> tuple[str, bool]:
-        """Return the repetition, and whether it makes nothing of something."""
-        if self._peek() == "{":
-            quantifier, makes_empty = self._counted()
-        elif self._peek() in {"*", "?", "+"}:
-            quantifier, makes_empty = self._take(), self.regex[self.position - 1] != "+"
-        else:
-            return "", False
-        if self._peek() == "?":
-            quantifier += self._take()
+    def _repeated(self, atom: Program, *, is_empty: bool) -> tuple[Program, bool]:
+        """Return an atom with the repetition that follows it, and whether that makes nothing of something."""
+        match self._peek():
+            case "{":
+                least, most = self._counted()
+            case "*" | "+" | "?" as sign:
+                self._take()
+                least, most = int(sign == "+"), 1 if sign == "?" else None
+            case _:
+                return atom, False
+        is_lazy = self._peek() == "?" and bool(self._take())
         if self._peek() == "+":
             raise UnknownRegexError("a possessive repetition")
         if self._peek() and self._peek() in "*?":
             raise InvalidRegexError("a repetition of a repetition")
-        return quantifier, makes_empty
+        if is_empty:
+            raise UnknownRegexError("a repetition of what can match nothing")
+        self.repeated += len(atom) * max(least, most or 0)
+        if self.repeated > _MOST_INSTRUCTIONS:
+            raise UnknownRegexError("so many repetitions")
+        if most is None:
+            return atom * least + any_number(atom, is_lazy=is_lazy), least == 0
+        return atom * least + at_most(most - least, atom, is_lazy=is_lazy), least == 0
 
-    def _counted(self) -> tuple[str, bool]:
+    def _counted(self) -> tuple[int, int | None]:
         counted = re.compile(r"\{([0-9]+)(,([0-9]*))?\}").match(self.regex, self.position)
         if not counted:
             raise InvalidRegexError("a malformed number of repetitions")
@@ -345,7 +386,7 @@ class _Translation:
         if max(least, most or 0) > _MOST_REPETITIONS:
             raise UnknownRegexError("so many repetitions")
         self.position = counted.end()
-        return counted[0], least == 0
+        return least, most if counted[2] else least
 
 
 def _in_class(character: str) -> str:

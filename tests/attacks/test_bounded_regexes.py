@@ -2,9 +2,13 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from cdc_outbox.connect.lint.java import matches
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.router.java_regex import compile_java
 from cdc_outbox.secret import REFERENCE, Veil, hides, shows_password
 
 TEXTS = ["token", "token_", "${a", "${a:", "://", "://:", "password='", 'secret="\\', "token=", "token ", "a:"]
@@ -32,6 +36,41 @@ def test_a_text_of_eight_times_the_length_takes_no_more_than_some_eight_times_as
     short, long = (least_seconds(LOOKS[look], text * pieces) for pieces in (500, 4_000))
     # Where each place looks at all that follows it is 64; below a millisecond nothing is measured.
     assert long < 24 * max(short, 0.001), (short, long)
+
+
+SLOW = ["((a|aa)+)+$", "((a+))+$", "(((a+)+)+)+b", r"(\w|a|aa)*\d", "a*a*a*a*a*a*b", "(a{1,9}){1,9}b"]
+
+
+@pytest.mark.parametrize("regex", SLOW)
+def test_the_linter_compares_a_name_in_a_time_that_grows_as_it_does(regex: str) -> None:
+    short, long = (least_seconds(partial(matches, regex), "a" * length + "-") for length in (50, 400))
+    assert long < 24 * max(short, 0.001), (short, long)
+
+
+@pytest.mark.parametrize("regex", SLOW)
+def test_a_topic_is_compared_in_a_time_that_grows_as_it_does(regex: str) -> None:
+    pattern = compile_java(regex)
+    short, long = (
+        least_seconds(lambda text: (pattern.fullmatch(text), pattern.search(text)), "a" * length + "-")
+        for length in (50, 400)
+    )
+    assert long < 24 * max(short, 0.001), (short, long)
+
+
+@pytest.mark.parametrize(("regex", "length"), [(".*", 1_000_000), ("(?:(?=a*b)a|a)*b", 2_000)])
+def test_a_topic_that_takes_too_many_steps_is_refused_and_not_judged(regex: str, length: int) -> None:
+    with pytest.raises(ConfigError, match="too many steps"):
+        compile_java(regex).fullmatch("a" * length)
+    assert matches(regex, "a" * length) is None
+
+
+ENDLESS = {"deep": "(" * 500 + ")" * 500, "long": "(a|b)*" * 20_000, "multiplied": "((a{1000}){1000}){1000}"}
+
+
+@pytest.mark.parametrize("regex", ENDLESS.values(), ids=ENDLESS)
+def test_a_regular_expression_without_end_is_refused(regex: str) -> None:
+    with pytest.raises(ConfigError):
+        compile_java(regex)
 
 
 def test_what_is_long_is_hidden_still() -> None:

@@ -1,20 +1,20 @@
 r"""Java's regular expressions, as far as they can be judged.
 
-What Python would read otherwise (``[a-z&&[^b]]``, ``\p{Alpha}``) or could ponder for hours is not judged: a rule that
-does not know says nothing.
+What Python would read otherwise (``[a-z&&[^b]]``, ``\p{Alpha}``), or takes too many steps to match, is not judged: a
+rule that does not know says nothing.
 """
 
 import re
+from functools import lru_cache
 
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.router.java_regex import InvalidRegexError, UnknownRegexError, translated
+from cdc_outbox.router.regex_program import Pattern
 
-_ENDLESS = re.compile(r"[+*}|][^()]*\)[+*{]")
-"""A repeated group that repeats or chooses inside: a few dozen characters may keep it busy for ever."""
-_LONGEST = 1_000
 _PLAIN = re.compile(r"(?:[\w.\- ]|\\[^A-Za-z0-9])+")
 
 
-def compiled(pattern: str, *, ignores_case: bool = False) -> re.Pattern[str] | None:
+def compiled(pattern: str, *, ignores_case: bool = False) -> Pattern | None:
     """Return a pattern that matches as Java's does, ``None`` where that is not known.
 
     Args:
@@ -23,22 +23,20 @@ def compiled(pattern: str, *, ignores_case: bool = False) -> re.Pattern[str] | N
     Raises:
         InvalidRegexError: Java refuses it.
     """
-    if len(pattern) > _LONGEST:
-        return None
     try:
-        found = translated(pattern, re.IGNORECASE if ignores_case else re.NOFLAG)
+        return translated(pattern, re.IGNORECASE if ignores_case else re.NOFLAG)
     except UnknownRegexError:
         return None
-    return None if _ENDLESS.search(pattern) else found
 
 
+@lru_cache(maxsize=4096)
 def matches(pattern: str, text: str, *, ignores_case: bool = False) -> bool | None:
     """Tell whether a pattern matches a whole text, ``None`` where that is not known."""
     try:
         found = compiled(pattern, ignores_case=ignores_case)
-    except InvalidRegexError:
+        return None if found is None else bool(found.fullmatch(text))
+    except (InvalidRegexError, ConfigError):
         return None
-    return None if found is None else bool(found.fullmatch(text))
 
 
 def groups(pattern: str) -> tuple[set[str], int] | None:
@@ -47,7 +45,7 @@ def groups(pattern: str) -> tuple[set[str], int] | None:
         found = compiled(pattern)
     except InvalidRegexError:
         return None
-    return None if found is None else (set(found.groupindex), found.groups)
+    return None if found is None else (set(found.names), found.groups)
 
 
 def literal(pattern: str) -> str | None:

@@ -1,0 +1,200 @@
+"""Regular expressions in bounded time: a backtracking matcher that goes from no place of a text twice.
+
+Python's own engine tries every way to divide a text between repetitions, and a few dozen characters keep it busy for
+years. Nothing here depends on what a group has captured, so what failed once at an instruction and a place of the text
+fails there again: a search takes no more steps than the program has instructions times the text has characters.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cdc_outbox.errors import ConfigError
+
+_MOST_STEPS = 100_000
+"""About a tenth of a second; a long text, or one that is looked ahead of at each place, needs more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """Match one character, or a place between two."""
+
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Go on at the first instruction, and if that fails at the second; both are relative to this one."""
+
+    first: int
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Go on at another instruction, relative to this one."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Remember the place as the start or the end of a group."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Go on if a program matches from here, or, negated, if it does not."""
+
+    program: "Program"
+    is_negated: bool
+
+
+Instruction = Atom | Fork | Jump | Mark | Look
+Program = tuple[Instruction, ...]
+Marks = tuple[int, int, "Marks"] | None
+"""Slot and place of the last mark, and the marks before it."""
+
+
+def either(first: Program, second: Program) -> Program:
+    """Return the program of two alternatives, the first of which is tried first."""
+    return (Fork(1, len(first) + 2), *first, Jump(len(second) + 1), *second)
+
+
+def at_most(most: int, program: Program, *, is_lazy: bool) -> Program:
+    """Return the program that matches so many times, or fewer, or not at all."""
+    repeated: list[Instruction] = []
+    for left in range(most, 0, -1):
+        repeated += [_fork(1, left * (len(program) + 1), is_lazy=is_lazy), *program]
+    return tuple(repeated)
+
+
+def any_number(program: Program, *, is_lazy: bool) -> Program:
+    """Return the program that matches again and again; each time it matches at least one character."""
+    return (_fork(1, len(program) + 2, is_lazy=is_lazy), *program, Jump(-len(program) - 1))
+
+
+def _fork(inside: int, behind: int, *, is_lazy: bool) -> Fork:
+    return Fork(behind, inside) if is_lazy else Fork(inside, behind)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a regular expression matched, and its groups."""
+
+    text: str
+    start: int
+    end: int
+    places: Mapping[int, int]
+    names: Mapping[str, int]
+
+    def __getitem__(self, group: int | str) -> str | None:
+        number = self.names[group] if isinstance(group, str) else group
+        if number == 0:
+            return self.text[self.start : self.end]
+        start, end = self.places.get(2 * number), self.places.get(2 * number + 1)
+        return None if start is None or end is None else self.text[start:end]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression.
+
+    Args:
+        program: What it is made of.
+        groups: How many groups capture.
+        names: The numbers of the groups that have names.
+    """
+
+    program: Program
+    groups: int
+    names: Mapping[str, int]
+
+    def fullmatch(self, text: str) -> Match | None:
+        """Return the match of a whole text; raises ``ConfigError`` where that takes too many steps."""
+        return self._match(_Search(self.program, text, is_whole=True), [0])
+
+    def search(self, text: str) -> Match | None:
+        """Return the first match within a text; raises ``ConfigError`` where that takes too many steps."""
+        return self._match(_Search(self.program, text), range(len(text) + 1))
+
+    def _match(self, search: "_Search", starts: Sequence[int]) -> Match | None:
+        for start in starts:
+            found = search.match(start)
+            if found is not None:
+                end, marks = found
+                return Match(search.text, start, end, _places(marks), self.names)
+        return None
+
+
+def _places(marks: Marks) -> Mapping[int, int]:
+    """Return the last place of each slot."""
+    places: dict[int, int] = {}
+    while marks is not None:
+        slot, place, marks = marks
+        places.setdefault(slot, place)
+    return places
+
+
+class _Search:
+    """One program on one text, and where it has been."""
+
+    def __init__(self, program: Program, text: str, *, is_whole: bool = False, steps: list[int] | None = None) -> None:
+        self.text = text
+        self._program = program
+        self._is_whole = is_whole
+        self._seen: set[tuple[int, int]] = set()
+        # Shared with the programs that look ahead.
+        self._steps = [_MOST_STEPS] if steps is None else steps
+
+    def match(self, start: int, marks: Marks = None) -> tuple[int, Marks] | None:
+        """Return where a match from here ends, and its marks."""
+        ways = [(0, start, marks)]
+        while ways:
+            found = self._follow(*ways.pop(), ways)
+            if found is not None:
+                return found
+        return None
+
+    def _follow(
+        self, at: int, place: int, marks: Marks, ways: list[tuple[int, int, Marks]]
+    ) -> tuple[int, Marks] | None:
+        """Follow one way to its end; the other ways that it passes are added."""
+        while self._is_new(at, place):
+            if at == len(self._program):
+                return (place, marks) if place == len(self.text) or not self._is_whole else None
+            match self._program[at]:
+                case Atom(pattern):
+                    found = pattern.match(self.text, place)
+                    if found is None:
+                        return None
+                    at, place = at + 1, found.end()
+                case Fork(first, second):
+                    ways.append((at + second, place, marks))
+                    at += first
+                case Jump(offset):
+                    at += offset
+                case Mark(slot):
+                    at, marks = at + 1, (slot, place, marks)
+                case Look(program, is_negated):
+                    ahead = _Search(program, self.text, steps=self._steps).match(place, marks)
+                    if (ahead is None) is not is_negated:
+                        return None
+                    at, marks = at + 1, marks if ahead is None else ahead[1]
+        return None
+
+    def _is_new(self, at: int, place: int) -> bool:
+        """Tell whether no way has come here before, and count the step; what came here has failed."""
+        if (at, place) in self._seen:
+            return False
+        self._seen.add((at, place))
+        self._steps[0] -= 1
+        if self._steps[0] < 0:
+            raise ConfigError(
+                f"the regular expression takes too many steps for a text of {len(self.text)} characters",
+                field="route.topic.regex",
+                hint="Simplify the expression.",
+            )
+        return True
