@@ -283,7 +283,7 @@ def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, new_file: Pa
 
     \b
     Example:
-      cdc-outbox dead-letters export --consumer shipping --state dead --output dead.jsonl
+      cdc-outbox dead-letters export --consumer shipping --state dead --file dead.jsonl
     """
     with place.opened(consumer) as inbox, _written_to(new_file) as file:
         events = 0

@@ -72,6 +72,17 @@ def test_help_has_an_example_that_names_the_command(path: tuple[str, ...], capsy
     assert " ".join(["cdc-outbox", *path]) in examples[1]
 
 
+@each_command
+def test_examples_of_help_have_options_that_there_are(path: tuple[str, ...]) -> None:
+    examples = re.findall(r"^ {6}(?:\w+=\S+ )?cdc-outbox (.*)", command_of(path).help or "", re.MULTILINE)
+    for example in examples:
+        words = example.partition(" | ")[0].split()
+        named = max((other for other in COMMANDS if tuple(words[: len(other)]) == other), key=len)
+        known = {name for option in options_of(named) for name in (*option.opts, *option.secondary_opts, "--help")}
+        given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert given <= known, example
+
+
 def variables_of(option: click.Option) -> list[str]:
     return [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
 
