@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,12 @@ class Databases:
                 hint=f"The context has those of {known}; give --dsn, or add it to dsns.",
             )
         return self.resolve(found)
+
+    def find(self, pipeline: str) -> str | None:
+        """Return a pipeline's, ``None`` where :meth:`of` raises."""
+        with suppress(ConfigError):
+            return self.of(pipeline)
+        return None
 
     def shared(self) -> str | None:
         """Return the DSN that is no pipeline's own, ``None`` if there is none."""

@@ -70,8 +70,9 @@ def doctor(
     if bootstrap_servers is not None:
         settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox doctor")
     brokers = None if settings is None else Topics(settings, _LOG)
-    dsns = {} if databases is None else {silence.DATABASE: databases.of(pipeline.name)}
-    heard = silence.listen(cluster=cluster, dsns=dsns, brokers=settings)
+    # Without a DSN nobody is asked here: that is a finding then, as what the others say is.
+    dsn = None if databases is None else databases.find(pipeline.name)
+    heard = silence.listen(cluster=cluster, dsns={silence.DATABASE: dsn} if dsn else {}, brokers=settings)
     steps = Steps(sys.stderr)
     asked = Doctor(
         spec=pipeline,

@@ -5,7 +5,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from cdc_outbox.connect.render import owes_rows
 from cdc_outbox.connect.states import OWED, PAY
 from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.errors import CdcOutboxError, ConfigError, ConnectError, ConnectorNotFoundError
+from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
 from cdc_outbox.finding import Finding
 from cdc_outbox.kafka import Topics
 from cdc_outbox.safe_text import safe_json, visible
@@ -89,8 +88,9 @@ def status(
     settings = None
     if bootstrap_servers is not None:
         settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox status")
-    shared = None if databases is None or databases.by_pipeline else databases.shared()
-    heard = silence.listen(cluster=cluster, dsns={} if shared is None else {silence.DATABASE: shared}, brokers=settings)
+    # Where each pipeline has its own, Connect tells first which there are; of none that leads nowhere is told later.
+    shared = None if databases is None or databases.by_pipeline else databases.find("")
+    heard = silence.listen(cluster=cluster, dsns={silence.DATABASE: shared} if shared else {}, brokers=settings)
     heard.refuse(silence.CONNECT, *([silence.BROKERS] if rate_seconds is not None else []))
     for error in heard.silent.values():
         say(visible(f"{error}; what it knows is left out"), err=True)
@@ -119,10 +119,7 @@ def _without_silent(names: Sequence[str], databases: Databases | None) -> dict[s
     """Return the databases for each connector, ``None`` where its own is silent."""
     if databases is None or not databases.by_pipeline:
         return dict.fromkeys(names, databases)
-    dsns = {}
-    for name in names:
-        with suppress(ConfigError):  # which is said where the DSN is needed
-            dsns[name] = databases.of(name)
+    dsns = {name: dsn for name in names if (dsn := databases.find(name))}
     silent = silence.listen(dsns=dsns).silent
     for name, error in silent.items():
         say(visible(f"{name}: {error}; what it knows is left out"), err=True)

@@ -116,3 +116,17 @@ def test_verify_names_all_who_are_silent(consumer: list[str], spec: str, silent:
 def test_a_worker_that_is_silent_is_left_out(silent: str, connect: str) -> None:
     done = ended_in_time("status", "--connect-url", f"http://{silent},{connect}")
     assert (done.returncode, "1 RUNNING" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("dsns", ["dsns: {billing: dbname=billing}", "dsn: '${env:NOWHERE}'"])
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_a_dsn_that_leads_nowhere_hides_nobody_else(
+    command: str, dsns: str, spec: str, connect: str, tmp_path: Path
+) -> None:
+    contexts = tmp_path / "contexts.yaml"
+    contexts.write_text(f"contexts: {{dev: {{{dsns}, connect: {{url: '{connect}'}}}}}}")
+    given = [spec] if command == "doctor" else []
+    done = run_command(command, *given, "--contexts", contexts, "--context", "dev")
+    told = done.stdout + done.stderr
+    assert ("no DSN is known" if "billing" in dsns else "NOWHERE") in told
+    assert ("OP204" if command == "doctor" else "1 RUNNING") in told
