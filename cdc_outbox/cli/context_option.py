@@ -49,7 +49,10 @@ class ContextValue(click.Option):
         value, source = super().consume_value(ctx, opts)
         file, file_source = ctx.meta.get(_DSN_FILES, {}).get(self.name, (None, source))
         if file is not None and source is not ParameterSource.COMMANDLINE:
-            value, source = read_text(file, field=f"{self.opts[0]}-file").strip(), file_source
+            field = f"{self.opts[0]}-file"
+            value, source = read_text(file, field=field).strip(), file_source
+            if not value:  # which clients take for whatever runs on this machine
+                raise ConfigError(f"{file} is empty; it must hold a DSN", field=field)
         elif file is not None and file_source is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"give either {self.opts[0]} or {self.opts[0]}-file")
         name, is_explicit = ctx.meta.get(_NAME, (None, False))

@@ -44,3 +44,9 @@ def test_a_dsn_is_given_once(file: Path) -> None:
     variable = {"CDC_OUTBOX_PREFLIGHT_DSN_FILE": str(file.with_name("missing"))}
     done = run_command("preflight", ORDERS, "--dsn", "sqlite:///orders.db", env=variable)
     assert OTHER_KIND in done.stderr
+
+
+def test_an_empty_file_leads_to_no_database_of_this_machine(file: Path) -> None:
+    file.write_text("\n")
+    done = run_command("preflight", ORDERS, "--dsn-file", file)
+    assert (done.returncode, f"{file} is empty" in done.stderr) == (2, True)
