@@ -32,6 +32,11 @@ _ORACLE = re.compile(
 )
 _WORD = r"(?:password|passwd|passphrase|\bpass\b|pwd|secret|token)\w{0,64}"
 _GIVEN = re.compile(rf"({_WORD}\s*=\s*[\"']?)(?!\$\{{)[^\"'\s;,]+", re.IGNORECASE)
+_QUOTED = re.compile(
+    rf"({_WORD}\\{{0,3}}[\"']\s{{0,8}}:\s{{0,8}}b?(\\{{0,3}}[\"']))(?!\$\{{)(?:(?!\2)(?:\\[\s\S]|[^\\]))+",
+    re.IGNORECASE,
+)
+"""The same as JSON and Python write it."""
 _PASSWORD = re.compile(rf"""{_WORD}\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^"'\s;,&]+))""", re.IGNORECASE)
 _ASSIGNED = re.compile(rf"{_WORD}\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
 _HEADER = re.compile(
@@ -92,6 +97,7 @@ class Veil:
             (_ORACLE, f"{MASK}@"),
             (_HEADER, rf"\1{MASK}"),
             (_GIVEN, rf"\1{MASK}"),
+            (_QUOTED, rf"\1{MASK}"),
         ):
             text = written.sub(masked, text)
         return text

@@ -11,7 +11,21 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.router.java_regex import compile_java
 from cdc_outbox.secret import REFERENCE, Veil, hides, shows_password
 
-TEXTS = ["token", "token_", "${a", "${a:", "://", "://:", "password='", 'secret="\\', "token=", "token ", "a:"]
+TEXTS = [
+    "token",
+    "token_",
+    "${a",
+    "${a:",
+    "://",
+    "://:",
+    "password='",
+    'secret="\\',
+    "token=",
+    "token ",
+    "token':'",
+    'token":"\\',
+    "a:",
+]
 LOOKS: dict[str, Callable[[str], object]] = {
     "hides": lambda text: hides("x", text),
     "shows_password": shows_password,

@@ -65,9 +65,13 @@ class BrokenError(Exception):
         (ValueError("relation does not exist\nLINE 1: insert\n    ^\n"), ": relation does not exist LINE 1: insert ^"),
         (ValueError("a\0b \x1b[2J \ud800 \u202e"), r": a\x00b \x1b[2J \ud800 \u202e"),
         (ValueError("no login with password=hunter2"), ": no login with password=********"),
+        (
+            ValueError("refused {'user': 'me', 'password': 'hunter2'}"),
+            ": refused {'user': 'me', 'password': '********'}",
+        ),
         (ValueError("x" * 1_000_000), f": {'x' * 499}…"),
     ],
-    ids=["none", "none to be had", "lines", "controls", "secret", "long"],
+    ids=["none", "none to be had", "lines", "controls", "secret", "secret in a dictionary", "long"],
 )
 def test_what_a_handler_raised_is_one_line_that_every_database_takes(error: Exception, text: str) -> None:
     with pytest.raises(HandlerError, match=rf"raised {type(error).__name__} at [\w.]+:\d+{re.escape(text)}$"):

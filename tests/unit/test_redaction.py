@@ -114,3 +114,20 @@ def test_a_long_value_is_looked_through_in_time(word: str) -> None:
     Veil().over(word * 20_000)
     shows_password(word * 20_000)
     assert time.process_time() - begin < 10
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        (f"{{'password': '{SECRET}', 'user': 'me'}}", f"{{'password': '{MASK}', 'user': 'me'}}"),
+        (f'{{"client_secret":"{SECRET}","x":1}}', f'{{"client_secret":"{MASK}","x":1}}'),
+        (f'{{"api_token" : "a\\"{SECRET}", "x": "y"}}', f'{{"api_token" : "{MASK}", "x": "y"}}'),
+        (rf'"{{\"password\": \"{SECRET}\", \"x\": 1}}"', rf'"{{\"password\": \"{MASK}\", \"x\": 1}}"'),
+        (f"{{'token': b'{SECRET}'}}", f"{{'token': b'{MASK}'}}"),
+        ('{"password": "${env:PASSWORD}"}', '{"password": "${env:PASSWORD}"}'),
+        ("{'password': None, 'user': 'me'}", "{'password': None, 'user': 'me'}"),
+        ("password: authentication failed", "password: authentication failed"),
+    ],
+)
+def test_a_secret_under_its_name_in_json_or_a_dictionary_is_hidden(text: str, masked: str) -> None:
+    assert Veil().over(text) == masked
