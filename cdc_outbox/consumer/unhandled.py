@@ -50,7 +50,8 @@ class UnhandledEvents:
         """Refuse to use up events while the topics hold none that has a handler.
 
         Args:
-            stored: The next offset that the database has, by partition: with one, the consumer has begun before.
+            stored: The next offset that the database has, by partition that is held: with one, the consumer has begun
+                before.
 
         Raises:
             NoHandlerError: So it is.
@@ -65,9 +66,12 @@ class UnhandledEvents:
         raise self._error()
 
     def _find(self) -> bool:
-        """Tell whether the topics hold an event with a handler, of what was not read before."""
+        """Tell whether the group has begun, or the topics hold an event with a handler, of what was not read before."""
         with self._opened() as reader:
-            bounds = reader.bounds(reader.places(self._contract.topics))
+            places = reader.places(self._contract.topics)
+            if not self._read and reader.committed(places):  # of partitions that another instance holds, or held
+                return True
+            bounds = reader.bounds(places)
             spans = {place: (max(first, self._read.get(place, 0)), end) for place, (first, end) in bounds.items()}
             for message in reader.read(spans):
                 item = item_of(message, self._contract)

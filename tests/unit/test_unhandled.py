@@ -29,6 +29,7 @@ class Topics:
     def __init__(self, *event_types: str) -> None:
         self.messages: list[Message] = []
         self.reads = 0
+        self.group: dict[Place, int] = {}
         for event_type in event_types:
             self.write(event_type)
 
@@ -46,6 +47,9 @@ class Topics:
     def places(self, topics: object) -> list[Place]:
         assert topics == CONTRACT.topics
         return [PLACE]
+
+    def committed(self, _places: list[Place]) -> dict[Place, int]:
+        return self.group
 
     def bounds(self, places: list[Place]) -> dict[Place, tuple[int, int]]:
         return dict.fromkeys(places, (0, len(self.messages)))
@@ -92,6 +96,13 @@ def test_nothing_is_read_where_a_handler_fits_or_the_consumer_has_begun() -> Non
     refuse(unhandled(topics, "Charged"), topics.items())
     refuse(unhandled(topics, "Other"), topics.items(), stored=1)
     refuse(unhandled(topics, "Other"), [])
+    assert topics.reads == 0
+
+
+def test_an_instance_that_holds_other_partitions_than_the_first_ones_waits_for_nothing() -> None:
+    topics = Topics("Opened")
+    topics.group = {Place("events", 1): 7}
+    refuse(unhandled(topics, "Other"), topics.items())
     assert topics.reads == 0
 
 
