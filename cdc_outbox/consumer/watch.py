@@ -12,7 +12,13 @@ from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.park import ParkedCount, Reason, State
-from cdc_outbox.errors import CdcOutboxError, DatabaseError, NoHandlerError, PartitionLostError
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    DatabaseError,
+    NoHandlerError,
+    PartitionLostError,
+    TransactionConflictError,
+)
 from cdc_outbox.metrics import Metrics
 from cdc_outbox.progress import PausedPartition, Progress
 from cdc_outbox.safe_text import shortened
@@ -248,8 +254,10 @@ class Watch:
         Args:
             outage: What is waited for, where that is not our own database.
         """
-        if isinstance(error, DatabaseError | NoHandlerError):
-            outage = outage or (_HANDLED if isinstance(error, NoHandlerError) else _DATABASE)
+        if isinstance(error, NoHandlerError):
+            outage = outage or _HANDLED
+        elif isinstance(error, DatabaseError) and not isinstance(error, TransactionConflictError):  # which it answered
+            outage = outage or _DATABASE
         self._outage = outage or self._outage
         self._metrics.count("cdc_outbox_consumer_retries_total", consumer=self._name, reason=type(error).__name__)
         if isinstance(error, PartitionLostError):

@@ -14,7 +14,13 @@ from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.park import Reason
 from cdc_outbox.consumer.watch import Watch
-from cdc_outbox.errors import ConfigError, DatabaseUnavailableError, HandlerError, NoHandlerError
+from cdc_outbox.errors import (
+    ConfigError,
+    DatabaseUnavailableError,
+    HandlerError,
+    NoHandlerError,
+    TransactionConflictError,
+)
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
 from tests.support.events import make_event
@@ -112,6 +118,13 @@ def test_a_consumer_says_that_its_database_is_back(
             watch.lagged({}, assigned=())
     assert told(caplog) == [("goes on", {"consumer": "shipping", "waited_for": "the database"})]
     assert watch.progress().outage == ""
+
+
+def test_transactions_in_each_others_way_are_no_outage(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    watch.retried(TransactionConflictError("deadlock detected"))
+    assert watch.progress().outage == ""
+    watch.lagged({}, assigned=())
+    assert told(caplog) == []
 
 
 def test_what_handlers_wait_for_is_not_back_because_the_database_answers(
