@@ -49,7 +49,9 @@ class Outcome:
         """What became of it, in one line."""
         match self.state:
             case State.FAILED if self.plan is not None:
-                return f"{self.name}: would be refused; without that: {self.plan}"
+                passes = self.error is not None and self.error.retryable
+                what = "could not be checked" if passes else "would be refused"
+                return f"{self.name}: {what}; without that: {self.plan}"
             case State.UNCHANGED:
                 return f"{self.name}: nothing to change"
             case State.DIFFERS if self.plan is not None:

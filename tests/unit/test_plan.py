@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_outbox.cli.outcome import Outcome, State
 from cdc_outbox.connect.change import Change, changes_between
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
@@ -22,7 +24,7 @@ from cdc_outbox.connect.plan import (
     refuse_another_log,
     stored_offset,
 )
-from cdc_outbox.errors import UnpublishedEventsError
+from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
 
 REPUBLISHING = {"snapshot.mode": "initial_only", "snapshot.select.statement.overrides": "public.outbox"}
@@ -309,3 +311,17 @@ def test_what_a_republishing_left_behind_is_taken_back_without_asking() -> None:
     assert plan.dangers == ()
     other = make_plan(state, {**wanted, "slot.name": "another"}, KEEP)
     assert [change.option for change in other.dangers] == ["slot.name"]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (DatabaseUnavailableError("the server is silent"), "could not be checked"),
+        (DatabaseAccessError("permission denied"), "would be refused"),
+        (UnpublishedEventsError("3 events"), "would be refused"),
+    ],
+)
+def test_what_passes_refuses_no_deployment(error: CdcOutboxError, text: str) -> None:
+    plan = make_plan(None, {}, SlotPlan(SlotStep.KEEP))
+    outcome = Outcome(name="orders", document=Path("orders.yaml"), state=State.FAILED, plan=plan, error=error)
+    assert outcome.verdict.startswith(f"orders: {text}; without that: ")
