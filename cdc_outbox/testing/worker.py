@@ -17,6 +17,8 @@ from cdc_outbox.testing.settings import settings_file
 _SETTINGS = "connect.properties"
 _HEAP = "768m"
 """Enough for a backlog of a million small events on a few connectors."""
+# Without a locale Java reads the variables that connectors refer to as ASCII.
+_OWN = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
 
 
 class Worker(Server):
@@ -40,7 +42,7 @@ class Worker(Server):
         # Whoever reaches the worker can have it resolve references, and is told what they stand for.
         allowed = {
             "config.providers.env.param.allowlist.pattern": "|".join(
-                name for name in self._command.environment if name != "PATH" and re.fullmatch(r"\w+", name, re.ASCII)
+                name for name in self._command.environment if name not in _OWN and re.fullmatch(r"\w+", name, re.ASCII)
             ),
             "config.providers.file.param.allowed.paths": str(_secrets_of(self.folder)),
         }
@@ -96,7 +98,7 @@ def make_worker(
     arguments = ("org.apache.kafka.connect.cli.ConnectDistributed", str(folder / _SETTINGS))
     command = ServerCommand(
         arguments=jvm.command(*arguments, heap=_HEAP),
-        environment={"PATH": os.environ.get("PATH", os.defpath)},
+        environment=_OWN,
     )
     worker = Worker(folder, command, port=port, settings=settings)
     worker.add_variables(environment)

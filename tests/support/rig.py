@@ -16,7 +16,7 @@ import pytest
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.migrations import Component, upgrade
 
-CONNECTOR_PASSWORD = 'connector\'s "pass"word'
+CONNECTOR_PASSWORD = 'connector\'s "pass"wört'
 """What the connector's role logs in with on the tests' stack; a password may hold anything."""
 
 Connection = psycopg.Connection[Any]
