@@ -27,6 +27,8 @@ from cdc_outbox.kafka import Topics
 
 SECONDS = 7.0
 """How long one may take to answer: a worker that is busy with another connector, a login over a slow network."""
+AFTERWARDS_SECONDS = 2.0
+"""How long an answer of Connect may take where the brokers are silent: what it asks them for does not come."""
 CONNECT, DATABASE, BROKERS, INBOX = "connect", "database", "topics", "inbox"
 
 _LOG = logging.getLogger("cdc_outbox.cli.silence.librdkafka")
@@ -39,7 +41,8 @@ class Heard:
     """Who answered.
 
     Args:
-        cluster: With those workers alone that did, or all of them if none did.
+        cluster: With those workers alone that did, or all of them if none did. Where no worker answers, or no broker,
+            its requests are not repeated unless ``--connect-patience`` or a context says so.
         silent: An error for each that did not, by :data:`CONNECT`, :data:`BROKERS` and the names of the databases.
     """
 
@@ -87,14 +90,27 @@ def listen(
     if brokers is not None:
         asks[BROKERS] = lambda: Topics(brokers, _LOG).cluster_id()
         errors[BROKERS] = BrokerUnavailableError(f"the brokers {brokers['bootstrap.servers']} have {silence}")
-    quiet = _ask_all(asks, needs_all=needs_all)
+    quiet, refusals = _ask_all(asks, needs_all=needs_all)
     silent = {name: error for name, error in errors.items() if name in quiet}
     if cluster is not None:
+        away = quiet | {name for name, error in refusals.items() if isinstance(error, ConnectUnavailableError)}
+        cluster = _hurried(cluster, is_away=away >= {*cluster.urls}, is_without_brokers=BROKERS in silent)
         answering = tuple(url for url in cluster.urls if url not in quiet)
         if not answering:
             silent[CONNECT] = ConnectUnavailableError(f"Kafka Connect at {', '.join(cluster.urls)} has {silence}")
         cluster = replace(cluster, urls=answering or cluster.urls)
     return Heard(cluster=cluster, silent=silent)
+
+
+def _hurried(cluster: Cluster, *, is_away: bool, is_without_brokers: bool) -> Cluster:
+    if not (is_away or is_without_brokers):
+        return cluster
+    if cluster.patience_seconds == Cluster.DEFAULT_PATIENCE:
+        cluster = replace(cluster, patience_seconds=0)
+    if is_without_brokers:
+        answer_seconds = min(cluster.timings.answer_seconds, AFTERWARDS_SECONDS)
+        cluster = replace(cluster, timings=replace(cluster.timings, answer_seconds=answer_seconds))
+    return cluster
 
 
 def _asking_worker(worker: Cluster) -> Callable[[], object]:
@@ -116,8 +132,8 @@ def _asking_database(dsn: str) -> Callable[[], object]:
     return ask
 
 
-def _ask_all(asks: Mapping[str, Callable[[], object]], *, needs_all: bool) -> set[str]:
-    """Return those who neither answer nor refuse in time."""
+def _ask_all(asks: Mapping[str, Callable[[], object]], *, needs_all: bool) -> tuple[set[str], Mapping[str, Exception]]:
+    """Return those who neither answer nor refuse in time, and the refusals of others."""
     answers: Queue[tuple[str, Exception | None]] = Queue()
 
     def ask(name: str) -> None:
@@ -131,11 +147,13 @@ def _ask_all(asks: Mapping[str, Callable[[], object]], *, needs_all: bool) -> se
     # Who is silent keeps its thread for as long as its client waits; nobody waits for that thread.
     for name in asks:
         Thread(target=ask, args=(name,), daemon=True).start()
-    quiet, deadline = set(asks), monotonic() + SECONDS
+    quiet, refusals, deadline = set(asks), dict[str, Exception](), monotonic() + SECONDS
     with suppress(Empty):
         while quiet:
             name, refusal = answers.get(timeout=max(0.001, deadline - monotonic()))
-            if refusal is not None and needs_all:
-                raise refusal
+            if refusal is not None:
+                if needs_all:
+                    raise refusal
+                refusals[name] = refusal
             quiet.discard(name)
-    return quiet
+    return quiet, refusals

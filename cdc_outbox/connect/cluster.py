@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from cdc_outbox.connect.timings import Timings
@@ -108,10 +109,12 @@ class Cluster:
         timings: How long is waited for its workers and its connectors.
     """
 
+    DEFAULT_PATIENCE: ClassVar[float] = 30.0
+
     urls: tuple[str, ...]
     login: Basic | Bearer | None = None
     tls: Tls = field(default_factory=Tls)
-    patience_seconds: float = 30.0
+    patience_seconds: float = DEFAULT_PATIENCE
     allow_plaintext_login: bool = False
     proxy: str | None = None
     keeper: Keeper | None = None

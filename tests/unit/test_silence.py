@@ -1,6 +1,7 @@
 """`status`, `doctor` and `verify` end soon where a server accepts connections and says nothing, and name it."""
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,36 @@ def test_verify_names_all_who_are_silent(consumer: list[str], spec: str, silent:
     assert f"the database at {silent} has not answered within 0.5 s" in done.stderr
     assert f"the brokers {silent} have not answered within 0.5 s" in done.stderr
     assert (f"the database at {host} has" in done.stderr) is bool(consumer)
+    assert done.returncode == 75
+
+
+@pytest.mark.parametrize("command", [["status"], ["doctor", "SPEC"]], ids=" ".join)
+def test_a_connect_that_is_not_there_is_not_waited_for_unless_it_is_said(command: list[str], spec: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    words = [spec if word == "SPEC" else word for word in command]
+    done = ended_in_time(*words, "--connect-url", nobody)
+    assert f"answers at {nobody}" in done.stdout + done.stderr
+    assert done.returncode == 75
+    began = time.monotonic()
+    assert ended_in_time(*words, "--connect-url", nobody, "--connect-patience", "2").returncode == 75
+    assert time.monotonic() - began > 2
+
+
+@pytest.mark.parametrize("command", [["status"], ["doctor", "SPEC"]], ids=" ".join)
+def test_a_worker_that_waits_for_silent_brokers_is_not_waited_for(command: list[str], spec: str, silent: str) -> None:
+    over = threading.Event()
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path != "/connectors":
+            over.wait(20)
+        return 200, ["orders"]
+
+    with answering(answer) as (url, _):
+        words = [spec if word == "SPEC" else word for word in command]
+        done = ended_in_time(*words, "--connect-url", url, "--bootstrap-servers", silent)
+        over.set()
+    assert f"the brokers {silent} have not answered within 0.5 s" in done.stdout + done.stderr
     assert done.returncode == 75
 
 
