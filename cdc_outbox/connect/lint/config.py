@@ -276,8 +276,9 @@ class Config:
 
 
 def listed(value: str) -> tuple[str, ...]:
-    """Return the entries of a list; a comma behind a backslash belongs to its entry."""
-    return tuple(entry.strip() for entry in _COMMA.split(value, maxsplit=MANY)[:MANY] if entry.strip())
+    """Return the entries of a list; a comma behind a backslash belongs to its entry, without the backslash."""
+    entries = (entry.strip().replace("\\,", ",") for entry in _COMMA.split(value, maxsplit=MANY)[:MANY])
+    return tuple(entry for entry in entries if entry)
 
 
 def is_reference(value: str) -> bool:

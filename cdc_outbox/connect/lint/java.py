@@ -11,7 +11,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.router.java_regex import InvalidRegexError, UnknownRegexError, translated
 from cdc_outbox.router.regex_program import Pattern
 
-_PLAIN = re.compile(r"(?:[\w.\- ]|\\[^A-Za-z0-9])+")
+_PLAIN = re.compile(r"(?:[\w.,\- ]|\\[^A-Za-z0-9])+")
 
 
 def compiled(pattern: str, *, ignores_case: bool = False) -> Pattern | None:
