@@ -206,6 +206,16 @@ def test_a_row_that_is_lost_is_followed_to_where_it_goes(code: str, option: str,
             "transforms.rename.replacement": "raw.$1",
             f"{_PREDICATE}pattern": r"raw\.outbox",
         },
+        {
+            **before(f"{_KAFKA}RegexRouter", regex=r"orders\.public\.outbox_p.+", replacement="orders.public.outbox"),
+            "table.include.list": r"public\.outbox_p\d+",
+        },
+        {**before("org.example.Own"), "table.include.list": r"public\.outbox_p\d+"},
+        {
+            "table.include.list": None,
+            "table.exclude.list": r"public\.outbox_archive",
+            f"{_PREDICATE}pattern": r"orders\.public\.outbox_(a|b)",
+        },
     ],
 )
 def test_a_row_that_arrives_or_goes_where_nobody_knows_is_not_found(changes: Changes) -> None:

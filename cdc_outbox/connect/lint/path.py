@@ -7,6 +7,7 @@ a transform that is not listed here, at an expression that Java may read otherwi
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 
 from cdc_outbox.connect.lint.config import Config, Kind, Plugin, Router, listed
 from cdc_outbox.connect.lint.java import literal, matches
@@ -16,6 +17,7 @@ from cdc_outbox.connect.lint.transforms import (
     compiled_router,
     heartbeat,
     holds,
+    keeps_topic,
     logical_message,
     routed,
     transformed,
@@ -188,11 +190,17 @@ def _named_by_predicates(config: Config) -> Iterator[str]:
         if predicate is None or predicate.type != TOPIC_NAMES or router.on("negate"):
             continue
         topic = literal(predicate.get("pattern"))
-        if topic is None or not topic.startswith(start):
+        if topic is None or not topic.startswith(start) or not _sees_raw_topics(config, router):
             continue
         for table in _tables_of(config, topic.removeprefix(start)):
             if config.topics_of(table):
                 yield table
+
+
+def _sees_raw_topics(config: Config, router: Router) -> bool:
+    """Tell whether the topics that a router's predicate sees are surely those of tables."""
+    before = takewhile(lambda plugin: plugin.alias != router.alias, config.transforms)
+    return all(map(keeps_topic, before))
 
 
 def _tables_of(config: Config, name: str) -> Iterator[str]:

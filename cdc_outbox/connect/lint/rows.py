@@ -26,7 +26,7 @@ def outbox_that_is_left_out(config: Config) -> Hits:
     if not named_outboxes(config) and config.kind is not None:
         option = f"{config.kind.nouns[1]}.exclude.list"
         for table in filter(None, map(literal, listed(config.get(option)))):
-            if is_outbox(table):
+            if is_outbox(table) and any(reaches(config, router, table) for router in config.routers):
                 yield Hit(option, f"{table} is not captured: {option} leaves it out.", "Take it off the list.")
 
 

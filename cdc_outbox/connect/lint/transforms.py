@@ -7,7 +7,7 @@ As in :mod:`cdc_outbox.router`, a :class:`RoutingError` means that the task woul
 from collections.abc import Callable
 from dataclasses import replace
 
-from cdc_outbox.connect.lint.config import DECODER, Config, Plugin, Router, is_reference
+from cdc_outbox.connect.lint.config import DECODER, MONGO_ROUTER, ROUTER, Config, Plugin, Router, is_reference
 from cdc_outbox.connect.lint.java import compiled, matches
 from cdc_outbox.errors import ConfigError, RoutingError
 from cdc_outbox.router import (
@@ -153,6 +153,13 @@ def logical_message(topic: str) -> ConnectRecord:
 def heartbeat(topic: str) -> ConnectRecord:
     """Return the record of a heartbeat."""
     return ConnectRecord(topic=topic, key=_KEY_OF_HEARTBEAT, value=ConnectStruct(_HEARTBEAT, {"ts_ms": 0}))
+
+
+def keeps_topic(plugin: Plugin) -> bool:
+    """Tell whether a transform is known to leave the topics of what no router has routed as they are."""
+    name = plugin.type.removeprefix(_KAFKA)
+    keeps = {ROUTER, MONGO_ROUTER, DECODER, *UNWRAPPING, *_LEAVE_CHANGES}
+    return plugin.type in keeps or (name in _KNOWN and name not in _RENAMING)
 
 
 def holds(predicate: Plugin, record: ConnectRecord) -> bool:
@@ -359,3 +366,6 @@ _KNOWN: dict[str, _Transform] = {
     f"{_DEBEZIUM}ByLogicalTableRouter": _renamed,
 }
 """By the name of the class, without Kafka's package."""
+
+_RENAMING = frozenset({"RegexRouter", "TimestampRouter", f"{_DEBEZIUM}ByLogicalTableRouter"})
+"""Of these, what gives records other topics."""
