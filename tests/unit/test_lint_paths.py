@@ -192,6 +192,7 @@ def test_a_row_that_is_lost_is_followed_to_where_it_goes(code: str, option: str,
         {"table.include.list": "public.outbox,public.customers"},
         {"table.include.list": r"public\..*"},
         {"table.include.list": r"public\.outbo{1\,2}x"},
+        {"table.include.list": "PUBLIC.Outbox"},  # which captures public.outbox
         {"table.include.list": None},
         {"table.include.list": None, "table.exclude.list": r"public\.customers"},
         {"signal.data.collection": "public.signals"},

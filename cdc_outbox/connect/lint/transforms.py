@@ -170,7 +170,9 @@ def holds(predicate: Plugin, record: ConnectRecord) -> bool:
     """
     answer = None
     if predicate.type == TOPIC_NAMES and record.topic:
-        answer = matches(predicate.get("pattern"), record.topic)
+        # Lists are compared without regard to case: the case that a table's name has in its topic is not known.
+        answers = {matches(predicate.get("pattern"), record.topic, ignores_case=ignores) for ignores in (False, True)}
+        answer = answers.pop() if len(answers) == 1 else None
     elif predicate.type == _TOMBSTONES:
         answer = record.value is None
     elif predicate.type == _HEADER_KEY and not predicate.get("name").startswith("__debezium"):
