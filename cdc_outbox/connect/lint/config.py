@@ -257,7 +257,7 @@ class Config:
             table: As include lists have it; ``message`` for logical messages, of which Debezium makes a name by itself.
         """
         prefix, delimiter = self.get("topic.prefix"), self.get("topic.delimiter", ".")
-        if not prefix or is_reference(prefix) or self.has("topic.naming.strategy"):
+        if not prefix or is_placeholder(prefix) or self.has("topic.naming.strategy"):
             return ()
         if table == "message":
             return (f"{prefix}.message",)
@@ -282,5 +282,10 @@ def listed(value: str) -> tuple[str, ...]:
 
 
 def is_reference(value: str) -> bool:
-    """Whether a value holds something that the worker resolves."""
-    return bool(REFERENCE.search(value))
+    """Whether a value holds something that the worker resolves, or a template."""
+    return bool(REFERENCE.search(value)) or "{{" in value
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether a value that is no replacement holds something that is filled in later, such as ``${NAME}``."""
+    return "${" in value or "{{" in value

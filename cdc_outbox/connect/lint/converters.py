@@ -168,7 +168,7 @@ def schema_in_every_message(config: Config, router: Router) -> Hits:
 def key_that_is_none_of_these(config: Config, router: Router) -> Hits:
     given = config.get("key.converter")
     delegates = given == _BINARY and config.has(f"key.converter.{_DELEGATE}")
-    if given in _NO_TEXT and not delegates and config.number("heartbeat.interval.ms", 0) != 0:
+    if given in _NO_TEXT and not delegates and config.number("heartbeat.interval.ms", 0):
         message = "the key of a heartbeat is a structure: this converter fails on it, and the task with it."
         yield Hit("key.converter", message, f"{_STRING} takes keys of any type.")
 

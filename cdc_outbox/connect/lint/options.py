@@ -14,7 +14,7 @@ from cdc_outbox.connect.catalogue import (
     renamed,
     renamed_value,
 )
-from cdc_outbox.connect.lint.config import BINLOG, HISTORY, Config, Kind, is_reference
+from cdc_outbox.connect.lint.config import BINLOG, HISTORY, Config, Kind, is_placeholder, is_reference
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.document import ALIKE_OPTION, did_you_mean
 
@@ -158,7 +158,7 @@ def missing_option(config: Config) -> Hits:
 @book.rule("CC107", ERROR, *Kind)
 def prefix_that_is_none(config: Config) -> Hits:
     prefix = config.get("topic.prefix")
-    if prefix and "${" not in prefix and not re.fullmatch(r"[A-Za-z0-9._-]+", prefix):
+    if prefix and not is_placeholder(prefix) and not re.fullmatch(r"[A-Za-z0-9._-]+", prefix):
         message = "topic.prefix holds something else than letters, digits, dots, hyphens and underscores."
         yield Hit("topic.prefix", message, "Debezium refuses it: choose another, and never change it again.")
 

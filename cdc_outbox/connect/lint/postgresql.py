@@ -2,7 +2,7 @@
 
 import re
 
-from cdc_outbox.connect.lint.config import DEFAULT_SLOT, Config, Kind, slot_of
+from cdc_outbox.connect.lint.config import DEFAULT_SLOT, Config, Kind, is_placeholder, slot_of
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 
 book = Rulebook()
@@ -39,7 +39,7 @@ def slot_of_everybody(config: Config) -> Hits:
 @book.rule("CC603", ERROR, Kind.POSTGRESQL)
 def slot_with_an_impossible_name(config: Config) -> Hits:
     slot = slot_of(config.options)
-    if "${" not in slot and not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
+    if not is_placeholder(slot) and not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
         wrong = "".join(dict.fromkeys(re.findall(r"[^a-z0-9_]", slot)))
         fault = f"has {', '.join(map(repr, wrong))}" if wrong else f"has {len(slot)} characters"
         message = f"the slot's name {fault}; PostgreSQL takes 1 to 63 small letters, digits and underscores."

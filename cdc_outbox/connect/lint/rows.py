@@ -130,7 +130,7 @@ def everything_is_dropped(config: Config) -> Hits:
 def transform_that_fails(config: Config) -> Hits:
     """What InsertField and its like do with the text that a router makes of the payload."""
     paths = list(paths_of(config).outboxes) if config.routers else []
-    beats = config.kind is not None and config.number("heartbeat.interval.ms", 0) != 0
+    beats = config.kind is not None and bool(config.number("heartbeat.interval.ms", 0))
     records = [
         *(("an event", path) for path in paths),
         *([("a heartbeat", paths_of(config).of_heartbeats())] if beats else []),

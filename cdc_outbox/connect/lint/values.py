@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cdc_outbox.connect.lint.config import Config, Kind, listed
+from cdc_outbox.connect.lint.config import Config, Kind, is_placeholder, listed
 from cdc_outbox.connect.lint.java import compiled
 from cdc_outbox.connect.lint.options import find_option
 from cdc_outbox.connect.lint.rule import ERROR, Hit, Hits, Rulebook
@@ -23,7 +23,7 @@ _LISTS = re.compile(r"(database|schema|table|collection|column|message\.prefix)\
 def value_of_another_type(config: Config) -> Hits:
     for option in config.options:
         value, found = config.get(option), find_option(config, option)
-        if found is None or not value or "${" in value or option.startswith(("transforms.", "predicates.")):
+        if found is None or not value or is_placeholder(value) or option.startswith(("transforms.", "predicates.")):
             continue
         if found.type == "boolean" and value.lower() not in {"true", "false"}:
             yield Hit(option, f"{option} is neither true nor false.", "Write true or false.")
