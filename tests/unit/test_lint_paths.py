@@ -178,6 +178,18 @@ def test_a_row_that_is_lost_is_followed_to_where_it_goes(code: str, option: str,
 
 
 @pytest.mark.parametrize(
+    ("option", "value", "remedy"),
+    [
+        ("schema.exclude.list", "pub.*", "Remove from schema.exclude.list what matches it."),
+        ("table.include.list", r"app\..*", "Add it to table.include.list."),
+    ],
+)
+def test_the_remedy_names_the_list_that_leaves_the_outbox_out(option: str, value: str, remedy: str) -> None:
+    [finding] = lint(config_of(changed(Kind.POSTGRESQL, {option: value})))
+    assert (finding.code, finding.remedy) == ("CC523", remedy)
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         behind(f"{_KAFKA}Filter", predicate="isOutbox"),  # drops what the router did not take; here nothing

@@ -22,12 +22,14 @@ def outbox_that_is_left_out(config: Config) -> Hits:
         option = find_exclusion(config, table)
         # Of a schema that an include list lacks CC510 tells.
         if option is not None and (option.endswith(".exclude.list") or not config.tables):
-            yield Hit(option, f"{table} is not captured: {option} leaves it out.", f"Let {option} leave it in.")
+            excludes = option.endswith(".exclude.list")
+            remedy = f"Remove from {option} what matches it." if excludes else f"Add it to {option}."
+            yield Hit(option, f"{table} is not captured: {option} leaves it out.", remedy)
     if not named_outboxes(config) and config.kind is not None:
         option = f"{config.kind.nouns[1]}.exclude.list"
         for table in filter(None, map(literal, listed(config.get(option)))):
             if is_outbox(table) and any(reaches(config, router, table) for router in config.routers):
-                yield Hit(option, f"{table} is not captured: {option} leaves it out.", "Take it off the list.")
+                yield Hit(option, f"{table} is not captured: {option} leaves it out.", f"Remove it from {option}.")
 
 
 @book.rule("CC524", ERROR, Kind.POSTGRESQL)
