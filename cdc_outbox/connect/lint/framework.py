@@ -7,14 +7,13 @@ from cdc_outbox.connect import catalogue
 from cdc_outbox.connect.lint.config import IMPLICIT, MONGO_ROUTER, ROUTER, Config, Kind, Plugin, listed
 from cdc_outbox.connect.lint.java import compiled
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
+from cdc_outbox.connect.lint.transforms import TOPIC_NAMES
 from cdc_outbox.document import ALIKE_OPTION, did_you_mean
 from cdc_outbox.router.java_regex import InvalidRegexError
 
 book = Rulebook()
 
 _PRODUCER = "producer.override."
-_PREDICATES = "org.apache.kafka.connect.transforms.predicates."
-_TOPIC_NAMES = f"{_PREDICATES}TopicNameMatches"
 _DEBEZIUM = "io.debezium.transforms."
 _OF_CONFLUENT_CLOUD = frozenset(
     {
@@ -147,7 +146,7 @@ def predicate_that_nobody_asks(config: Config) -> Hits:
 @book.rule("CC216", ERROR)
 def pattern_that_cannot_be_read(config: Config) -> Hits:
     for predicate in config.predicates.values():
-        if predicate.type != _TOPIC_NAMES:
+        if predicate.type != TOPIC_NAMES:
             continue
         try:
             compiled(predicate.get("pattern"))
