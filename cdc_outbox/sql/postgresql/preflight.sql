@@ -136,7 +136,7 @@ select
     array(
         select cast(quote_ident(rule.rulename) as text)
         from pg_rewrite as rule
-        where rule.ev_class = relation.oid and rule.ev_type = '3' and rule.is_instead and rule.ev_enabled <> 'D'
+        where rule.ev_class = relation.oid and rule.ev_type = '3' and rule.is_instead and rule.ev_enabled in ('O', 'A')
         order by 1
     ),
     array(
@@ -146,7 +146,7 @@ select
         join pg_language as language on language.oid = function.prolang
         where hook.tgrelid = relation.oid
             and not hook.tgisinternal
-            and hook.tgenabled <> 'D'
+            and hook.tgenabled in ('O', 'A') -- not for replicas alone
             and hook.tgtype & 7 = 7 -- for each row, before, insert
             and language.lanname = 'plpgsql'
             and function.prosrc ~* '\mreturn\s+null\M'
