@@ -60,11 +60,11 @@ def find_log(connection: Any, driver: TransactionDriver) -> tuple[str, Lsn]:  # 
 
 
 def count_rows(connection: Any, driver: TransactionDriver, table: TableName) -> int:  # noqa: ANN401 - any driver's connection
-    """Return how many rows a table holds, up to :data:`COUNTED_ROWS`; none where there is no such table."""
+    """Return how many rows a table holds, up to :data:`COUNTED_ROWS`; none where the role cannot read it."""
     statements = load(driver.dialect, "lag")
     with translated_for_operator():
-        [(exists,)] = driver.fetch(connection, statements["table"].render({}, driver.style), {"table": table.quoted})
-        if not exists:
+        [(may_read,)] = driver.fetch(connection, statements["table"].render({}, driver.style), {"table": table.quoted})
+        if not may_read:
             return 0
         written = statements["written"].render({"table": table.quoted}, driver.style)
         [(rows,)] = driver.fetch(connection, written, {"limit": COUNTED_ROWS})

@@ -1,0 +1,20 @@
+"""How many rows captured tables hold, as far as the role may see."""
+
+import psycopg
+
+from cdc_outbox.connect.facts.lag import count_rows
+from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.table import TableName
+from cdc_outbox.testing import Stack
+
+
+def test_rows_that_a_role_may_not_read_are_not_counted(outbox_stack: Stack) -> None:
+    table = TableName(schema="public", name="counted")
+    with psycopg.connect(outbox_stack.postgres.create_database("count_rows")) as connection:
+        connection.execute("create table counted as select 1 as a")
+        assert count_rows(connection, Psycopg(), table) == 1
+        connection.execute("create role counts_nothing")
+        connection.execute("set local role counts_nothing")
+        assert count_rows(connection, Psycopg(), table) == 0
+        assert count_rows(connection, Psycopg(), TableName(schema="public", name="none")) == 0
+        connection.rollback()
