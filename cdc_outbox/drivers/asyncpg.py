@@ -10,7 +10,14 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TypeAlias
 
-from asyncpg import Connection, InFailedSQLTransactionError, InterfaceError, PostgresError, Record
+from asyncpg import (
+    Connection,
+    InFailedSQLTransactionError,
+    InterfaceError,
+    InternalClientError,
+    PostgresError,
+    Record,
+)
 from asyncpg.pool import PoolConnectionProxy
 from asyncpg.transaction import Transaction
 
@@ -22,6 +29,8 @@ from cdc_outbox.table import Dialect
 
 Place: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"  # generic in the stubs only
 
+_CONSUMES_ERROR = "another operation (2) is in progress"
+"""PROTOCOL_ERROR_CONSUME of asyncpg/protocol/coreproto.pxd: a fatal error came while nothing was asked."""
 _MARK = "\0"
 """Stands around a parameter's name until it gets its number. No identifier holds it, so none need be escaped."""
 
@@ -145,6 +154,11 @@ def _translated(place: Place) -> Iterator[None]:
             raise
         except ConnectionError as error:  # the socket's own, which asyncpg lets pass
             raise DatabaseUnavailableError(str(error)) from error
+        except InternalClientError as error:
+            # The server's last words were read, and the connection is about to be closed.
+            if _CONSUMES_ERROR in str(error):
+                raise DatabaseUnavailableError(str(error)) from error
+            raise
 
 
 @lru_cache(maxsize=1000)

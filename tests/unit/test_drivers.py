@@ -11,6 +11,7 @@ import psycopg
 import pymysql
 import pytest
 import sqlalchemy.orm
+from asyncpg import InternalClientError
 
 from cdc_outbox import Event, NotInTransactionError, Outbox, drivers
 from cdc_outbox.drivers import asyncpg, find_async_driver, find_driver, sqlstate
@@ -196,6 +197,10 @@ def test_what_asyncpg_lets_pass_of_a_broken_socket_is_our_error() -> None:
     place: Any = None
     with pytest.raises(DatabaseUnavailableError), asyncpg._translated(place):
         raise ConnectionResetError(104, "Connection reset by peer")
+    with pytest.raises(DatabaseUnavailableError), asyncpg._translated(place):
+        raise InternalClientError("cannot switch to state 11; another operation (2) is in progress")
+    with pytest.raises(InternalClientError), asyncpg._translated(place):
+        raise InternalClientError("cannot switch to state 11; another operation (5) is in progress")
 
 
 def test_psycopg_may_be_one_that_names_types_by_texts() -> None:
