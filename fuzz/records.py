@@ -238,7 +238,7 @@ class Run:
                 "CDC_OUTBOX_DSN": self.pipeline.dsn,
                 "CDC_OUTBOX_BOOTSTRAP_SERVERS": self.pipeline.stack.broker.bootstrap_servers,
             }
-            asked = ("--consumer", self.service.name, "--settle=0s", "--json")
+            asked = ("--consumer", self.service.name, "--settle=0s", "--output=json")
             done = run_command("verify", spec, *asked, env=environment)
         assert done.returncode in {0, 3}, done.stderr
         assert "Traceback" not in done.stderr
@@ -250,7 +250,7 @@ class Run:
         self.check_effects()
 
 
-def explore(service: Service, records: int, seed: int, *, seconds: float = 60) -> Counter[str]:
+def explore(service: Service, records: int, seed: int, *, seconds: float = 180) -> Counter[str]:
     """Send random records to every partition, read them to the end, verify and replay; return what became of them."""
     run = Run(service, Random(seed))
     run.send(records, hostile=range(PARTITIONS), good=range(PARTITIONS))
@@ -261,7 +261,7 @@ def explore(service: Service, records: int, seed: int, *, seconds: float = 60) -
     return outcomes
 
 
-def explore_bound(service: Service, records: int, seed: int, *, room: int, seconds: float = 60) -> None:
+def explore_bound(service: Service, records: int, seed: int, *, room: int, seconds: float = 180) -> None:
     """Send random records to one partition, and hold that the bound of the park pauses this one and no other."""
     run = Run(service, Random(seed))
     run.send(records, hostile=[0], good=[1, 2])

@@ -138,7 +138,7 @@ def test_the_config_topic_is_lost_and_the_worker_begins_anew(pipeline: Pipeline,
 
 def test_the_password_is_wrong(release: Release) -> None:
     done = release.deploy(change=("CONNECTOR_PASSWORD", "POSTGRES_PORT"))
-    done.failed(1, "password authentication failed", "Give the role the password that database.password leads to")
+    done.failed(1, "password authentication failed", "Give the role the password that database.password refers to")
     release.runs_as_before()
 
 
@@ -185,7 +185,7 @@ def test_the_task_fails_five_seconds_after_it_ran(release: Release) -> None:
         change=("overrides: {", "overrides: {producer.override.max.request.size: '1500', "),
         when={RUNS: Timer(5, write).start},
     )
-    done.failed(1, "1 task FAILED. An event is larger than Kafka takes.", "hint: Raise message.max.bytes")
+    done.failed(1, "1 task FAILED. An event is larger than Kafka takes.", "hint: Raise max.message.bytes")
     assert "undo       the previous configuration is back" in done.told
     assert "runs again as it did" in done.told
     release.runs_as_before()
