@@ -98,7 +98,7 @@ def resume(
     )
 
 
-@click.command(short_help="Begin again with connectors and their tasks.")
+@click.command(short_help="Restart connectors and their tasks.")
 @names_argument
 @connect_url_option(required=True)
 @click.option("--failed", is_flag=True, help="Only with what failed; what runs is left alone.")

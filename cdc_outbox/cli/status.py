@@ -43,7 +43,7 @@ _RATE = "EVENTS/S"
 _LOG = logging.getLogger(__name__)
 
 
-@click.command(short_help="Say what connectors, their tasks and their slots do.")
+@click.command(short_help="Show the state of connectors, tasks and slots.")
 @click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...", shell_complete=complete_file)
 @dsns_option(required=False, note="; without it nothing is said of slots")
 @connect_url_option(required=True)
@@ -93,7 +93,7 @@ def status(
     heard = silence.listen(cluster=cluster, dsns={silence.DATABASE: shared} if shared else {}, brokers=settings)
     heard.refuse(silence.CONNECT, *([silence.BROKERS] if rate_seconds is not None else []))
     for error in heard.silent.values():
-        say(visible(f"{error}; what it knows is left out"), err=True)
+        say(visible(f"{error}; its part of the report is missing"), err=True)
     databases = None if silence.DATABASE in heard.silent else databases
     bootstrap_servers = None if silence.BROKERS in heard.silent else bootstrap_servers
     steps = Steps(sys.stderr)
@@ -122,7 +122,7 @@ def _without_silent(names: Sequence[str], databases: Databases | None) -> dict[s
     dsns = {name: dsn for name in names if (dsn := databases.find(name))}
     silent = silence.listen(dsns=dsns).silent
     for name, error in silent.items():
-        say(visible(f"{name}: {error}; what it knows is left out"), err=True)
+        say(visible(f"{name}: {error}; its part of the report is missing"), err=True)
     return {name: None if name in silent else databases for name in names}
 
 

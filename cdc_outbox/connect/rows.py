@@ -119,9 +119,9 @@ def _object(text: str) -> dict[str, object]:
     try:
         values = json.loads(text, parse_int=_Number, parse_float=_Number)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"the row is no JSON: {error}", field="--row") from error
+        raise ConfigError(f"the row is not JSON: {error}", field="--row") from error
     if not isinstance(values, dict):
-        raise ConfigError("the row is no JSON object", field="--row", hint='For example {"id": "…", "payload": {}}.')
+        raise ConfigError("the row is not a JSON object", field="--row", hint='For example {"id": "…", "payload": {}}.')
     return values
 
 

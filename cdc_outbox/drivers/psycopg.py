@@ -80,7 +80,8 @@ def _refuse_misread(dsn: str) -> None:
             "the DSN cannot be read",
             field="dsn",
             hint="In a postgresql:// URI write %25 for %, %40 for @, %2F for / and %20 for a space of the password; "
-            "in host=… dbname=… put it in single quotes.",
+            "in host=… dbname=… put it in single quotes. "
+            "Keys are libpq's: host, port, dbname, user, password, sslmode …",
         )
 
 

@@ -180,7 +180,8 @@ def check_source(table: OutboxTable, first_source: str, found: str | None, diale
             "DB333",
             f"{table.heads_in(dialect)}.source",
             f"the table's source is {found}, the spec says {wanted.name}.",
-            f"Correct source in the spec, or run `cdc-outbox init --new-incarnation --from {found}`.",
+            f"If the spec was renamed, write `source: {known.name}` into it. To number events anew, run "
+            f"`cdc-outbox init --new-incarnation --from {found}`.",
         )
 
 
