@@ -1,4 +1,4 @@
-"""Some of the events and records of which `infra/fuzz writer` and `infra/fuzz records` take a hundred thousand."""
+"""Some of the events, records and configurations of which `infra/fuzz` takes a hundred thousand, or two hundred."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -7,7 +7,8 @@ import pytest
 
 from cdc_outbox import OutboxTable
 from cdc_outbox.testing import MariaDb, Stack
-from fuzz import records
+from fuzz import records, verdicts
+from fuzz.verdicts_mutations import mutated
 from fuzz.writer import ARRIVED, TABLES, Lane, explore, report
 from tests.contract.writer_contract import Store
 from tests.support.mariadb import MariaDbStore
@@ -64,3 +65,10 @@ def test_random_records_stop_no_consumer_verify_or_replay(read_service: Service)
 
 def test_the_bound_of_the_park_pauses_only_the_partition_of_random_records(read_service: Service) -> None:
     records.explore_bound(read_service, 200, seed=2, room=50)
+
+
+def test_what_lint_says_of_mutated_configurations_is_what_becomes_of_events(outbox_stack: Stack) -> None:
+    found = verdicts.explore(outbox_stack, [mutated(100, number) for number in range(2, 8)])
+    assert verdicts.agreement(found) == 1
+    assert {verdict.word for verdict in found if verdict.seen} == {"errors", "none"}
+    assert "6 configurations, 3 of them run" in verdicts.report(found)

@@ -47,12 +47,17 @@ def _taken(client: ConnectClient, config: dict[str, str]) -> bool:
 
 
 class Topics(AbstractContextManager["Topics"]):
-    """Every message of the proofs' topics, read as it comes."""
+    """Every message of some topics, read as it comes.
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    Args:
+        wanted: Whether a topic is read; by default those of the proofs are.
+    """
+
+    def __init__(self, bootstrap_servers: str, wanted: Callable[[str], bool] = lambda topic: "cc" in topic) -> None:
+        self._wanted = wanted
         settings = {"bootstrap.servers": bootstrap_servers, "group.id": "proofs", "enable.auto.commit": False}
         self._consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
         self._messages: dict[str, list[Message]] = {}
         self.partitions: dict[str, int] = {}
         self._ended = threading.Event()
@@ -80,7 +85,7 @@ class Topics(AbstractContextManager["Topics"]):
     def _read(self) -> None:
         while not self._ended.is_set():
             for topic, described in self._consumer.list_topics(timeout=10).topics.items():
-                if "cc" in topic and topic not in self.partitions and described.partitions:
+                if topic not in self.partitions and described.partitions and self._wanted(topic):
                     self.partitions[topic] = len(described.partitions)
                     self._consumer.incremental_assign([TopicPartition(topic, n, 0) for n in described.partitions])
             for record in self._consumer.consume(500, _PAUSE_SECONDS):
