@@ -20,6 +20,8 @@ from cdc_outbox.document import ALIKE_OPTION, did_you_mean
 
 book = Rulebook()
 
+_OPERATIONS = frozenset({"c", "r", "u", "d", "t", "none"})
+
 _HISTORY_BEFORE, _HISTORY = "database.history.", "schema.history.internal."
 
 _ELSEWHERE = re.compile(
@@ -137,6 +139,20 @@ def value_out_of_the_list(config: Config) -> Hits:
         if not fits and find_renamed_value(config, option) is None:
             offer = did_you_mean(value.lower(), list(allowed)) or f"It may be {', '.join(allowed)}."
             yield Hit(option, f"{option} has a value that is none of this connector's.", offer)
+    yield from _wrong_operations(config)
+
+
+def _wrong_operations(config: Config) -> Hits:
+    option = "skipped.operations"
+    # Java's split drops empty parts at the end, and nowhere else.
+    given = [entry.strip() for entry in config.get(option).rstrip(",").split(",")]
+    wrong = [entry for entry in given if entry.lower() not in _OPERATIONS]
+    if option not in config.options or is_reference(config.get(option)):
+        return
+    if wrong:
+        yield Hit(option, f"{wrong[0]!r} is no operation, and Debezium refuses.", "Write u,d,t.")
+    elif "none" in given and len(given) > 1:
+        yield Hit(option, "none stands beside operations, and Debezium refuses.", "Write u,d,t.")
 
 
 def _allowed(config: Config, option: str) -> tuple[str, ...]:
