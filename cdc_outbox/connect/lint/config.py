@@ -28,6 +28,13 @@ DEFAULT_SLOT = "debezium"
 MANY = 1_000
 """Entries of one list that are looked at. More are an accident, or meant to keep the linter busy."""
 
+_LEFT_OUT = {
+    "": 0,
+    "io.debezium.schema.SchemaTopicNamingStrategy": 0,
+    "io.debezium.schema.DefaultTopicNamingStrategy": 1,
+}
+"""How many parts of schema and table each ``topic.naming.strategy`` leaves out on PostgreSQL."""
+
 IMPLICIT = ("type", "predicate", "negate", "plugin.version")
 """What every transform takes; a predicate takes the first and the last."""
 
@@ -257,7 +264,9 @@ class Config:
             table: As include lists have it; ``message`` for logical messages, of which Debezium makes a name by itself.
         """
         prefix, delimiter = self.get("topic.prefix"), self.get("topic.delimiter", ".")
-        if not prefix or is_placeholder(prefix) or self.has("topic.naming.strategy"):
+        strategy = self.get("topic.naming.strategy")
+        left_out = _LEFT_OUT.get(strategy) if not strategy or self.kind is Kind.POSTGRESQL else None
+        if not prefix or is_placeholder(prefix) or left_out is None:
             return ()
         if table == "message":
             return (f"{prefix}.message",)
@@ -266,7 +275,7 @@ class Config:
             names, dots = [f"{database}.{table}" for database in listed(self.get("database.names"))], 2
         if delimiter != "." and any(name.count(".") != dots for name in names):
             return ()  # which dots are delimiters cannot be told
-        return tuple(raw_topic_name(prefix, *name.split("."), delimiter=delimiter) for name in names)
+        return tuple(raw_topic_name(prefix, *name.split(".")[left_out:], delimiter=delimiter) for name in names)
 
     def _plugins(self, kind: str) -> Iterator[Plugin]:
         given = self.under(f"{kind}.")  # once: there may be thousands of options

@@ -1,8 +1,11 @@
 """What the converters make of a key and of a payload."""
 
 from cdc_outbox.connect.lint.config import Config, Kind, Router
+from cdc_outbox.connect.lint.framework import meant_class
+from cdc_outbox.connect.lint.path import paths_of
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
+from cdc_outbox.router import Change, ConnectStruct
 
 book = Rulebook()
 
@@ -62,16 +65,17 @@ def json_in_json(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC406", ERROR)
 def structure_as_text(config: Config, router: Router) -> Hits:
-    if config.get("value.converter") == _STRING and (router.has_envelope or router.expands):
+    if config.get("value.converter") == _STRING and _is_structure(config, router):
         message = "the value is a structure, and becomes Struct{payload=…}, which nobody can read."
         yield Hit("value.converter", message, f"Take {_JSON} with schemas.enable=false, or pass the payload alone.")
 
 
 @book.router_rule("CC407", ERROR)
 def structure_as_bytes(config: Config, router: Router) -> Hits:
-    structure = router.has_envelope or router.expands
     delegates = config.has(f"value.converter.{_DELEGATE}")
-    if structure and ((_is_binary(config) and not delegates) or config.get("value.converter") == _BYTES):
+    if _is_structure(config, router) and (
+        (_is_binary(config) and not delegates) or config.get("value.converter") == _BYTES
+    ):
         message = "the value is a structure, and this converter takes bytes only: the task fails."
         yield Hit("value.converter", message, f"Name a value.converter.{_DELEGATE}, or pass the payload alone.")
 
@@ -183,6 +187,22 @@ def converter_that_nobody_has(config: Config) -> Hits:
             )
         elif given.startswith("io.debezium.converters.") and given not in _KNOWN:
             yield Hit(option, f"Debezium has no converter {given}.", did_you_mean(given, list(_KNOWN)))
+        elif near := meant_class(given):
+            yield Hit(option, f"there is no converter {given}.", f"Did you mean {near!r}?")
+
+
+def _is_structure(config: Config, router: Router) -> bool:
+    """Whether the router makes a structure of a row, or a transform behind it does."""
+    ends = [(path.step(router), path.steps[-1].after) for path in paths_of(config).outboxes if path.steps]
+    made = any(
+        step is not None
+        and step.runs
+        and isinstance(step.before.value, Change)
+        and isinstance(end.value, ConnectStruct)
+        for step, end in ends
+        if end is not None
+    )
+    return router.has_envelope or router.expands or made
 
 
 def _is_binary(config: Config) -> bool:

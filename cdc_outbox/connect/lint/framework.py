@@ -21,36 +21,6 @@ _OF_CONFLUENT_CLOUD = frozenset(
         *("MariaDbCdcSource", "OracleCdcSource", "OracleXStreamSource", "MongoDbAtlasSource"),
     }
 )
-_KNOWN_TYPES = (
-    ROUTER,
-    MONGO_ROUTER,
-    "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
-    "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState",
-    "io.debezium.connector.mysql.transforms.ReadToInsertEvent",
-    "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
-    *(
-        _DEBEZIUM + name
-        for name in [
-            "ByLogicalTableRouter",
-            "ContentBasedRouter",
-            "ExtractChangedRecordState",
-            "ExtractNewRecordState",
-            "ExtractSchemaToNewRecord",
-            "Filter",
-            "GeometryFormatTransformer",
-            "HeaderToValue",
-            "SchemaChangeEventFilter",
-            "SwapGeometryCoordinates",
-            "TimezoneConverter",
-            "ToLogicalTopicRouter",
-            "VectorToJsonConverter",
-            "EnforceRecordSize",
-            "partitions.PartitionRouting",
-            "tracing.ActivateTracingSpan",
-            "openlineage.OpenLineage",
-        ]
-    ),
-)
 
 
 @book.rule("CC204", ERROR)
@@ -190,11 +160,11 @@ def login_that_runs_code(config: Config) -> Hits:
 
 @book.rule("CC223", ERROR)
 def class_that_nobody_has(config: Config) -> Hits:
-    for plugin in config.transforms:
-        # Others may have classes in this package too: only what looks like a slip of the pen is one.
-        near = get_close_matches(plugin.type, _KNOWN_TYPES, n=1, cutoff=0.85)
-        if near and plugin.type not in _KNOWN_TYPES:
-            yield Hit(f"{plugin.prefix}type", f"there is no transform {plugin.type}.", f"Did you mean {near[0]!r}?")
+    for kind, plugins in _plugins(config):
+        for plugin in plugins:
+            near = meant_class(plugin.get("type"))
+            if near:
+                yield Hit(f"{plugin.prefix}type", f"there is no {kind} {plugin.type}.", f"Did you mean {near!r}?")
     connector = _meant_connector(config)
     if connector:
         message = f"there is no connector {config.get('connector.class')}."
@@ -246,6 +216,17 @@ def _meant_connector(config: Config) -> str:
     names = [name for kind in Kind for name in (kind.value, kind.rpartition(".")[2])]
     # Debezium's other sources and its sinks have classes that are less alike than this.
     near = get_close_matches(given, names, n=1, cutoff=0.9) if config.kind is None and "Sink" not in given else []
+    return near[0] if near else ""
+
+
+def meant_class(given: str) -> str:
+    """Return the plugin whose class is misspelt, empty where it is right, a short name, or another vendor's."""
+    known = catalogue.plugins()
+    if given in known or f"{given}$Value" in known:
+        return ""
+    # Others have classes of these names too: only what looks like a slip of the pen is one.
+    cutoff = 0.85 if given.startswith("io.debezium.") else 0.95
+    near = get_close_matches(given, known, n=1, cutoff=cutoff)
     return near[0] if near else ""
 
 

@@ -268,8 +268,6 @@ def _renamed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
 
 
 def _dated(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
-    if record.timestamp_ms is None and isinstance(record.value, Change):
-        raise _unknown(plugin)
     if record.timestamp_ms is None:
         raise RoutingError("it has no timestamp", exception="DataException")
     form = plugin.get("topic.format", "${topic}-${timestamp}")
