@@ -2,7 +2,7 @@
 
 A right configuration of a PostgreSQL pipeline gets one mutation or two. Lint says whether it has errors, and its
 simulator where a typical row goes. Every second one is deployed, past all that `deploy` refuses, and two events of
-different types are written: does each arrive once in its topic with its key, header `id` and payload? `infra/fuzz
+different types are written: does each arrive once in its topic with its key, headers and payload? `infra/fuzz
 verdicts` takes 200. It exits 1 if events arrived as intended although lint has errors, or if lint agrees with less than
 95 % of what happened.
 """

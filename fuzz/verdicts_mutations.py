@@ -304,6 +304,11 @@ class Mutated:
         """Return the options of the connector of this name, whose database is called the same."""
         return config_with(Kind.POSTGRESQL, self.changes, name=name, database=name)
 
+    @property
+    def places_columns(self) -> bool:
+        """Whether other columns become headers than do in the right configuration."""
+        return _PLACEMENT in self.changes
+
     def topic_of(self, name: str, aggregate_type: str) -> str:
         """Return the topic in which an event is meant to arrive."""
         return self.topic.replace(_NAME, name).replace("{type}", aggregate_type)

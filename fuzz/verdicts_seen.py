@@ -89,8 +89,9 @@ class Trial:
 
     def _write(self, aggregate_type: str) -> None:
         event_id = self.written[aggregate_type] = str(uuid4())
-        insert = "insert into {name}.outbox (id, aggregatetype, aggregateid, type, payload) values (%s, %s, %s, %s, %s)"
-        row = (event_id, aggregate_type, _AGGREGATE_ID, "Placed", json.dumps({"token": event_id}))
+        insert = "insert into {name}.outbox (id, aggregatetype, aggregateid, type, sequence, payload) values "
+        row = (event_id, aggregate_type, _AGGREGATE_ID, "Placed", 7, json.dumps({"token": event_id}))
+        insert += f"({', '.join(['%s'] * len(row))})"
         self.place.connection.execute(insert.replace("{name}", self.place.name).encode(), row)
         self.place.mark()
 
@@ -129,11 +130,13 @@ class Trial:
     def _wrong(self, message: Message, event_id: str) -> str:
         """Return what is wrong with a message in its topic, empty if nothing is."""
         key = event_id if self.mutated.key == "id" else _AGGREGATE_ID
-        ids = {str(_meant(value)) for name, value in message.headers if name == "id"}
+        placed = {} if self.mutated.places_columns else {"eventType": "Placed", "sequence": "7"}
         if str(_meant(message.key)) != key:
             return f"the key is {message.key!r:.60}"
-        if ids != {event_id}:
-            return f"the headers called id are {sorted(ids)}"
+        for header, expected in {"id": event_id, **placed}.items():
+            values = {str(_meant(value)) for name, value in message.headers if name == header}
+            if values != {expected}:
+                return f"the headers called {header} are {sorted(values)}"
         if _meant(message.value) != {"token": event_id}:
             return f"the value is {message.value!r:.80}"
         return ""

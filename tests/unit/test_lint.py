@@ -82,7 +82,6 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
             },
             Kind.POSTGRESQL,
         ),
-        ({"connector.class": "PostgresConnector"}, Kind.POSTGRESQL),
         ({"connector.class": "MySql"}, Kind.MYSQL),
         ({"database.hostname": None, "database.url": "jdbc:oracle:thin:@x"}, Kind.ORACLE),
         ({"producer.override.max.in.flight.requests.per.connection": "1"}, Kind.POSTGRESQL),

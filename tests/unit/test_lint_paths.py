@@ -94,7 +94,11 @@ LOST: list[tuple[str, str, Changes, str]] = [
         "does not match orders.outbox",
     ),
     ("CC221", "transforms.more.type", before(f"{_KAFKA}TimestampRouter", predicate="isOutbox"), "no timestamp"),
-    ("CC406", "value.converter", behind(f"{_KAFKA}HoistField$Value", field="event"), "is a structure"),
+    ("CC406", "value.converter", behind(f"{_KAFKA}HoistField$Value", field="event"), "the value is a structure"),
+    ("CC406", "key.converter", behind(f"{_KAFKA}HoistField$Key", field="event"), "the key is a structure"),
+    ("CC221", "transforms.more.type", behind(f"{_KAFKA}SetSchemaMetadata$Value", schema_name="x"), "gets text"),
+    ("CC221", "transforms.more.type", behind(f"{_KAFKA}Cast$Value", spec="a:string"), "gets text"),
+    ("CC221", "transforms.more.type", behind(f"{_KAFKA}Cast$Value", spec="string"), "gets a structure"),
     ("CC221", "transforms.more.type", behind(f"{_KAFKA}ValueToKey", fields="id"), "'more'"),
     ("CC221", "transforms.more.type", before(f"{_KAFKA}ValueToKey", fields="aggregateid"), "no field aggregateid"),
     ("CC221", "transforms.more.type", behind(f"{_KAFKA}ExtractField$Key", field="id"), "'more'"),
@@ -248,7 +252,7 @@ def test_a_structure_may_be_changed_behind_the_router() -> None:
     envelope["value.converter"] = "org.apache.kafka.connect.json.JsonConverter"
     beats = {"heartbeat.interval.ms": "0", "heartbeat.action.query": None}
     keyed = {**envelope, **beats, **behind(f"{_KAFKA}ValueToKey", fields="type")}
-    assert [code for code, _ in found(keyed)] == ["CC607"]
+    assert [code for code, _ in found(keyed)] == ["CC607", "CC406"]
     assert "CC221" in [code for code, _ in found({**keyed, "transforms.more.fields": "id"})]
 
 

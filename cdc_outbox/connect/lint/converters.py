@@ -1,11 +1,13 @@
 """What the converters make of a key and of a payload."""
 
+from collections.abc import Iterator
+
 from cdc_outbox.connect.lint.config import Config, Kind, Router
 from cdc_outbox.connect.lint.framework import meant_class
 from cdc_outbox.connect.lint.path import paths_of
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
-from cdc_outbox.router import Change, ConnectStruct
+from cdc_outbox.router import Change, ConnectRecord, ConnectStruct
 
 book = Rulebook()
 
@@ -65,9 +67,16 @@ def json_in_json(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC406", ERROR)
 def structure_as_text(config: Config, router: Router) -> Hits:
+    remedy = f"Take {_JSON} with schemas.enable=false, or pass the payload alone."
     if config.get("value.converter") == _STRING and _is_structure(config, router):
-        message = "the value is a structure, and becomes Struct{payload=…}, which nobody can read."
-        yield Hit("value.converter", message, f"Take {_JSON} with schemas.enable=false, or pass the payload alone.")
+        yield Hit(
+            "value.converter", "the value is a structure, and becomes Struct{payload=…}, which nobody can read.", remedy
+        )
+    if config.get("key.converter") == _STRING and any(
+        isinstance(end.key, ConnectStruct) for end in _routed(config, router)
+    ):
+        remedy = "Leave out the transform that makes one of the id."
+        yield Hit("key.converter", "the key is a structure, and becomes Struct{…}, which nobody can read.", remedy)
 
 
 @book.router_rule("CC407", ERROR)
@@ -193,16 +202,16 @@ def converter_that_nobody_has(config: Config) -> Hits:
 
 def _is_structure(config: Config, router: Router) -> bool:
     """Whether the router makes a structure of a row, or a transform behind it does."""
-    ends = [(path.step(router), path.steps[-1].after) for path in paths_of(config).outboxes if path.steps]
-    made = any(
-        step is not None
-        and step.runs
-        and isinstance(step.before.value, Change)
-        and isinstance(end.value, ConnectStruct)
-        for step, end in ends
-        if end is not None
-    )
+    made = any(isinstance(end.value, ConnectStruct) for end in _routed(config, router))
     return router.has_envelope or router.expands or made
+
+
+def _routed(config: Config, router: Router) -> Iterator[ConnectRecord]:
+    """Yield what becomes of the rows that a router routes, as far as their paths are known."""
+    for path in paths_of(config).outboxes:
+        step, end = path.step(router), path.steps[-1].after if path.steps else None
+        if step is not None and step.runs and isinstance(step.before.value, Change) and end is not None:
+            yield end
 
 
 def _is_binary(config: Config) -> bool:

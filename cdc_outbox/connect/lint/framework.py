@@ -169,6 +169,9 @@ def class_that_nobody_has(config: Config) -> Hits:
     if connector:
         message = f"there is no connector {config.get('connector.class')}."
         yield Hit("connector.class", message, f"Did you mean {connector!r}?")
+    elif config.kind is Kind.POSTGRESQL and config.version >= (3, 6) and "." not in config.get("connector.class"):
+        message = "Connect knows the connector by this name, and Debezium's own code does not: the task fails."
+        yield Hit("connector.class", message, f"Write {config.kind.value!r}.")
 
 
 @book.rule("CC225", WARNING, *Kind)

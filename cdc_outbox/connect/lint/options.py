@@ -146,7 +146,7 @@ def _wrong_operations(config: Config) -> Hits:
     option = "skipped.operations"
     # Java's split drops empty parts at the end, and nowhere else.
     given = [entry.strip() for entry in config.get(option).rstrip(",").split(",")]
-    wrong = [entry for entry in given if entry.lower() not in _OPERATIONS]
+    wrong = [entry for entry in given if entry not in _OPERATIONS]
     if option not in config.options or is_reference(config.get(option)):
         return
     if wrong:

@@ -66,6 +66,7 @@ _NEED_A_STRUCTURE = frozenset(
                 "InsertField",
                 "MaskField",
                 "ReplaceField",
+                "SetSchemaMetadata",
                 "TimestampConverter",
                 "ValueToKey",
             )
@@ -305,6 +306,17 @@ def _named_anew(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     return _unwrapped(record)
 
 
+def _cast(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    """Return the record as it is: which type a text has makes no difference here."""
+    takes_fields, is_text = ":" in plugin.get("spec"), isinstance(_side(plugin, record), ConnectValue)
+    if takes_fields is is_text:
+        needed = "a structure, and gets text or bytes" if takes_fields else "text or bytes, and gets a structure"
+        raise RoutingError(f"it needs {needed}", exception="DataException")
+    if isinstance(record.value, Change) and not _is_for_keys(plugin):
+        raise _unknown(plugin)
+    return record
+
+
 def _keyed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     """Return the record with a key of fields of its value."""
     fields = {name.strip() for name in plugin.get("fields").split(",")}
@@ -349,6 +361,7 @@ def _without_headers(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
 
 
 _KNOWN: dict[str, _Transform] = {
+    "Cast": _cast,
     "DropHeaders": _without_headers,
     "ExtractField": _extracted,
     "Filter": _dropped,
