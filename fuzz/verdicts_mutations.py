@@ -226,7 +226,7 @@ _ROUTED = [
     *_each(f"{_T}field.event.id", "", None),
     *_each(f"{_T}field.event.payload", "", None),
     *_each(f"{_T}field.event.timestamp", "", None),
-    *_each(f"{_T}field.payload", "payload"),
+    *_each(f"{_R}route.topic.replacment", "{name}.${routedByValue}", more={f"{_R}route.topic.replacement": None}),
     *_each(_PLACEMENT, "type", "type:header:id", "id:header", "type:bogus:x", "type:envelope:kind", "type:header", ""),
     *_each(
         _PLACEMENT, "type:header:eventType,", "type:header:eventType:x", "type:envelope:payload", "type:Header:t", None

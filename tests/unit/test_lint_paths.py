@@ -95,6 +95,12 @@ LOST: list[tuple[str, str, Changes, str]] = [
     ),
     ("CC221", "transforms.more.type", before(f"{_KAFKA}TimestampRouter", predicate="isOutbox"), "no timestamp"),
     ("CC406", "value.converter", behind(f"{_KAFKA}HoistField$Value", field="event"), "the value is a structure"),
+    (
+        "CC221",
+        "transforms.more.type",
+        behind(f"{_KAFKA}RegexRouter", regex=r"outbox\.event\.(.*)", replacement="a/$1"),
+        "that no broker takes",
+    ),
     ("CC406", "key.converter", behind(f"{_KAFKA}HoistField$Key", field="event"), "the key is a structure"),
     ("CC221", "transforms.more.type", behind(f"{_KAFKA}SetSchemaMetadata$Value", schema_name="x"), "gets text"),
     ("CC221", "transforms.more.type", behind(f"{_KAFKA}Cast$Value", spec="a:string"), "gets text"),

@@ -184,6 +184,9 @@ def key_that_is_none_of_these(config: Config, router: Router) -> Hits:
     if given in _NO_TEXT and not delegates and config.number("heartbeat.interval.ms", 0):
         message = "the key of a heartbeat is a structure: this converter fails on it, and the task with it."
         yield Hit("key.converter", message, f"{_STRING} takes keys of any type.")
+    if config.get("value.converter") in _NO_TEXT - {_BYTES, _BINARY, _ARRAY}:
+        message = "a payload is no number or truth value: this converter fails on it, and the task with it."
+        yield Hit("value.converter", message, f"{_STRING} passes it as it is.")
 
 
 @book.rule("CC415", ERROR)

@@ -23,6 +23,13 @@ _OF_CONFLUENT_CLOUD = frozenset(
 )
 
 
+_NAMINGS = tuple(
+    f"io.debezium.schema.{names}{kind}TopicNamingStrategy"
+    for names in ("Default", "Schema")
+    for kind in ("", "Regex", "Unicode")
+)
+
+
 @book.rule("CC204", ERROR)
 def order_given_away(config: Config) -> Hits:
     option = f"{_PRODUCER}max.in.flight.requests.per.connection"
@@ -165,6 +172,10 @@ def class_that_nobody_has(config: Config) -> Hits:
             near = meant_class(plugin.get("type"))
             if near:
                 yield Hit(f"{plugin.prefix}type", f"there is no {kind} {plugin.type}.", f"Did you mean {near!r}?")
+    strategy = config.get("topic.naming.strategy")
+    meant = get_close_matches(strategy, _NAMINGS, n=1, cutoff=0.85)
+    if meant and strategy not in _NAMINGS:
+        yield Hit("topic.naming.strategy", f"there is no strategy {strategy}.", f"Did you mean {meant[0]!r}?")
     connector = _meant_connector(config)
     if connector:
         message = f"there is no connector {config.get('connector.class')}."

@@ -4,6 +4,7 @@ As in :mod:`cdc_outbox.router`, a :class:`RoutingError` means that the task woul
 :class:`ConfigError` that it is not known what would become of it.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -265,7 +266,10 @@ def _renamed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
         return record
     if of_debezium and not isinstance(record.value, Change):
         raise _unknown(plugin)
-    return replace(record, topic=replace_first(pattern, record.topic, plugin.get(replacement)))
+    topic = replace_first(pattern, record.topic, plugin.get(replacement))
+    if not isinstance(record.value, Change) and not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
+        raise RoutingError("it gives a topic that no broker takes", exception="InvalidTopicException")
+    return replace(record, topic=topic)
 
 
 def _dated(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
