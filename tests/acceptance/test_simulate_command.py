@@ -136,8 +136,8 @@ def test_what_becomes_no_message_is_said() -> None:
         ([], "either --row or --from-table"),
         (["--row", "{}", "--from-table"], "either --row or --from-table"),
         (["--from-table"], "needs --dsn"),
-        (["--row", "{"], "no JSON"),
-        (["--row", "[]"], "no JSON object"),
+        (["--row", "{"], "not JSON"),
+        (["--row", "[]"], "not a JSON object"),
         (["--row", '{"sequence": "x"}'], "no bigint"),
         (["--row", "{}", "--set", "x"], "NAME=VALUE"),
         (["--row", "{}", "--debezium", "3"], "in full"),
@@ -228,7 +228,7 @@ def test_a_document_is_shown_as_the_message_that_its_spec_makes_of_it(tmp_path: 
     ("arguments", "message"),
     [
         (["--row", "{}"], "--engine real"),
-        (["--row", "{", "--engine", "real"], "no JSON"),
+        (["--row", "{", "--engine", "real"], "not JSON"),
         (["--from-table", "--dsn", "mongodb://nowhere.invalid"], "--from-table reads PostgreSQL"),
     ],
 )

@@ -171,6 +171,7 @@ def worker_of_its_own(stack: Stack) -> Iterator[tuple[Worker, str]]:
         "POSTGRES_HOST": "127.0.0.1",
         "POSTGRES_PORT": str(stack.postgres.port),
         "PATH": "/usr/bin:/bin",
+        "LC_ALL": "C.UTF-8",
     }
     command = stack.jvm.command("org.apache.kafka.connect.cli.ConnectDistributed", str(settings), heap="512m")
     worker = Worker(folder, ServerCommand(arguments=command, environment=environment), port=port)
