@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from cdc_outbox.cli import silence
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.contexts import Databases
@@ -18,6 +17,7 @@ from cdc_outbox.cli.findings import FORMATS, strict_option, sum_up
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.output import say
+from cdc_outbox.cli.probe import DATABASE, probe
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -54,8 +54,8 @@ def doctor(
     """Ask spec, connector, database, slot and topics of a pipeline what is wrong with it, and change nothing.
 
     It is what `lint`, `preflight`, `status`, `plan` and `topics create --dry-run` tell, in one table, the worst first,
-    each finding with its remedy. One that does not answer within 7 s is a finding itself, and keeps nobody else from
-    being asked.
+    each finding with its remedy. One that does not answer within 7 s is a finding itself, and the others are
+    asked all the same.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec, 75 no other error than that
     somebody does not answer who may do so later; with --strict also 3, warnings and no errors.
@@ -70,18 +70,18 @@ def doctor(
     if bootstrap_servers is not None:
         settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox doctor")
     brokers = None if settings is None else Topics(settings, _LOG)
-    # Without a DSN nobody is asked here: that is a finding then, as what the others say is.
+    # Without a DSN the database is not asked: the doctor reports that as a finding.
     dsn = None if databases is None else databases.find(pipeline.name)
-    heard = silence.listen(cluster=cluster, dsns={silence.DATABASE: dsn} if dsn else {}, brokers=settings)
+    probed = probe(cluster=cluster, dsns={DATABASE: dsn} if dsn else {}, brokers=settings)
     steps = Steps(sys.stderr)
     asked = Doctor(
         spec=pipeline,
-        client=ConnectClient(heard.cluster or cluster, waits=steps.wait),
+        client=ConnectClient(probed.cluster or cluster, waits=steps.wait),
         database=None
         if databases is None
         else lambda: connected(databases.of(pipeline.name), pipeline.database.kind, spec=spec),
         brokers=brokers,
-        silent=heard.silent,
+        silent=probed.silent,
         heartbeats=lambda runs: heartbeat_findings(
             render(pipeline),
             bootstrap_servers,

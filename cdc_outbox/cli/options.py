@@ -106,7 +106,8 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
             type=click.FloatRange(min=0),
             envvar="CDC_OUTBOX_CONNECT_PATIENCE",
             show_envvar=True,
-            help="How long a request is repeated that no worker takes, or that fails for now; 30 by default.",
+            help="How long a request is repeated that no worker takes, or that fails for now. Default: 30; 0 for "
+            "`status` and `doctor` where no worker or no broker answers.",
         )
         return url(patience(command))
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from cdc_outbox.cli import silence
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.connectors import names_of
@@ -22,6 +21,7 @@ from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.heartbeats import heartbeat_findings, hole_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.output import say
+from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, probe
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
@@ -90,14 +90,14 @@ def status(
         settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox status")
     # Where each pipeline has its own, Connect tells first which there are; of none that leads nowhere is told later.
     shared = None if databases is None or databases.by_pipeline else databases.find("")
-    heard = silence.listen(cluster=cluster, dsns={silence.DATABASE: shared} if shared else {}, brokers=settings)
-    heard.refuse(silence.CONNECT, *([silence.BROKERS] if rate_seconds is not None else []))
-    for error in heard.silent.values():
+    probed = probe(cluster=cluster, dsns={DATABASE: shared} if shared else {}, brokers=settings)
+    probed.refuse(CONNECT, *([BROKERS] if rate_seconds is not None else []))
+    for error in probed.silent.values():
         say(visible(f"{error}; its part of the report is missing"), err=True)
-    databases = None if silence.DATABASE in heard.silent else databases
-    bootstrap_servers = None if silence.BROKERS in heard.silent else bootstrap_servers
+    databases = None if DATABASE in probed.silent else databases
+    bootstrap_servers = None if BROKERS in probed.silent else bootstrap_servers
     steps = Steps(sys.stderr)
-    client = ConnectClient(heard.cluster or cluster, waits=steps.wait)
+    client = ConnectClient(probed.cluster or cluster, waits=steps.wait)
     with steps.shown():
         known = _without_silent(names_of(connectors, client), databases)
         rows = [_row(name, client, own) for name, own in known.items()]
@@ -120,7 +120,7 @@ def _without_silent(names: Sequence[str], databases: Databases | None) -> dict[s
     if databases is None or not databases.by_pipeline:
         return dict.fromkeys(names, databases)
     dsns = {name: dsn for name in names if (dsn := databases.find(name))}
-    silent = silence.listen(dsns=dsns).silent
+    silent = probe(dsns=dsns).silent
     for name, error in silent.items():
         say(visible(f"{name}: {error}; its part of the report is missing"), err=True)
     return {name: None if name in silent else databases for name in names}

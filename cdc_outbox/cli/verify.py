@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from cdc_outbox.cli import silence
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
@@ -16,6 +15,7 @@ from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import dsns_option, is_named, json_option, read_spec
 from cdc_outbox.cli.output import say
+from cdc_outbox.cli.probe import BROKERS, DATABASE, INBOX, probe
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.database import DatabaseKind
@@ -85,10 +85,10 @@ def verify(
     inbox_place = None
     if consumer is not None:
         inbox_place = InboxPlace((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
-    dsns = {silence.DATABASE: dsn}
+    dsns = {DATABASE: dsn}
     if inbox_place is not None and inbox_place.dsn != dsn:
-        dsns[silence.INBOX] = inbox_place.dsn
-    silence.listen(dsns=dsns, brokers=settings, needs_all=True).refuse(*dsns, silence.BROKERS)
+        dsns[INBOX] = inbox_place.dsn
+    probe(dsns=dsns, brokers=settings, needs_all=True).refuse(*dsns, BROKERS)
     with ExitStack() as stack:
         connection, driver = stack.enter_context(connected(dsn, pipeline.database.kind, spec=spec))
         inbox = None

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import ClassVar
 from urllib.parse import urlsplit
 
 from cdc_outbox.connect.timings import Timings
@@ -93,6 +92,9 @@ class Keeper(StrEnum):
     STRIMZI = "strimzi"
 
 
+_PATIENCE_SECONDS = 30.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """The workers of one Connect cluster; any of them may answer.
@@ -101,7 +103,8 @@ class Cluster:
         urls: For example ``http://localhost:8083``; credentials in one are refused.
         login: ``None`` where Connect wants none.
         patience_seconds: How long one request is repeated that meets a rebalance, an error of the worker's or nobody
-            at all. Thirty, because a worker that was killed is replaced within that time.
+            at all. ``None`` is thirty, because a worker that was killed is replaced within that time; commands that
+            only look do not wait then for workers that are away.
         allow_plaintext_login: Whether the login may go over ``http`` to other hosts than this one; not by default,
             because it can be read on the way.
         proxy: The URL of an HTTP proxy that leads to the workers; those of the environment are not used.
@@ -109,12 +112,10 @@ class Cluster:
         timings: How long is waited for its workers and its connectors.
     """
 
-    DEFAULT_PATIENCE: ClassVar[float] = 30.0
-
     urls: tuple[str, ...]
     login: Basic | Bearer | None = None
     tls: Tls = field(default_factory=Tls)
-    patience_seconds: float = DEFAULT_PATIENCE
+    patience_seconds: float | None = None
     allow_plaintext_login: bool = False
     proxy: str | None = None
     keeper: Keeper | None = None
@@ -123,7 +124,7 @@ class Cluster:
     def __post_init__(self) -> None:
         if not self.urls:
             raise ConfigError("a Connect cluster has at least one URL", field="connect_url")
-        if self.patience_seconds < 0:
+        if self.patience_seconds is not None and self.patience_seconds < 0:
             raise ConfigError("patience is not negative", field="Cluster.patience_seconds")
         for url in self.urls:
             _refuse_url(url)
@@ -133,6 +134,11 @@ class Cluster:
             _refuse_url(self.proxy, "proxy's")
         # One slash at the end more or less is the same worker.
         object.__setattr__(self, "urls", tuple(dict.fromkeys(url.rstrip("/") for url in self.urls)))
+
+    @property
+    def patience(self) -> float:
+        """The seconds for which a request is repeated."""
+        return _PATIENCE_SECONDS if self.patience_seconds is None else self.patience_seconds
 
 
 def _refuse_url(url: str, whose: str = "Connect") -> None:

@@ -87,7 +87,7 @@ class Workers:
 
     def patience(self) -> Callable[[ConnectError], None]:
         """Return what waits before one request is repeated, and raises once nothing is to be hoped for."""
-        left, said = pauses(self.cluster.patience_seconds, self.cluster.timings), set[str]()
+        left, said = pauses(self.cluster.patience, self.cluster.timings), set[str]()
 
         def wait(error: ConnectError) -> None:
             pause = next(left, None) if error.retryable else None

@@ -163,7 +163,7 @@ def test_a_file_that_is_named_goes_before_the_folders_and_that_before_the_users(
 def show(*, databases: Databases, cluster: Cluster, bootstrap_servers: str, kafka_settings: Path | None) -> None:
     """Say where one would go."""
     _ = kafka_settings
-    click.echo(f"{databases.of('orders')} {', '.join(cluster.urls)} {cluster.patience_seconds:g} {bootstrap_servers}")
+    click.echo(f"{databases.of('orders')} {', '.join(cluster.urls)} {cluster.patience:g} {bootstrap_servers}")
 
 
 def shown(*arguments: str, **variables: str) -> str:

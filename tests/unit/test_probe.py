@@ -9,20 +9,21 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from cdc_outbox.cli import silence
+from cdc_outbox.cli import probe
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.render import render
 from cdc_outbox.spec import parse_spec
 from tests.support.commands import run_command
 from tests.support.connect_server import NOBODY, Answer, Asked, answering
 from tests.support.specs import MINIMAL
 
-SECONDS, WAITED_SECONDS = 0.5, silence.SECONDS
+SECONDS, WAITED_SECONDS = 0.5, probe.SECONDS
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait no longer than a test likes to."""
-    monkeypatch.setattr(silence, "SECONDS", SECONDS)
+    monkeypatch.setattr(probe, "SECONDS", SECONDS)
 
 
 @pytest.fixture
@@ -125,6 +126,15 @@ def test_a_connect_that_is_not_there_is_not_waited_for_unless_it_is_said(command
     began = time.monotonic()
     assert ended_in_time(*words, "--connect-url", nobody, "--connect-patience", "2").returncode == 75
     assert time.monotonic() - began > 2
+
+
+def test_a_patience_that_is_given_counts_though_it_is_the_default() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    for given, left in ((None, 0), (30.0, 30.0)):
+        cluster = probe.probe(cluster=Cluster(urls=(nobody,), patience_seconds=given)).cluster
+        assert cluster is not None
+        assert cluster.patience == left
 
 
 @pytest.mark.parametrize("command", [["status"], ["doctor", "SPEC"]], ids=" ".join)

@@ -1,4 +1,4 @@
-"""Who of those that a command asks does not answer at all: all are asked at once, so that a silence costs seconds.
+"""Which of the systems that a command asks do not answer: all are asked at once, so that the wait is one of seconds.
 
 A server may accept connections and say nothing, or a firewall may drop what is sent to it. Each client waits for such a
 server by a time of its own, up to a minute, and then for the next one.
@@ -31,17 +31,17 @@ AFTERWARDS_SECONDS = 2.0
 """How long an answer of Connect may take where the brokers are silent: what it asks them for does not come."""
 CONNECT, DATABASE, BROKERS, INBOX = "connect", "database", "topics", "inbox"
 
-_LOG = logging.getLogger("cdc_outbox.cli.silence.librdkafka")
+_LOG = logging.getLogger("cdc_outbox.cli.probe.librdkafka")
 _LOG.addHandler(logging.NullHandler())
 _LOG.propagate = False  # what librdkafka says at each attempt, our own error says once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """Who answered.
+class ProbeResult:
+    """Which systems answered.
 
     Args:
-        cluster: With those workers alone that did, or all of them if none did. Where no worker answers, or no broker,
+        cluster: With the workers that answered, or all of them if none did. Where no worker answers, or no broker,
             its requests are not repeated unless ``--connect-patience`` or a context says so.
         silent: An error for each that did not, by :data:`CONNECT`, :data:`BROKERS` and the names of the databases.
     """
@@ -61,35 +61,35 @@ class Heard:
             raise type(missing[0])("; ".join(map(str, missing + others)), hint=missing[0].hint)
 
 
-def listen(
+def probe(
     *,
     cluster: Cluster | None = None,
     dsns: Mapping[str, str] | None = None,
     brokers: Mapping[str, Any] | None = None,
     needs_all: bool = False,
-) -> Heard:
-    """Ask everybody something small, and return who did not answer in time.
+) -> ProbeResult:
+    """Ask each system something small, and return which did not answer in time.
 
     Args:
-        dsns: By the name that an error has in :attr:`Heard.silent`.
+        dsns: By the name that an error has in :attr:`ProbeResult.silent`.
         brokers: librdkafka's settings.
-        needs_all: Whether a refusal ends it; otherwise a refusal is an answer, which who asks next meets again.
+        needs_all: Whether a refusal is raised; otherwise it counts as an answer, and the next request meets it again.
 
     Raises:
         CdcOutboxError: The first refusal, where all are needed.
     """
     asks: dict[str, Callable[[], object]] = {}
     errors: dict[str, CdcOutboxError] = {}
-    silence = f"not answered within {SECONDS:g} s"
+    missed = f"not answered within {SECONDS:g} s"
     workers = [] if cluster is None else [replace(cluster, urls=(url,), patience_seconds=0) for url in cluster.urls]
     for worker in workers:
         asks[worker.urls[0]] = _asking_worker(worker)
     for name, dsn in (dsns or {}).items():
         asks[name] = _asking_database(dsn)
-        errors[name] = DatabaseUnavailableError(f"the database at {host_of(dsn)} has {silence}")
+        errors[name] = DatabaseUnavailableError(f"the database at {host_of(dsn)} has {missed}")
     if brokers is not None:
         asks[BROKERS] = lambda: Topics(brokers, _LOG).cluster_id()
-        errors[BROKERS] = BrokerUnavailableError(f"the brokers {brokers['bootstrap.servers']} have {silence}")
+        errors[BROKERS] = BrokerUnavailableError(f"the brokers {brokers['bootstrap.servers']} have {missed}")
     quiet, refusals = _ask_all(asks, needs_all=needs_all)
     silent = {name: error for name, error in errors.items() if name in quiet}
     if cluster is not None:
@@ -97,15 +97,15 @@ def listen(
         cluster = _hurried(cluster, is_away=away >= {*cluster.urls}, is_without_brokers=BROKERS in silent)
         answering = tuple(url for url in cluster.urls if url not in quiet)
         if not answering:
-            silent[CONNECT] = ConnectUnavailableError(f"Kafka Connect at {', '.join(cluster.urls)} has {silence}")
+            silent[CONNECT] = ConnectUnavailableError(f"Kafka Connect at {', '.join(cluster.urls)} has {missed}")
         cluster = replace(cluster, urls=answering or cluster.urls)
-    return Heard(cluster=cluster, silent=silent)
+    return ProbeResult(cluster=cluster, silent=silent)
 
 
 def _hurried(cluster: Cluster, *, is_away: bool, is_without_brokers: bool) -> Cluster:
     if not (is_away or is_without_brokers):
         return cluster
-    if cluster.patience_seconds == Cluster.DEFAULT_PATIENCE:
+    if cluster.patience_seconds is None:
         cluster = replace(cluster, patience_seconds=0)
     if is_without_brokers:
         answer_seconds = min(cluster.timings.answer_seconds, AFTERWARDS_SECONDS)
@@ -133,18 +133,18 @@ def _asking_database(dsn: str) -> Callable[[], object]:
 
 
 def _ask_all(asks: Mapping[str, Callable[[], object]], *, needs_all: bool) -> tuple[set[str], Mapping[str, Exception]]:
-    """Return those who neither answer nor refuse in time, and the refusals of others."""
+    """Return the systems that neither answer nor refuse in time, and the refusals of others."""
     answers: Queue[tuple[str, Exception | None]] = Queue()
 
     def ask(name: str) -> None:
         refusal = None
         try:
             asks[name]()
-        except Exception as error:  # noqa: BLE001 - it is raised, or who asks next meets it
+        except Exception as error:  # noqa: BLE001 - raised below, or met again by the next request
             refusal = error
         answers.put((name, refusal))
 
-    # Who is silent keeps its thread for as long as its client waits; nobody waits for that thread.
+    # The thread of a silent system lasts as long as its client waits; daemons do not keep the command from ending.
     for name in asks:
         Thread(target=ask, args=(name,), daemon=True).start()
     quiet, refusals, deadline = set(asks), dict[str, Exception](), monotonic() + SECONDS
