@@ -27,11 +27,11 @@ from hypothesis import strategies as st
 from cdc_outbox import TOMBSTONE, Event, EventError, Outbox, OutboxTable, PayloadType
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import Stack, StackConfig
-from tests.contract.writer_contract import Store
 from tests.support.mariadb import MariaDbStore
 from tests.support.postgresql import PostgresStore
 from tests.support.sqlite import BUSY_SECONDS, SqliteStore
 from tests.support.strategies import random_events
+from tests.support.writer_clients import Store
 
 TABLES = [OutboxTable(), OutboxTable(name="outbox_of_bytes", payload_type=PayloadType.BYTES)]
 SETTLED_EVENTS = 100

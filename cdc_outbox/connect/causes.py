@@ -38,10 +38,9 @@ KNOWN = (
     _known(
         r'password authentication failed for user "(?P<role>[^"]*)"',
         "The database refuses the password of the role {role}.",
-        "Give the role the password that database.password refers to. A variable is the worker's, as it was at its "
-        "start; the name of one that it does not have, or of a "
-        "provider that it does not have (config.providers), is sent as the password. Of the local stack, "
-        "`cdc-outbox stack restart connect-1 --env NAME` gives the worker yours.",
+        "Give the role the password that database.password refers to. The worker reads its variables when it starts; a "
+        "variable or a config provider (config.providers) that it does not have is sent by its name, as the password. "
+        "In the local stack, `cdc-outbox stack restart connect-1 --env NAME` gives the worker a variable.",
     ),
     _known(
         r"no password was provided",

@@ -29,5 +29,5 @@ def plan_without_database(spec: Spec, client: ConnectClient, *, timings: Timings
 
 
 def compare(spec: Spec, client: ConnectClient, *, timings: Timings) -> Plan:
-    """Return the same of a deployment that would be refused: nobody is asked whether the configuration works."""
+    """Return the same of a deployment that would be refused; Connect does not validate the configuration."""
     return make_plan(find_connector(client, spec.name, timings=timings), render(spec), SlotPlan(SlotStep.KEEP))

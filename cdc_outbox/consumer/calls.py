@@ -255,7 +255,7 @@ def text_of(error: BaseException) -> str:
     """
     try:
         said = str(error)
-    except Exception:  # noqa: BLE001 - its class may be anybody's
+    except Exception:  # noqa: BLE001 - a class of the user's
         return ""
     line = " ".join(said[:_MAX_READ].split())
     return shortened(visible_controls(Veil().over(line)), _MAX_TEXT)

@@ -18,7 +18,7 @@ from cdc_outbox.errors import BrokerUnavailableError
 from cdc_outbox.message import Message
 
 _log = logging.getLogger("cdc_outbox.consumer.topics.librdkafka")
-_log.addHandler(logging.NullHandler())  # where nobody configures logs; what matters of it is in the error
+_log.addHandler(logging.NullHandler())  # logging's last resort would print it; the error has what matters
 _ANSWER_SECONDS = 10.0
 """How long the brokers may take to answer a question."""
 _SILENCE_SECONDS = 30.0

@@ -97,10 +97,11 @@ def translate(error: BaseException) -> DatabaseError | None:
 
 
 def _without_sqlstate(error: psycopg.OperationalError) -> DatabaseError:
-    # libpq keeps the SQLSTATE of a refused login to itself. That a password was asked for in vain tells as much, and
-    # does not depend on the language that the server speaks.
+    # libpq keeps the SQLSTATE of a refused login to itself. Where the server speaks another language than English, a
+    # missing database is not told from a wrong password.
     if re.search(r'database "[^"]*" does not exist', str(error)):
         return DatabaseAccessError(_sentence(error), hint=sqlstate.NO_DATABASE)
+    # That a password was asked for in vain tells a refusal, in any language.
     attempt = error.pgconn
     refused = attempt is not None and (attempt.used_password or attempt.needs_password) and not attempt.server_version
     return (DatabaseAccessError if refused else DatabaseUnavailableError)(_sentence(error))

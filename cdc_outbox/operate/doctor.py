@@ -192,7 +192,7 @@ def _found(code: str, place: Place, message: str, remedy: str) -> Finding:
 
 
 def _hangs_on_connect(finding: Finding) -> bool:
-    """Tell whether Connect's offset may refute a finding, or whether it says no more than that nobody asked Connect."""
+    """Tell whether Connect's offset may refute a finding, or whether it only says that Connect was not asked."""
     return finding.code == "DB601" or (finding.code == "DB511" and finding.severity is Severity.WARNING)
 
 

@@ -41,7 +41,7 @@ class StackConfig:
             ``sqlserver``, ``oracle``, ``mongodb``.
         short_lived: Start the broker and the workers with half of the CPU time, and let them be slower once they are
             warm; let the embedded PostgreSQL write to the disk when it likes, and hash passwords fast. For tests and
-            demonstrations, not for measurements nor for data that shall outlive a crash of the machine.
+            demonstrations, not for measurements nor for data that must survive a crash of the machine.
         worker_settings: Settings of the Connect workers in place of the local stack's own, for example
             ``offset.flush.interval.ms``.
         environment: What connectors may refer to as ``${env:NAME}``; the workers see no other variable but ``PATH``.

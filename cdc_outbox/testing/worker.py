@@ -17,8 +17,8 @@ from cdc_outbox.testing.settings import settings_file
 _SETTINGS = "connect.properties"
 _HEAP = "768m"
 """Enough for a backlog of a million small events on a few connectors."""
-# Without a locale Java reads the variables that connectors refer to as ASCII.
-_OWN = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
+OWN_VARIABLES = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
+"""The worker's own. Without a locale Java reads the variables that connectors refer to as ASCII."""
 
 
 class Worker(Server):
@@ -39,10 +39,12 @@ class Worker(Server):
         """Let connectors refer to more variables, from its next start on."""
         self._command = replace(self._command, environment={**self._command.environment, **variables})
         shared = settings_file(_SETTINGS)
-        # Whoever reaches the worker can have it resolve references, and is told what they stand for.
+        # Every client of the REST API can have references resolved, and read their values.
         allowed = {
             "config.providers.env.param.allowlist.pattern": "|".join(
-                name for name in self._command.environment if name not in _OWN and re.fullmatch(r"\w+", name, re.ASCII)
+                name
+                for name in self._command.environment
+                if name not in OWN_VARIABLES and re.fullmatch(r"\w+", name, re.ASCII)
             ),
             "config.providers.file.param.allowed.paths": str(_secrets_of(self.folder)),
         }
@@ -98,7 +100,7 @@ def make_worker(
     arguments = ("org.apache.kafka.connect.cli.ConnectDistributed", str(folder / _SETTINGS))
     command = ServerCommand(
         arguments=jvm.command(*arguments, heap=_HEAP),
-        environment=_OWN,
+        environment=OWN_VARIABLES,
     )
     worker = Worker(folder, command, port=port, settings=settings)
     worker.add_variables(environment)

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import pytest
 
-from tests.contract.writer_contract import ORDER, Client, Store, WriterContract
+from tests.contract.writer_contract import WriterContract
+from tests.support.writer_clients import ORDER, Client, Store
 
 
 class RowLockContract(WriterContract):

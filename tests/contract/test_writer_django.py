@@ -17,11 +17,12 @@ from cdc_outbox import NotInTransactionError, Outbox
 from cdc_outbox.drivers import find_async_driver, find_driver
 from cdc_outbox.errors import DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MariaDb, Stack
-from tests.contract.writer_contract import ORDER, Client, WriterContract
+from tests.contract.writer_contract import WriterContract
 from tests.support.django_site import DjangoClient, add_alias, remove_alias
 from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
 from tests.support.postgresql import PostgresStore, PostgresWriterContract
 from tests.support.sqlite import SqliteStore
+from tests.support.writer_clients import ORDER, Client
 
 
 @pytest.fixture(scope="module")

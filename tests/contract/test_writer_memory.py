@@ -30,14 +30,8 @@ from cdc_outbox.modes import Partitions
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import AsyncMemoryOutbox, MemoryOutbox, OutboxEvents, assert_event
 from cdc_outbox.testing import outbox as memory
-from tests.contract.writer_contract import (
-    NOT_NUMBERED,
-    NUMBERED_BY_CALLER,
-    ORDER,
-    Client,
-    Store,
-    WriterContract,
-)
+from tests.contract.writer_contract import NOT_NUMBERED, WriterContract
+from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client, Store
 
 
 class MemoryStore(Store):

@@ -20,9 +20,10 @@ from cdc_outbox import NotInTransactionError, Outbox
 from cdc_outbox.drivers import find_async_driver, find_driver, translate
 from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MariaDb
-from tests.contract.writer_contract import NUMBERED_BY_CALLER, ORDER, Client, PlaceContract
+from tests.contract.writer_contract import PlaceContract
 from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
 from tests.support.rig import eventually
+from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,9 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from cdc_outbox.drivers import find_driver
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import Stack
-from tests.contract.writer_contract import AsyncClient, Client, PlaceContract
+from tests.contract.writer_contract import PlaceContract
 from tests.support.postgresql import PostgresStore, PostgresWriterContract
+from tests.support.writer_clients import AsyncClient, Client
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,9 @@ from cdc_outbox import NotInTransactionError, Outbox
 from cdc_outbox.drivers import find_async_driver, find_driver
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import Stack
-from tests.contract.writer_contract import ORDER, Client, PlaceContract
+from tests.contract.writer_contract import PlaceContract
 from tests.support.postgresql import PostgresStore, PostgresWriterContract
+from tests.support.writer_clients import ORDER, Client
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, Out
 from cdc_outbox.event import new_event_id
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import Stack
-from tests.contract.writer_contract import ORDER, Client, PlaceContract
+from tests.contract.writer_contract import PlaceContract
 from tests.support.postgresql import PostgresStore, PostgresWriterContract
 from tests.support.sqlalchemy_clients import (
     AsyncConnectionClient,
@@ -32,6 +32,7 @@ from tests.support.sqlalchemy_clients import (
     SqlModelClient,
     make_url,
 )
+from tests.support.writer_clients import ORDER, Client
 
 
 @pytest.fixture(scope="module")

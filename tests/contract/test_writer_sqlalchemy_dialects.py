@@ -9,10 +9,11 @@ import sqlalchemy
 
 from cdc_outbox import NotInTransactionError
 from cdc_outbox.testing import MariaDb
-from tests.contract.writer_contract import Client, PlaceContract, Store, WriterContract
+from tests.contract.writer_contract import PlaceContract, WriterContract
 from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
 from tests.support.sqlalchemy_clients import AsyncSessionClient, ConnectionClient, SessionClient
 from tests.support.sqlite import BUSY_SECONDS, SqliteStore
+from tests.support.writer_clients import Client, Store
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 """What every driver must do with an event, against a real database. Not collected itself: see ``test_writer_*.py``."""
 
-import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -13,11 +12,9 @@ from uuid import uuid4
 import pytest
 
 from cdc_outbox import (
-    AsyncOutbox,
     Event,
     EventError,
     NotInTransactionError,
-    Outbox,
     OutboxError,
     OutboxMode,
     OutboxTable,
@@ -27,106 +24,13 @@ from cdc_outbox import (
 )
 from cdc_outbox.event import new_event_id
 from cdc_outbox.table import Dialect
+from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client, Store
 
-ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10})
-NUMBERED_BY_CALLER = WireContract(aggregates={"order": SequenceMode.INCREASING})
 NOT_NUMBERED = WireContract(aggregates={"order": SequenceMode.NONE})
 MIXED = WireContract(
     aggregates={"order": SequenceMode.GAPLESS, "metric": SequenceMode.NONE, "cart": SequenceMode.INCREASING}
 )
 TABLE_NAMES = ["Größe", 'or"der', "se`lect", "select", r"a b.c%s{x}:y\:z::w", "x" * 63]
-
-
-class Client(ABC):
-    """One connection of the user's, opened and driven as the users of that driver do it."""
-
-    place: Any
-    """What is passed to the outbox: a connection, a session, a cursor."""
-
-    @abstractmethod
-    def execute(self, sql: str) -> object:
-        """Run a statement of the user's on the same connection."""
-
-    @abstractmethod
-    def begin(self) -> object:
-        """Open a transaction by name on a connection in autocommit mode."""
-
-    @abstractmethod
-    def commit(self) -> object: ...
-
-    @abstractmethod
-    def rollback(self) -> object: ...
-
-    @abstractmethod
-    def close(self) -> object: ...
-
-    def add(self, event: Event = ORDER, **options: Any) -> Event:
-        return Outbox(**options).add(self.place, event)
-
-    def add_all(self, events: Iterable[Event], **options: Any) -> list[Event]:
-        return Outbox(**options).add_all(self.place, events)
-
-    def collect(self, body: Callable[[Any], object], **options: Any) -> list[Event]:
-        with Outbox(**options).collect(self.place) as events:
-            body(events)
-        return events.written
-
-
-class AsyncClient(Client):
-    """A client of an asynchronous driver, whose loop runs on a thread of its own."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self._thread.start()
-
-    def run(self, awaitable: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(awaitable, self.loop).result()
-
-    def add(self, event: Event = ORDER, **options: Any) -> Event:
-        written: Event = self.run(AsyncOutbox(**options).add(self.place, event))
-        return written
-
-    def add_all(self, events: Iterable[Event], **options: Any) -> list[Event]:
-        written: list[Event] = self.run(AsyncOutbox(**options).add_all(self.place, events))
-        return written
-
-    def collect(self, body: Callable[[Any], object], **options: Any) -> list[Event]:
-        async def collect() -> list[Event]:
-            async with AsyncOutbox(**options).collect(self.place) as events:
-                await asyncio.to_thread(body, events)
-            return events.written
-
-        written: list[Event] = self.run(collect())
-        return written
-
-    def close(self) -> object:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        return self.loop.close()
-
-
-class Store(ABC):
-    """The database, seen from outside of every client."""
-
-    dialect: Dialect
-
-    @abstractmethod
-    def query(self, sql: str) -> list[tuple[Any, ...]]: ...
-
-    @abstractmethod
-    def make_tables(self, table: OutboxTable) -> None: ...
-
-    @abstractmethod
-    def count_sessions(self) -> int: ...
-
-    def numbers(self) -> list[tuple[str, int]]:
-        """Return aggregate and number of each event that others can see."""
-        return [(row[0], row[1]) for row in self.query("select aggregateid, sequence from outbox order by 1, 2")]
-
-    def reset(self) -> None:
-        self.query("delete from outbox")
-        self.query("delete from outbox_heads")
 
 
 class PlaceContract(ABC):

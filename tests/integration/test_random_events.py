@@ -10,12 +10,12 @@ from cdc_outbox.testing import MariaDb, Stack
 from fuzz import records, verdicts
 from fuzz.verdicts_mutations import mutated
 from fuzz.writer import ARRIVED, TABLES, Lane, explore, report
-from tests.contract.writer_contract import Store
 from tests.support.mariadb import MariaDbStore
 from tests.support.pipeline import Pipeline
 from tests.support.postgresql import PostgresStore
 from tests.support.service import Service
 from tests.support.sqlite import SqliteStore
+from tests.support.writer_clients import Store
 
 EVENTS = 1_000 // (3 * len(TABLES)) + 1
 

@@ -14,10 +14,10 @@ from django.urls import path
 
 from cdc_outbox import Outbox
 from cdc_outbox.testing import MariaDbDsn
-from tests.contract.writer_contract import ORDER, Client, Store
 from tests.support.mariadb import MariaDbStore
 from tests.support.postgresql import PostgresStore
 from tests.support.sqlite import BUSY_SECONDS, SqliteStore
+from tests.support.writer_clients import ORDER, Client, Store
 
 if not settings.configured:
     settings.configure(

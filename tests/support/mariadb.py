@@ -21,8 +21,8 @@ from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from cdc_outbox.writer.schema import outbox_component
 from tests.contract.row_lock_contract import RowLockContract
-from tests.contract.writer_contract import NUMBERED_BY_CALLER, ORDER, Client, Store
 from tests.support.rig import eventually
+from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client, Store
 
 
 class MariaDbStore(Store):

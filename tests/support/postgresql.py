@@ -18,8 +18,8 @@ from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
 from tests.contract.row_lock_contract import RowLockContract
-from tests.contract.writer_contract import ORDER, Client, Store
 from tests.support.rig import run_upgrade
+from tests.support.writer_clients import ORDER, Client, Store
 
 
 class PostgresStore(Store):

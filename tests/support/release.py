@@ -18,7 +18,7 @@ from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.process import ServerCommand
 from cdc_outbox.testing.settings import settings_file
-from cdc_outbox.testing.worker import Worker, worker_environment
+from cdc_outbox.testing.worker import OWN_VARIABLES, Worker, worker_environment
 from tests.support.connect_server import Answer, Asked, passing_on
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually
@@ -166,12 +166,11 @@ def worker_of_its_own(stack: Stack) -> Iterator[tuple[Worker, str]]:
     text = settings_file("connect.properties").read_text()
     settings.write_text(text.replace("group.id=connect", f"group.id={name}").replace("=connect-", f"={name}-"))
     environment = {
+        **OWN_VARIABLES,
         **stack.config.environment,
         **worker_environment(port, stack.broker.bootstrap_servers),
         "POSTGRES_HOST": "127.0.0.1",
         "POSTGRES_PORT": str(stack.postgres.port),
-        "PATH": "/usr/bin:/bin",
-        "LC_ALL": "C.UTF-8",
     }
     command = stack.jvm.command("org.apache.kafka.connect.cli.ConnectDistributed", str(settings), heap="512m")
     worker = Worker(folder, ServerCommand(arguments=command, environment=environment), port=port)

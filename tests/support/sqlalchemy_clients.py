@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from cdc_outbox.testing import MariaDbDsn
-from tests.contract.writer_contract import AsyncClient, Client
+from tests.support.writer_clients import AsyncClient, Client
 
 
 def make_url(dsn: str | URL, driver: str) -> URL:

@@ -9,7 +9,7 @@ from cdc_outbox.drivers.sqlite3 import Sqlite3
 from cdc_outbox.migrations import upgrade
 from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.writer.schema import outbox_component
-from tests.contract.writer_contract import Store
+from tests.support.writer_clients import Store
 
 BUSY_SECONDS = 60
 

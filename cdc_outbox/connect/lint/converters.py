@@ -70,13 +70,15 @@ def structure_as_text(config: Config, router: Router) -> Hits:
     remedy = f"Take {_JSON} with schemas.enable=false, or pass the payload alone."
     if config.get("value.converter") == _STRING and _is_structure(config, router):
         yield Hit(
-            "value.converter", "the value is a structure, and becomes Struct{payload=…}, which nobody can read.", remedy
+            "value.converter",
+            "the value is a structure, and becomes Struct{payload=…}, which no reader can decode.",
+            remedy,
         )
     if config.get("key.converter") == _STRING and any(
         isinstance(end.key, ConnectStruct) for end in _routed(config, router)
     ):
         remedy = "Leave out the transform that makes one of the id."
-        yield Hit("key.converter", "the key is a structure, and becomes Struct{…}, which nobody can read.", remedy)
+        yield Hit("key.converter", "the key is a structure, and becomes Struct{…}, which no reader can decode.", remedy)
 
 
 @book.router_rule("CC407", ERROR)
@@ -190,7 +192,7 @@ def key_that_is_none_of_these(config: Config, router: Router) -> Hits:
 
 
 @book.rule("CC415", ERROR)
-def converter_that_nobody_has(config: Config) -> Hits:
+def unknown_converter(config: Config) -> Hits:
     for option in ("key.converter", "value.converter", "header.converter"):
         given = config.get(option)
         if given == _BUFFER:

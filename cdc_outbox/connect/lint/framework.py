@@ -166,7 +166,7 @@ def login_that_runs_code(config: Config) -> Hits:
 
 
 @book.rule("CC223", ERROR)
-def class_that_nobody_has(config: Config) -> Hits:
+def unknown_class(config: Config) -> Hits:
     for kind, plugins in _plugins(config):
         for plugin in plugins:
             near = meant_class(plugin.get("type"))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from cdc_outbox.connect.lint.config import DECODER, MONGO_ROUTER, ROUTER, Config, Plugin, Router, is_reference
+from cdc_outbox.connect.lint.config import DECODER, MONGO_ROUTER, ROUTER, Config, Kind, Plugin, Router, is_reference
 from cdc_outbox.connect.lint.java import compiled, matches
 from cdc_outbox.errors import ConfigError, RoutingError
 from cdc_outbox.router import (
@@ -109,7 +109,7 @@ def compiled_router(router: Router, config: Config) -> tuple[EventRouter, bool]:
     knows = _is_known(router.get("route.topic.regex")) and not is_reference(router.get("route.topic.replacement"))
     if not knows:
         options = {option: value for option, value in options.items() if not option.startswith("route.topic.re")}
-    connector = "oracle" if config.kind is not None and config.kind.name == "ORACLE" else ""
+    connector = "oracle" if config.kind is Kind.ORACLE else ""
     version = (config.version[0], config.version[1])
     return EventRouter.from_options(options, version=version, connector=connector), knows
 
