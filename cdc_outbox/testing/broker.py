@@ -108,7 +108,8 @@ def make_broker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jv
     options = ("--ignore-formatted", "--cluster-id=cdcOutboxLocalStackKaf", f"--config={settings}")
     formatting = jvm.command("kafka.tools.StorageTool", "format", *options, heap=_HEAP)
     run_to_end(ServerCommand(arguments=formatting, environment=whole), folder, "formatting the broker's storage")
-    command = ServerCommand(arguments=jvm.command("kafka.Kafka", settings, heap=_HEAP), environment=whole)
+    arguments = jvm.command("kafka.Kafka", settings, heap=_HEAP, archive="kafka")
+    command = ServerCommand(arguments=arguments, environment=whole)
     return Broker(folder, command, port=port)
 
 

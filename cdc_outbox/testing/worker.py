@@ -99,7 +99,7 @@ def make_worker(
         (plugins / plugin.name).symlink_to(plugin)
     arguments = ("org.apache.kafka.connect.cli.ConnectDistributed", str(folder / _SETTINGS))
     command = ServerCommand(
-        arguments=jvm.command(*arguments, heap=_HEAP),
+        arguments=jvm.command(*arguments, heap=_HEAP, archive="connect"),
         environment=OWN_VARIABLES,
     )
     worker = Worker(folder, command, port=port, settings=settings)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.errors import StackError
-from cdc_outbox.jvm import find_jvm
+from cdc_outbox.jvm import Jvm, find_jvm
 from cdc_outbox.jvm.digests import refuse_other_jars
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.process import ServerCommand, run_to_end
@@ -125,6 +126,28 @@ def test_a_second_start_downloads_nothing(outbox_stack: Stack, tmp_path: Path, m
 
 def test_the_jars_that_run_are_those_whose_digests_are_known(outbox_stack: Stack) -> None:
     refuse_other_jars(outbox_stack.jvm.home)
+
+
+def test_a_program_starts_from_the_classes_that_its_last_run_archived(outbox_stack: Stack, tmp_path: Path) -> None:
+    def run(jvm: Jvm) -> str:
+        command = jvm.command("kafka.tools.StorageTool", "random-uuid", heap="64m", archive="kafka")
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    jvm = replace(outbox_stack.jvm, archives=tmp_path, options=("-Xlog:class+load",))
+    before = run(jvm)
+    run(replace(jvm, is_recording=True))
+    assert "kafka.tools.StorageTool source: file:" in before
+    assert "kafka.tools.StorageTool source: shared objects file (top)" in run(jvm)
+
+
+def test_broker_and_worker_start_from_the_archives_that_exist(outbox_stack: Stack) -> None:
+    archives = outbox_stack.jvm.archives
+    assert archives is not None
+    if os.environ.get("WHOLE_TEST_RUN"):
+        assert archives.exists()
+    for part in (outbox_stack.broker, *outbox_stack.workers):
+        command = " ".join(psutil.Process(part.pid).cmdline())
+        assert (f"-XX:SharedArchiveFile={archives}" in command) is archives.exists()
 
 
 def test_a_fetch_that_fails_leaves_no_half_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
