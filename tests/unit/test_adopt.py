@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from cdc_outbox.connect.adopt import Adopted, adopt
@@ -292,7 +292,6 @@ def specs(draw: st.DrawFn) -> Spec:
         reject()
 
 
-@settings(max_examples=40, deadline=None)
 @given(specs())
 def test_a_rendered_spec_is_adopted_as_one_that_renders_to_the_same(spec: Spec) -> None:
     config = config_of(rendered(spec).options)

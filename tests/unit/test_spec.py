@@ -274,7 +274,7 @@ json_like = st.recursive(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.text() | json_like.map(lambda value: yaml.safe_dump(value, allow_unicode=True)) | st.binary().map(str))
 def test_any_text_is_a_spec_or_a_config_error(text: str) -> None:
     try:
