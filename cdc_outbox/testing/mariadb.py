@@ -99,7 +99,12 @@ class MariaDb(Server):
         import pymysql  # noqa: PLC0415 - a stack without MariaDB needs no driver for it
 
         return pymysql.connect(
-            **self.dsn().parameters(), connect_timeout=seconds, read_timeout=seconds, autocommit=True
+            **self.dsn().parameters(),
+            connect_timeout=seconds,
+            read_timeout=seconds,
+            autocommit=True,
+            # The server has no certificate; the driver would read the system's for each connection.
+            ssl_disabled=True,
         )
 
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 import psycopg
-import pymysql
 import pytest
 from confluent_kafka import Producer
 
@@ -30,6 +29,7 @@ from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from tests.support.events import make_event
 from tests.support.mariadb import MariaDbStore
 from tests.support.pipeline import Pipeline
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually, run_upgrade
 from tests.support.service import PATIENT, QUICK, by_aggregate
 from tests.support.sqlite import SqliteStore
@@ -94,7 +94,7 @@ class MariaDbLedger(MariaDbStore, Ledger):
     def __init__(self, dsn: MariaDbDsn) -> None:
         super().__init__(dsn)
         self.address = dsn
-        with closing(pymysql.connect(**dsn.parameters())) as connection:
+        with closing(connect_pymysql(dsn)) as connection:
             component = inbox_component(InboxTable.on(Dialect.MYSQL))
             upgrade(lambda sql: PyMySql("pymysql").fetch(connection, sql), component)
         self.query("create table effects (number serial, aggregate varchar(50), sequence int)")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import psycopg
-import pymysql
 import pytest
 
 from cdc_outbox.drivers import (
@@ -29,6 +28,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from tests.support.driver_clients import Client
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 
 
@@ -277,17 +277,17 @@ class MariaDbContract(ServerContract):
     @classmethod
     def dsn(cls, mariadb: MariaDb) -> MariaDbDsn:
         dsn = mariadb.create_database(f"driver_{cls.__name__.lower()}")
-        with closing(pymysql.connect(**dsn.parameters())) as connection, connection.cursor() as cursor:
+        with closing(connect_pymysql(dsn)) as connection, connection.cursor() as cursor:
             cursor.execute("create table t (a int)")
             cursor.execute("create table locked (a int primary key) select 1 as a union select 2")
         return dsn
 
     def cut(self, dsn: MariaDbDsn, session: int) -> None:
-        with closing(pymysql.connect(**dsn.parameters())) as other, other.cursor() as cursor:
+        with closing(connect_pymysql(dsn)) as other, other.cursor() as cursor:
             cursor.execute(f"kill {session}")
 
     def is_connected(self, dsn: MariaDbDsn, session: int) -> bool:
-        with closing(pymysql.connect(**dsn.parameters())) as other, other.cursor() as cursor:
+        with closing(connect_pymysql(dsn)) as other, other.cursor() as cursor:
             return bool(cursor.execute("select 1 from information_schema.processlist where id = %s", [session]))
 
     def test_a_prepared_session_is_read_committed_and_bound(self, client: Client) -> None:
@@ -299,7 +299,7 @@ class MariaDbContract(ServerContract):
 
     def test_a_deadlock_that_somebody_swallowed_is_no_commit(self, client: Client, dsn: MariaDbDsn) -> None:
         with (
-            closing(pymysql.connect(**dsn.parameters())) as other,
+            closing(connect_pymysql(dsn)) as other,
             other.cursor() as cursor,
             ThreadPoolExecutor(1) as pool,
         ):

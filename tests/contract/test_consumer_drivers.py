@@ -7,7 +7,6 @@ from typing import Any
 import asyncpg
 import psycopg
 import psycopg2
-import pymysql
 import pytest
 from django.db import connections
 from pymysql.constants import CLIENT
@@ -28,6 +27,7 @@ from tests.contract.consumer_contract import (
 from tests.support.django_site import add_entry, entry
 from tests.support.driver_clients import asyncpg_options
 from tests.support.events import make_event
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 from tests.support.sqlalchemy_clients import url_of
 
@@ -157,7 +157,7 @@ class TestDjango(DjangoUsers, OnPostgres):
 
 class TestPyMySql(CursorUsers, OnMariaDb):
     def connect(self, ledger: Any) -> Any:
-        return pymysql.connect(**ledger.dsn.parameters(), client_flag=CLIENT.FOUND_ROWS)
+        return connect_pymysql(ledger.dsn, client_flag=CLIENT.FOUND_ROWS)
 
 
 class TestSessionOnPyMySql(SessionUsers, OnMariaDb):

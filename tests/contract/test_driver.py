@@ -26,6 +26,7 @@ from cdc_outbox.errors import ConfigError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from tests.contract.driver_contract import MariaDbContract, PostgresContract, SqliteContract
 from tests.support.driver_clients import AsyncClient, Client, asyncpg_options, joins_outside
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 
 
@@ -194,9 +195,7 @@ class TestAsyncpg(PostgresContract):
 
 class TestPyMySql(MariaDbContract):
     def open(self, dsn: MariaDbDsn) -> Client:
-        return Client(
-            pymysql.connect(**dsn.parameters(), autocommit=self.autocommit, cursorclass=pymysql.cursors.DictCursor)
-        )
+        return Client(connect_pymysql(dsn, autocommit=self.autocommit, cursorclass=pymysql.cursors.DictCursor))
 
 
 class TestPyMySqlInAutocommit(TestPyMySql):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pymysql
 import pytest
 from pymysql.constants import CLIENT
 
@@ -26,6 +25,7 @@ from cdc_outbox.testing import MariaDb, MariaDbDsn, MemoryDatabase, Stack
 from tests.contract.inbox_contract import CONSUMER, A, Opened, opened_on
 from tests.contract.stores_contract import ServerStoresContract, SqlStoresContract, StoresContract
 from tests.support.mariadb import MariaDbStore
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually, one, run_upgrade
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -107,14 +107,14 @@ class TestMariaDb(ServerStoresContract):
     @classmethod
     def dsn(cls, mariadb: MariaDb) -> MariaDbDsn:
         dsn = mariadb.create_database("inbox_contract")
-        with closing(pymysql.connect(**dsn.parameters())) as connection:
+        with closing(connect_pymysql(dsn)) as connection:
             upgrade(lambda sql: PyMySql("pymysql").fetch(connection, sql), inbox_component(INBOX))
         return dsn
 
     @pytest.fixture(params=[0, CLIENT.FOUND_ROWS], ids=["changed rows", "found rows"])
     def connect(self, dsn: MariaDbDsn, request: pytest.FixtureRequest) -> Callable[[], Any]:
         def connect() -> Any:
-            connection = pymysql.connect(**dsn.parameters(), client_flag=request.param)
+            connection = connect_pymysql(dsn, client_flag=request.param)
             PyMySql("pymysql").prepare(connection, idle_seconds=60)
             return connection
 
@@ -152,7 +152,7 @@ class TestMariaDb(ServerStoresContract):
 
     def test_a_snapshot_that_is_not_renewed_is_refused(self, dsn: MariaDbDsn) -> None:
         with (
-            opened_on(pymysql.connect(**dsn.parameters())) as opened,
+            opened_on(connect_pymysql(dsn)) as opened,
             pytest.raises(ConfigError, match="the inbox needs READ COMMITTED"),
         ):
             finish(opened.inbox.find_purge(opened.connection))

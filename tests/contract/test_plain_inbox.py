@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import asyncpg
 import psycopg
-import pymysql
 import pytest
 
 from cdc_outbox.consumer import AsyncInbox, Event, Inbox, SequenceMode, Verdict, WireContract
@@ -24,6 +23,7 @@ from cdc_outbox.event import new_event_id
 from tests.contract.consumer_contract import OnMariaDb, OnPostgres, OnSqlite
 from tests.support.driver_clients import asyncpg_options
 from tests.support.events import make_event
+from tests.support.pymysql_connections import connect_pymysql
 
 OPTIONS: dict[str, Any] = {
     "name": "shipping",
@@ -161,7 +161,7 @@ class TestAsyncpg(PlainContract, OnPostgres):
 class TestPyMySql(PlainContract, OnMariaDb):
     def open(self, address: Any) -> Client:
         init = "set session transaction isolation level read committed"
-        return Client(pymysql.connect(**address.parameters(), init_command=init))
+        return Client(connect_pymysql(address, init_command=init))
 
     def test_another_level_is_refused(self, client: Client) -> None:
         client.execute("set session transaction isolation level repeatable read")

@@ -22,6 +22,7 @@ from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, Out
 from cdc_outbox.testing import MariaDb
 from tests.contract.writer_contract import PlaceContract
 from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client
 
@@ -59,8 +60,8 @@ class MySqlClient(Client):
 class PyMySqlClient(MySqlClient):
     def __init__(self, store: MariaDbStore, *, autocommit: bool) -> None:
         # What users may have set on their connections must not reach our statements and rows.
-        self.connection = pymysql.connect(
-            **store.dsn.parameters(),
+        self.connection = connect_pymysql(
+            store.dsn,
             autocommit=autocommit,
             cursorclass=pymysql.cursors.DictCursor,
             client_flag=CLIENT.FOUND_ROWS,
@@ -179,7 +180,7 @@ def test_an_aggregate_is_one_whatever_character_set_a_connection_has(library: An
 
 
 def test_only_connections_and_cursors_are_known(store: MariaDbStore) -> None:
-    with closing(pymysql.connect(**store.dsn.parameters())) as connection:
+    with closing(connect_pymysql(store.dsn)) as connection:
         with pytest.raises(OutboxError, match="is not an asynchronous connection"):
             find_async_driver(connection)
         with pytest.raises(OutboxError, match="is not a synchronous connection"):

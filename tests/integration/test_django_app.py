@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pymysql
 import pytest
 
 from cdc_outbox import OutboxTable
@@ -25,6 +24,7 @@ from cdc_outbox.writer.schema import outbox_component
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.postgresql import objects
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import one, postgres_program
 from tests.support.specs import for_any_database
 
@@ -289,7 +289,7 @@ def test_on_mariadb_migrate_makes_the_same_as_everywhere(mariadb: MariaDb, tmp_p
         tmp_path,
         on_mariadb(migrated),
         Dialect.MYSQL,
-        *(lambda dsn=dsn: pymysql.connect(**dsn.parameters()) for dsn in (migrated, wanted)),
+        *(lambda dsn=dsn: connect_pymysql(dsn) for dsn in (migrated, wanted)),
         definition="show create table {}",
     )
 

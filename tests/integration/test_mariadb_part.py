@@ -18,12 +18,13 @@ from pymysql.cursors import Cursor
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack, StackConfig
 from cdc_outbox.testing.mariadb import make_mariadb
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import open_folder
 
 
 @contextmanager
 def connect(dsn: MariaDbDsn) -> Iterator["Connection[Cursor]"]:
-    connection = pymysql.connect(**dsn.parameters())
+    connection = connect_pymysql(dsn)
     try:
         yield connection
     finally:

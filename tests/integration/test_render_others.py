@@ -9,7 +9,6 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
-import pymysql
 import pytest
 import requests
 
@@ -21,6 +20,7 @@ from cdc_outbox.consumer import Consumer, InboxTable, inbox_component
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from tests.support.commands import run_here
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import CONNECTOR_PASSWORD, eventually, run_upgrade
 from tests.support.service import QUICK, run_to_its_end
 
@@ -76,7 +76,7 @@ overrides:
 
     @contextmanager
     def connect(self) -> Iterator[Any]:
-        with closing(pymysql.connect(**self.dsn.parameters())) as connection:
+        with closing(connect_pymysql(self.dsn)) as connection:
             yield connection
 
     def init(self) -> None:

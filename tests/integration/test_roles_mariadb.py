@@ -20,6 +20,7 @@ from cdc_outbox.wire import WireContract
 from tests.contract.inbox_contract import HOME, A, B, gap, opened_on
 from tests.support.commands import run_here
 from tests.support.places import Place
+from tests.support.pymysql_connections import connect_pymysql
 
 PASSWORD = "se'cret"
 CONTRACT = WireContract(
@@ -70,7 +71,7 @@ def test_nobody_logs_in_without_a_password(place: Place) -> None:
     for kind in ("writer", "connector", "migrator"):
         unnamed = replace(place.address, user=f"{place.name}_{kind}", password="")
         with pytest.raises(pymysql.err.OperationalError, match="locked"):
-            pymysql.connect(**unnamed.parameters())
+            connect_pymysql(unnamed)
 
 
 def test_the_writer_adds_and_neither_changes_nor_deletes(place: Place) -> None:
@@ -80,7 +81,7 @@ def test_the_writer_adds_and_neither_changes_nor_deletes(place: Place) -> None:
     grant(place)
     event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={"a": 1}, headers={"traceparent": "t"})
     outbox = Outbox(contract=CONTRACT)
-    with closing(pymysql.connect(**let_in(place, "writer").parameters())) as connection:
+    with closing(connect_pymysql(let_in(place, "writer"))) as connection:
         assert [outbox.add(connection, event).sequence for _ in range(2)] == [1, 2]
         own = replace(event, aggregate_type="own", sequence=7)
         assert outbox.add(connection, own).sequence == 7
@@ -110,7 +111,7 @@ def test_a_writer_that_deletes_what_it_inserted_may_do_that(place: Place) -> Non
     place.made()
     grant(place)
     event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={"a": 1})
-    with closing(pymysql.connect(**let_in(place, "writer").parameters())) as connection:
+    with closing(connect_pymysql(let_in(place, "writer"))) as connection:
         outbox = Outbox(table=OutboxTable(mode=OutboxMode.DELETE))
         assert [outbox.add(connection, event).sequence for _ in range(2)] == [1, 2]
         connection.commit()
@@ -121,7 +122,7 @@ def test_a_writer_that_deletes_what_it_inserted_may_do_that(place: Place) -> Non
 def test_the_connector_reads_the_log_and_the_table_and_nothing_else(place: Place) -> None:
     place.made()
     grant(place)
-    with closing(pymysql.connect(**let_in(place, "connector").parameters())) as connection:
+    with closing(connect_pymysql(let_in(place, "connector"))) as connection:
         # What Debezium asks with snapshot.locking.mode none, before it opens the log.
         for statement in (
             "show master status",
@@ -146,7 +147,7 @@ def test_the_migrator_makes_adds_checks_and_begins_incarnations(place: Place) ->
     for way in ([], ["--new-incarnation", "--from", "orders.1"], ["--check"]):
         done = place.init(*way, dsn=dsn)
         assert (done.returncode, done.stderr.count("error")) == (0, 0), done.stdout + done.stderr
-    with closing(pymysql.connect(**address.parameters())) as connection:
+    with closing(connect_pymysql(address)) as connection:
         refused(
             connection,
             "select * from outbox",
@@ -212,7 +213,7 @@ def test_the_consumer_does_its_work_and_forgets_no_watermark(place: Place) -> No
     place.query(*printed.stdout.rstrip().removesuffix(";").split(";\n"))
     checked = run_here(*init, "--check", role, f"--migrator={place.name}_migrator")
     assert (checked.returncode, checked.stdout) == (0, "")
-    with opened_on(pymysql.connect(**let_in(place, "consumer").parameters())) as opened:
+    with opened_on(connect_pymysql(let_in(place, "consumer"))) as opened:
         assert opened.claim("1", "2") == {"1", "2"}
         finish(opened.inbox.release(opened.connection, ["2"]))
         finish(opened.inbox.lock_marks(opened.connection, [B]))

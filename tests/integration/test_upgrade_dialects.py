@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pymysql
 import pytest
 
 from cdc_outbox import OutboxTable
@@ -17,8 +16,9 @@ from cdc_outbox.drivers.sqlite3 import Sqlite3
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.migrations import Component, Migration, script, upgrade
 from cdc_outbox.table import Dialect, TableName
-from cdc_outbox.testing import MariaDb
+from cdc_outbox.testing import MariaDb, MariaDbDsn
 from cdc_outbox.writer.schema import outbox_component
+from tests.support.pymysql_connections import connect_pymysql
 
 NAME = r"o'clock\ `x` %s"
 
@@ -36,7 +36,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
         return Database(Dialect.SQLITE, lambda: _open_sqlite(tmp_path / "orders.db"))
     mariadb: MariaDb = request.getfixturevalue("mariadb")
     dsn = mariadb.create_database(f"upgrade_{abs(hash(request.node.name)) % 10**8}")
-    return Database(Dialect.MYSQL, lambda: _open_mariadb(dsn.parameters()))
+    return Database(Dialect.MYSQL, lambda: _open_mariadb(dsn))
 
 
 @contextmanager
@@ -47,8 +47,8 @@ def _open_sqlite(path: Path) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]
 
 
 @contextmanager
-def _open_mariadb(parameters: dict[str, Any]) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
-    with closing(pymysql.connect(**parameters)) as connection:
+def _open_mariadb(dsn: MariaDbDsn) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
+    with closing(connect_pymysql(dsn)) as connection:
         yield lambda sql: PyMySql("pymysql").fetch(connection, sql)
         connection.commit()
 
@@ -126,7 +126,7 @@ def test_the_script_makes_the_same_and_may_be_run_again(database: Database) -> N
 
 def test_an_upgrade_that_waits_in_vain_says_so(mariadb: MariaDb) -> None:
     dsn = mariadb.create_database("upgrade_in_vain")
-    with _open_mariadb(dsn.parameters()) as holder, _open_mariadb(dsn.parameters()) as other:
-        assert holder("select get_lock('cdc-outbox upgrade', 0)") == [(1,)]
+    with _open_mariadb(dsn) as holder, _open_mariadb(dsn) as other:
+        assert holder("select get_lock('cdc-outbox upgrade', 30)") == [(1,)]
         with pytest.raises(OutboxError, match="another upgrade has the lock"):
             upgrade(lambda sql: other(sql.replace(", 60)", ", 0)")), component(Dialect.MYSQL))

@@ -29,6 +29,7 @@ from cdc_outbox.testing import MariaDb, Stack
 from cdc_outbox.writer.schema import outbox_component
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 from tests.support.service import Service
 
@@ -297,7 +298,6 @@ def test_what_cannot_be_reached_is_said_with_an_exit_code_of_its_own(
 def test_an_outbox_on_mariadb_is_compared_with_an_inbox_on_postgresql(
     outbox_stack: Stack, mariadb: MariaDb, service: Service
 ) -> None:
-    import pymysql
 
     name = f"v{service.pipeline.name}"
     dsn = mariadb.create_database(name)
@@ -315,7 +315,7 @@ def test_an_outbox_on_mariadb_is_compared_with_an_inbox_on_postgresql(
         component = outbox_component(spec.outbox, first_source=spec.first_source, dialect=Dialect.MYSQL)
         upgrade(lambda statement: driver.fetch(connection, statement), component)
         outbox, written = Outbox(table=spec.outbox, contract=spec.contract), []
-        with pymysql.connect(**dsn.parameters()) as writing:
+        with connect_pymysql(dsn) as writing:
             written = [
                 outbox.add(
                     writing, Event(aggregate_type="order", aggregate_id=str(number % 2), type="OrderPlaced", payload={})

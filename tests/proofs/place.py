@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import psycopg
-import pymysql
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
@@ -17,6 +16,7 @@ from cdc_outbox.connect.wait import PASSING
 from cdc_outbox.kafka import message_of
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import CONNECTOR_PASSWORD, one
 
 _PAUSE_SECONDS = 0.25
@@ -244,7 +244,7 @@ class MariaDbPlace(Place):
     def __init__(self, stack: Stack, topics: Topics, name: str) -> None:
         super().__init__(stack, topics, name)
         dsn = stack.mariadb.create_database(name)
-        self.connection = pymysql.connect(**dsn.parameters(), autocommit=True)
+        self.connection = connect_pymysql(dsn, autocommit=True)
         for statement in (Path(__file__).parent / "mariadb.sql").read_text().split(";\n"):
             self.sql(statement)
         self.sql(f"create user {{name}} identified by {self.connection.escape(CONNECTOR_PASSWORD)}")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
-import pymysql
 import pytest
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
@@ -21,6 +20,7 @@ from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from cdc_outbox.writer.schema import outbox_component
 from tests.contract.row_lock_contract import RowLockContract
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client, Store
 
@@ -30,7 +30,7 @@ class MariaDbStore(Store):
 
     def __init__(self, dsn: MariaDbDsn) -> None:
         self.dsn = dsn
-        self._connection: Connection[Cursor] = pymysql.connect(**dsn.parameters(), autocommit=True, ssl_disabled=True)
+        self._connection: Connection[Cursor] = connect_pymysql(dsn, autocommit=True)
 
     @classmethod
     def create(cls, mariadb: MariaDb, name: str) -> "MariaDbStore":

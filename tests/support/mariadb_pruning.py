@@ -7,8 +7,6 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pymysql
-
 from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.render import render
@@ -27,6 +25,7 @@ from cdc_outbox.table import Dialect, OutboxTable, TableName
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.testing.mariadb import make_mariadb
 from cdc_outbox.writer.schema import outbox_component
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually, open_folder
 
 NAME = "mariadb_orders"
@@ -91,7 +90,7 @@ class Orders:
 
     @contextmanager
     def connect(self) -> Iterator[Any]:
-        with closing(pymysql.connect(**self.dsn.parameters())) as connection:
+        with closing(connect_pymysql(self.dsn)) as connection:
             yield connection
 
     @property

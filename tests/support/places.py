@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pymysql
-
 from cdc_outbox.drivers.mysql import PyMySql
 from cdc_outbox.drivers.sqlite3 import Sqlite3
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from tests.support.commands import run_here
+from tests.support.pymysql_connections import connect_pymysql
 
 _MARIADB = """\
 database:
@@ -93,11 +92,7 @@ class Place:
     @contextmanager
     def connect(self) -> Iterator[Any]:
         """Open a connection that begins transactions by itself."""
-        opened: Any = (
-            sqlite3.connect(self.address)
-            if isinstance(self.address, Path)
-            else pymysql.connect(**self.address.parameters())
-        )
+        opened: Any = sqlite3.connect(self.address) if isinstance(self.address, Path) else connect_pymysql(self.address)
         with closing(opened):
             yield opened
 

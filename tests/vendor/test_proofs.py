@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from typing import TypeGuard
 
 import psycopg
-import pymysql
 import pytest
 import requests
 
@@ -24,6 +23,7 @@ from tests.proofs.proven_in_pairs import Pair
 from tests.proofs.proven_on_mariadb import OnMariaDb
 from tests.proofs.ran import Ran, Site
 from tests.proofs.routed import Routed
+from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import make_connector_role
 
 AT_ONCE = 14
@@ -91,7 +91,7 @@ def alone(proof: Proof) -> bool:
 @pytest.fixture(scope="module")
 def statements(mariadb: MariaDb) -> Iterator[None]:
     """MariaDB keeps what it is asked, for CC708 to look at."""
-    with pymysql.connect(**mariadb.dsn().parameters()) as connection, connection.cursor() as cursor:
+    with connect_pymysql(mariadb.dsn()) as connection, connection.cursor() as cursor:
         cursor.execute("set global log_output = 'TABLE'")
         cursor.execute("set global general_log = on")
         yield

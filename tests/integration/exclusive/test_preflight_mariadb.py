@@ -16,6 +16,7 @@ from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from tests.support.commands import run_here
 from tests.support.places import Place
+from tests.support.pymysql_connections import connect_pymysql
 
 REGISTER_REPLICA = 0x15
 INSERT = "insert into outbox (id, aggregatetype, aggregateid, type) values (uuid(), 'order', '1', 'x')"
@@ -159,7 +160,7 @@ def test_the_servers_own_number_is_refused(place: Place) -> None:
 def test_a_replica_with_the_connectors_number_is_found(place: Place) -> None:
     number = int(parse_spec(place.spec.read_text()).database.server_id)
     assert isinstance(place.address, MariaDbDsn)
-    with closing(pymysql.connect(**place.address.parameters())) as replica:
+    with closing(connect_pymysql(place.address)) as replica:
         # As a replica makes itself known: its number, no host, user or password, no port, no rank, no master.
         known: Any = replica
         known._execute_command(REGISTER_REPLICA, struct.pack("<I3xHII", number, 0, 0, 0))
