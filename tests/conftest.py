@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +132,14 @@ def service(deployed: Pipeline) -> Service:
 
 
 @pytest.fixture
-def fed_service(outbox_stack: Stack) -> Service:
+def fed_service(outbox_stack: Stack) -> Iterator[Service]:
     """A consuming service whose topics hold what the test sends, and nothing else."""
-    return Service(FedPipeline.make(outbox_stack))
+    with closing(FedPipeline.make(outbox_stack)) as made:
+        yield Service(made)
 
 
 @pytest.fixture
-def two_partition_service(outbox_stack: Stack) -> Service:
+def two_partition_service(outbox_stack: Stack) -> Iterator[Service]:
     """The same with two partitions a topic."""
-    return Service(FedPipeline.make(outbox_stack, partitions=2))
+    with closing(FedPipeline.make(outbox_stack, partitions=2)) as made:
+        yield Service(made)

@@ -6,10 +6,12 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox.errors import StackError
@@ -43,19 +45,29 @@ class Broker(Server):
 
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
         """Create a topic, and return when it can be used."""
-        admin = self._admin()  # kept: one that is collected before its answer came creates nothing
-        [created] = admin.create_topics([NewTopic(name, num_partitions=partitions)]).values()
+        [created] = _admin(self.bootstrap_servers).create_topics([NewTopic(name, num_partitions=partitions)]).values()
         created.result(timeout=_TOPIC_SECONDS)
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics, in their order."""
+        return sorted(_admin(self.bootstrap_servers).list_topics(timeout=_TOPIC_SECONDS).topics)
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics, and return when they are gone."""
+        deleted = _admin(self.bootstrap_servers).delete_topics(list(names)) if names else {}
+        for answer in deleted.values():
+            answer.result(timeout=_TOPIC_SECONDS)
 
     def ends(self, topic: str) -> dict[int, int]:
         """Return each partition's next offset, empty while there is no such topic."""
-        with self._reader() as reader:
-            return _ends(reader, topic)
+        return _ends(_admin(self.bootstrap_servers), topic)
 
     def messages(self, topic: str) -> list[Message]:
         """Return every message that a topic holds now, each partition in its order."""
+        ends = self.ends(topic)
+        if not any(ends.values()):
+            return []
         with self._reader() as reader:
-            ends = _ends(reader, topic)
             reader.assign([TopicPartition(topic, partition, 0) for partition in ends])
             messages: list[Message] = []
             while len(messages) < sum(ends.values()):
@@ -72,13 +84,10 @@ class Broker(Server):
             if probe.connect_ex((HOST, self.port)):
                 return False
         try:
-            self._admin().list_topics(timeout=2)
+            _make_admin(self.bootstrap_servers).list_topics(timeout=2)
         except KafkaException:
             return False
         return True
-
-    def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=_quiet)
 
     @contextmanager
     def _reader(self) -> Iterator[Consumer]:
@@ -113,22 +122,34 @@ def make_broker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jv
     return Broker(folder, command, port=port)
 
 
-def _ends(reader: Consumer, topic: str) -> dict[int, int]:
-    # Asked for all topics: asking for one that does not exist yet makes librdkafka wait for it.
-    topics = reader.list_topics(timeout=_TOPIC_SECONDS).topics
-    partitions = sorted(topics[topic].partitions) if topic in topics else []
-    return {partition: _end(reader, TopicPartition(topic, partition)) for partition in partitions}
+def _make_admin(servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": servers, "reconnect.backoff.max.ms": 200}, logger=_quiet)
 
 
-def _end(reader: Consumer, partition: TopicPartition) -> int:
+_admin = lru_cache(maxsize=2)(_make_admin)
+"""The client of a broker that is up, kept: each new one asks for all topics."""
+
+
+def _ends(admin: AdminClient, topic: str) -> dict[int, int]:
     deadline = time.monotonic() + _TOPIC_SECONDS
     while True:
         try:
-            _, end = reader.get_watermark_offsets(partition, timeout=_TOPIC_SECONDS)
+            return _asked_ends(admin, topic)
         except KafkaException as error:
             # A topic shows before its leader does.
             if error.args[0].code() not in PASSING_ERRORS or time.monotonic() >= deadline:
                 raise translate(error.args[0]) from error
-            time.sleep(_LEADER_SECONDS)
-        else:
-            return end
+        time.sleep(_LEADER_SECONDS)
+
+
+def _asked_ends(admin: AdminClient, topic: str) -> dict[int, int]:
+    [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=_TOPIC_SECONDS).values()
+    try:
+        partitions = [TopicPartition(topic, partition.id) for partition in described.result().partitions]
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return {}
+        raise
+    wanted = {place: OffsetSpec.latest() for place in partitions}  # type: ignore[no-untyped-call]
+    asked = admin.list_offsets(wanted, request_timeout=_TOPIC_SECONDS) if wanted else {}
+    return {place.partition: answer.result().offset for place, answer in asked.items()}

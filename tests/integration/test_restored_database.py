@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +55,9 @@ def wait_for_attempts(service: Service, count: int) -> None:
 
 
 @pytest.fixture(params=[1, 3], ids=["a partition", "three partitions"])
-def service(outbox_stack: Stack, request: pytest.FixtureRequest) -> Service:
-    return Service(FedPipeline.make(outbox_stack, partitions=request.param))
+def service(outbox_stack: Stack, request: pytest.FixtureRequest) -> Iterator[Service]:
+    with closing(FedPipeline.make(outbox_stack, partitions=request.param)) as made:
+        yield Service(made)
 
 
 @pytest.mark.parametrize("applied_before", [0, 5])

@@ -117,6 +117,17 @@ def test_the_systems_postgresql_is_taken_when_asked_and_missed_when_missing(serv
         assert one(connection, "show wal_level") == "logical"
 
 
+def test_topics_are_created_and_deleted(outbox_stack: Stack) -> None:
+    broker, names = outbox_stack.broker, ["made-and-deleted.1", "made-and-deleted.2"]
+    for partitions, name in enumerate(names, start=1):
+        broker.create_topic(name, partitions=partitions)
+    assert {*names} <= {*broker.topics()}
+    assert [broker.ends(name) for name in names] == [{0: 0}, {0: 0, 1: 0}]
+    broker.delete_topics(*names)
+    assert not {*names} & {*broker.topics()}
+    assert [broker.ends(name) for name in names] == [{}, {}]
+
+
 def test_a_second_start_downloads_nothing(outbox_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The jars are there, so Maven, which alone downloads, is not even looked for."""
     (tmp_path / "java").symlink_to(outbox_stack.jvm.java)

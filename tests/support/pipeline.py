@@ -217,12 +217,18 @@ topics:
         [answer] = admin.delete_records([TopicPartition(self.topic, partition, count)]).values()
         answer.result()
 
+    def delete_topics(self) -> None:
+        """Delete the pipeline's topics: many requests ask for all topics, and take longer the more there are."""
+        broker = self.stack.broker
+        broker.delete_topics(*(topic for topic in broker.topics() if self.name in topic))
+
     def close(self) -> None:
-        """Remove connector and slot, which the stack has only so many of."""
+        """Remove connector and slot, which the stack has only so many of, and the topics."""
         if self.client.find_config(self.name) is not None:
             self.client.delete(self.name)
         with self.connect() as connection:
             eventually(lambda: self._drop_slots(connection), "the slot to be free")
+        self.delete_topics()
 
     def _drop_slots(self, connection: Connection) -> bool:
         """Drop the database's slots, and tell whether that went; a task that was starting may take one once more."""
@@ -245,6 +251,10 @@ class FedPipeline(Pipeline):
         pipeline = cls(stack, spec, stack.postgres.create_database(name, template=SERVICE_TEMPLATE))
         pipeline.create_topics(partitions)
         return pipeline
+
+    def close(self) -> None:
+        """Remove the topics."""
+        self.delete_topics()
 
     @staticmethod
     def text(name: str, extra: str = "") -> str:
