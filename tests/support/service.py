@@ -1,6 +1,7 @@
 """A consuming service: the tables in its database, and the consumer whose effects are rows of ``effects``."""
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from cdc_outbox.consumer import Consumer, Event, Retry
 from cdc_outbox.message import Message
 from cdc_outbox.testing import MemoryMetrics
 from tests.support.pipeline import Pipeline, create_service_tables
-from tests.support.rig import Connection, eventually, one
+from tests.support.rig import Connection, eventually
 from tests.support.timings import QUICK_LIMITS
 
 QUICK = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "topic.metadata.refresh.interval.ms": 300}
@@ -75,6 +76,14 @@ class ServiceTables:
 
     dsn: str
     name: str = field(default_factory=_new_name)
+    _close: Callable[[], object] = field(default=lambda: None, init=False, repr=False, compare=False)
+    _connection: Connection | None = field(default=None, init=False, repr=False, compare=False)
+
+    def _kept(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self.dsn, autocommit=True)
+            self._close = weakref.finalize(self, self._connection.close)
+        return self._connection
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -87,14 +96,17 @@ class ServiceTables:
         create_service_tables(self.dsn)
 
     def rows(self, query: str, *parameters: object) -> list[Any]:
-        """Return what a query returns."""
-        with self.connect() as connection:
-            return connection.execute(query.encode(), parameters).fetchall()
+        """Return what a query returns, on a connection that is kept: conditions are asked a dozen times each."""
+        try:
+            return self._kept().execute(query.encode(), parameters).fetchall()
+        except psycopg.OperationalError:  # what ends servers and sessions ended this one too
+            self._close()
+            return self._kept().execute(query.encode(), parameters).fetchall()
 
     def one(self, query: str, *parameters: object) -> Any:
         """Return the one value that a query returns."""
-        with self.connect() as connection:
-            return one(connection, query, *parameters)
+        [(value,)] = self.rows(query, *parameters)
+        return value
 
     def effects(self) -> list[tuple[str, int]]:
         """Return aggregate and sequence number of each effect, in the order in which they were committed."""
