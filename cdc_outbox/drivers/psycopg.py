@@ -10,11 +10,12 @@ import psycopg
 from psycopg.abc import Buffer, DumperKey, PQGen
 from psycopg.adapt import Dumper, PyFormat, RecursiveDumper
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.array import ListBinaryDumper
 from psycopg.waiting import Wait
 
+from cdc_outbox.document import did_you_mean
 from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, sqlstate, translated, wrong_kind
 from cdc_outbox.drivers.overlap import Meanwhile
 from cdc_outbox.drivers.transactions import (
@@ -44,6 +45,13 @@ Block = TypeVar("Block")
 
 _QUESTION = re.compile(r"\s*Is the server running [^?]*\?")
 """A question of libpq's, which our hint answers, and which no full stop may follow."""
+_HINT = (
+    "In a postgresql:// URI write %25 for %, %40 for @, %2F for / and %20 for a space of the password; "
+    "in host=… dbname=… put it in single quotes. "
+    "Keys are libpq's: host, port, dbname, user, password, sslmode …"
+)
+_UNKNOWN_KEY = re.compile(r'invalid (?:connection option|URI query parameter:) "([^"]*)"')
+"""libpq's words about a key of a DSN; a part of a password may stand where the key does."""
 _UNENDED = {TransactionState.OPEN, TransactionState.ABORTED}
 
 
@@ -67,22 +75,20 @@ def _refuse_misread(dsn: str) -> None:
 
     A password with a % or a space is an error of libpq's that quotes it; with an @ or a / in it, a part of it becomes
     the host or the port, which the error of the attempt to connect would quote. So no such error is passed on, not
-    even as a cause.
+    even as a cause; of a key that libpq does not know, the nearest that it knows is named.
     """
+    offer = ""
     try:
         read = conninfo_to_dict(dsn)
     # What is percent-encoded and is no UTF-8 is bytes of the password, which the error would hold.
-    except (psycopg.ProgrammingError, UnicodeDecodeError):
+    except (psycopg.ProgrammingError, UnicodeDecodeError) as error:
         read = None
+        if unknown := _UNKNOWN_KEY.search(str(error)):
+            keys = [option.keyword.decode() for option in Conninfo.get_defaults()]
+            offer = did_you_mean(unknown[1], keys)
     # In front, @ is an abstract socket. An empty port between commas is the default one.
     if read is None or "@" in str(read.get("host", ""))[1:] or re.search(r"[^0-9, ]", str(read.get("port", ""))):
-        raise ConfigError(
-            "the DSN cannot be read",
-            field="dsn",
-            hint="In a postgresql:// URI write %25 for %, %40 for @, %2F for / and %20 for a space of the password; "
-            "in host=… dbname=… put it in single quotes. "
-            "Keys are libpq's: host, port, dbname, user, password, sslmode …",
-        )
+        raise ConfigError("the DSN cannot be read", field="dsn", hint=f"{offer} {_HINT}".strip())
 
 
 def translate(error: BaseException) -> DatabaseError | None:

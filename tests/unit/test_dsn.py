@@ -106,6 +106,23 @@ def test_a_url_that_cannot_be_read_is_not_quoted(url: str, given: dict[str, Any]
 
 
 @pytest.mark.parametrize(
+    ("dsn", "offer"),
+    [
+        ("hots=localhost password=secret", "Did you mean 'host'?"),
+        ("postgresql://orders:secret@localhost/orders?slmode=require", "Did you mean 'sslmode'?"),
+        ("host=localhost password=my s3=1", "In a postgresql:// URI"),
+        ("host=localhost password=my secret", "In a postgresql:// URI"),
+    ],
+)
+def test_a_key_that_libpq_does_not_know_is_answered_with_the_nearest(dsn: str, offer: str) -> None:
+    with pytest.raises(ConfigError, match="the DSN cannot be read") as caught, connected(dsn):
+        pass
+    assert caught.value.hint.startswith(offer)
+    assert "secret" not in f"{caught.value} {caught.value.hint}"
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
     ("query", "verifies", "checks_name"),
     [
         ("ssl_mode=required", ssl.CERT_NONE, False),
