@@ -79,7 +79,7 @@ class Books:
         self.messages = 0
         self.repeated = 0
         self.late = 0
-        """Events that came while the topics were compared."""
+        """Events that came behind all others of theirs while the topics were compared."""
         self.strangers: Counter[str] = Counter()
         """Aggregate types of the outbox that the contract does not know, and how many aggregates or rows they have."""
 
@@ -115,8 +115,11 @@ class Books:
             return
         account = self.accounts.get(Aggregate(event.source or "", event.aggregate_type, event.aggregate_id))
         if account is not None and event.sequence is not None and event.sequence <= account.given:
+            numbers = account.numbers = account.numbers or Numbers()
+            last = numbers.last
             self._take_number(event, event.sequence, message)
-            self.late += 1
+            # A message that comes again is no event more, and the consumer is given time for one between others.
+            self.late += numbers.last > last
 
     def unreadable(self, message: Message, reason: str) -> None:
         """Enter a message that nobody can read."""

@@ -104,3 +104,19 @@ def test_what_arrived_meanwhile_is_counted(aggregate_type: str, published: int) 
     late = max(0, 3 - published)
     assert (sums.given, sums.held, sums.applied) == (3, 3, 2 if late else 3)
     assert ("that shipping applies them was not waited for" in " ".join(found.notes)) is bool(late)
+
+
+def test_a_message_that_comes_again_meanwhile_is_no_event_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = Pipeline(make_event(1), make_event(2))
+    pipeline.arrive()
+    [held] = [each for each in pipeline.messages.values() if each]
+
+    def arrive(_seconds: float) -> None:
+        pipeline.applied = [*pipeline.events]
+        held.append(replace(held[0], offset=len(held)))
+        held.append(replace(CONTRACT.message_of(pipeline.events[1]), partition=0, offset=len(held)))
+
+    monkeypatch.setattr(pipeline, "arrive", arrive)
+    notes = " ".join(pipeline.compare().notes)
+    assert "events that came into the topics meanwhile: 1;" in notes
+    assert "1 message came twice" in notes
