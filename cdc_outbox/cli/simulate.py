@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ from cdc_outbox.connect.columns import ColumnModes
 from cdc_outbox.connect.lint.config import Kind, kind_of
 from cdc_outbox.connect.rows import Row, column_names, outbox_columns, parse_document, parse_row, read_rows
 from cdc_outbox.database import DatabaseKind
+from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConfigError, RoutingError, StackError
 from cdc_outbox.jvm import Outcome
 from cdc_outbox.message import Message
 from cdc_outbox.operate.simulate import Simulation, chosen_partition, find_refusal
 from cdc_outbox.router.routing import MONGO_EVENT_ROUTER
-from cdc_outbox.safe_text import safe_json
+from cdc_outbox.safe_text import safe_json, visible
 from cdc_outbox.table import OutboxTable
 
 _OPERATIONS = {"insert": "c", "snapshot": "r", "update": "u", "delete": "d", "truncate": "t"}
@@ -151,17 +152,24 @@ def _rows_as_given(given: ConnectorConfig, rows: Sequence[str], types: Mapping[s
     columns = () if given.outbox is None else outbox_columns(given.outbox)
     named = {column.name for column in columns}.union(*map(column_names, rows))
     for column in types.keys() - named:
-        raise ConfigError(f"--type {column}: neither the row nor the spec has such a column", field="--type")
+        raise ConfigError(
+            f"--type {column}: neither the row nor the spec has such a column",
+            field="--type",
+            hint=did_you_mean(column, sorted(named)),
+        )
     parsed = [parse_row(row, columns, types, ColumnModes(given.options)) for row in rows]
     if given.outbox is not None and not given.outbox.adopted:
-        for number, row in enumerate(parsed, 1):
-            _note_missing(number, row, given.outbox)
+        for number, (text, row) in enumerate(zip(rows, parsed, strict=True), 1):
+            _note_refused(number, column_names(text), row, given.outbox)
     return list(parsed)
 
 
-def _note_missing(number: int, row: Row, table: OutboxTable) -> None:
+def _note_refused(number: int, named: Iterable[str], row: Row, table: OutboxTable) -> None:
     """Say what the table that init makes refuses: what it would become is shown all the same."""
-    columns = table.columns
+    columns, known = table.columns, [column.name for column in outbox_columns(table)]
+    for name in sorted({*named} - {*known}):
+        offer = did_you_mean(name, known)
+        say(visible(f"{'note':<10} row {number}: the table has no column {name!r}. {offer}".rstrip()), err=True)
     needed = (columns.id, columns.aggregate_type, columns.aggregate_id, columns.type)
     missing = [name for name in needed if row[name].value is None]
     if missing:
