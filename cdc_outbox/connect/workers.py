@@ -25,6 +25,8 @@ from cdc_outbox.errors import (
 from cdc_outbox.secret import Veil
 
 CONFLICT = 409
+_JETTY = b"HTTP ERROR 404"
+"""In the page of Connect's web server, which has no path before the worker has joined its cluster."""
 _BUSY = 429
 _STALLED = (
     "A worker takes requests and leaves them unanswered while it cannot reach its brokers: look whether Kafka runs, "
@@ -143,7 +145,7 @@ class Workers:
             if not is_answer(method, path, parsed):
                 raise _stranger(answer.status_code, url)
             return parsed
-        raise _refusal(answer.status_code, self._veil.over(_reason(content)), url, is_html=content[:1] in {b"<", b""})
+        raise _refusal(answer.status_code, self._veil.over(_reason(content)), url, is_jetty=_JETTY in content)
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ def _stranger(status: int, url: str) -> ConnectError:
     return ConnectError(f"what answers at {url} is not Kafka Connect", status=status, url=url, hint=_NOT_CONNECT)
 
 
-def _refusal(status: int, reason: str, url: str, *, is_html: bool) -> ConnectError:
+def _refusal(status: int, reason: str, url: str, *, is_jetty: bool) -> ConnectError:
     said = f"Connect answered {status} at {url}{f': {reason}' if reason else ''}"
     if status == CONFLICT:
         return RebalanceError(reason or "the Connect cluster is rebalancing", status=status, url=url)
@@ -213,9 +215,8 @@ def _refusal(status: int, reason: str, url: str, *, is_html: bool) -> ConnectErr
     if status == 404 and reason:
         return ConnectorNotFoundError(reason, status=status, url=url)
     if status == 404:
-        # Before a worker has joined its cluster, every path is "not found", in HTML.
         starting = ConnectUnavailableError(f"the worker at {url} is still starting", status=status, url=url)
-        return starting if is_html else _stranger(status, url)
+        return starting if is_jetty else _stranger(status, url)
     hint: str | None = None
     if status >= 500 or status == _BUSY:
         cause = cause_of(reason)

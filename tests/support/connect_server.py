@@ -21,7 +21,7 @@ Answer = tuple[int, object]
 REBALANCING: Answer = (409, {"error_code": 409, "message": "stale configuration"})
 BROKEN: Answer = (500, {"error_code": 500, "message": "IO Error trying to forward REST request"})
 NOBODY: Answer = (404, {"error_code": 404, "message": "Connector orders not found"})
-STARTING: Answer = (404, "<html>Not Found</html>")
+STARTING: Answer = (404, "<html>\n<body>\n<h2>HTTP ERROR 404 Not Found</h2>\n</body>\n</html>")
 
 
 @dataclass(frozen=True)

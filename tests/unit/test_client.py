@@ -118,8 +118,15 @@ def test_a_rebalance_is_not_waited_for_for_ever() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [(200, "<html>Welcome</html>"), (404, {"detail": "Not Found"}), (404, "404 page not found")],
-    ids=["a page", "FastAPI", "Go"],
+    [
+        (200, "<html>Welcome</html>"),
+        (404, {"detail": "Not Found"}),
+        (404, "404 page not found"),
+        (404, "<html>\n<head><title>404 Not Found</title></head>\n<body>\n<center><h1>404 Not Found</h1></center>"),
+        (404, "<!doctype html>\n<title>404 Not Found</title>\n<h1>Not Found</h1>"),
+        (404, ""),
+    ],
+    ids=["a page", "FastAPI", "Go", "nginx", "Flask", "nothing"],
 )
 def test_what_is_not_connect_is_said_so(answer: Answer) -> None:
     with (
