@@ -13,8 +13,11 @@ from types import FrameType
 
 import click
 
+from cdc_outbox.cli.findings import API_VERSION
+from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.errors import CdcOutboxError, StackError
+from cdc_outbox.safe_text import safe_json
 
 try:
     from cdc_outbox.testing.folder import StackFolder
@@ -31,6 +34,7 @@ _LOOK_SECONDS = 0.1
 _DOWN_SECONDS = 60.0
 _RESTART_SECONDS = 90.0
 """Longer than a part may take to end and to be ready again."""
+_ENDED = "not running"
 
 
 def _known_parts(context: click.Context, _argument: click.Parameter, incomplete: str) -> list[str]:
@@ -144,17 +148,26 @@ def _hold(config: StackConfig) -> None:
 
 @stack.command()
 @name_option
-def status(*, name: str) -> None:
-    """Say what each part of a stack does; exit 1 if not all of them run.
+@json_option("lines, or one JSON document")
+def status(*, name: str, prints_json: bool) -> None:
+    """Show the state and the process id of each part of a stack; exit 1 if not all of them run.
 
     \b
-    Example:
+    Examples:
       cdc-outbox stack status
+      cdc-outbox stack status --output json
     """
-    states = _find(name).find_states()
-    for part, state in sorted(states.items()):
-        say(f"{part:<12} {state}")
-    if set(states.values()) != {"running"}:
+    folder = _find(name)
+    parts = [
+        {"name": part, "state": state, "pid": None if state == _ENDED else record.pid, "log": str(folder.log(part))}
+        for part, record in sorted(folder.find_records().items())
+        for state in (record.state(),)
+    ]
+    if prints_json:
+        say(safe_json({"apiVersion": API_VERSION, "kind": "Stack", "name": name, "parts": parts}, indent=2))
+    for part in () if prints_json else parts:
+        say(f"{part['name']:<12} {part['state']:<12} {part['pid'] or ''}".rstrip())
+    if {part["state"] for part in parts} != {"running"}:
         raise StackError(f"not every part of {name} runs", hint=f"Try `cdc-outbox stack logs --name {name} PART`.")
 
 
@@ -213,7 +226,7 @@ def restart(part: str, *, name: str, variables: dict[str, str]) -> None:
                 hint="Only a stack of `cdc-outbox stack up` can be told so, and not one of a program's own.",
             )
         time.sleep(_LOOK_SECONDS)
-    state = folder.find_states().get(part, "not running")
+    state = folder.find_states().get(part, _ENDED)
     if state != "running":
         raise StackError(
             f"{part} did not start again: {state}", hint=f"Try `cdc-outbox stack logs --name {name} {part}`."

@@ -151,9 +151,13 @@ class StackFolder:
             return environment
         return None
 
+    def find_records(self) -> dict[str, ProcessRecord]:
+        """Return the process of each part that was started, by the part's name."""
+        return _records(self._own_path())
+
     def find_states(self) -> dict[str, str]:
         """Return what each part does, by its name."""
-        return {name: record.state() for name, record in _records(self._own_path()).items()}
+        return {name: record.state() for name, record in self.find_records().items()}
 
     def log(self, part: str) -> Path:
         """Return a part's log.

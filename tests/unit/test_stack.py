@@ -1,5 +1,6 @@
 """A stack's life, with parts that only sleep."""
 
+import json
 import os
 import pickle
 import shutil
@@ -17,9 +18,11 @@ from cdc_outbox.drivers.mysql_dsn import options_of
 from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.jvm import SHORT_LIVED, Jvm
 from cdc_outbox.testing import Broker, MariaDb, MariaDbDsn, Postgres, Stack, StackConfig, Worker
+from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ServerCommand
 from cdc_outbox.testing.settings import settings_file
 from cdc_outbox.testing.worker import make_worker
+from tests.support.commands import run_command
 
 
 class Parts:
@@ -95,6 +98,22 @@ def test_connectors_may_refer_to_the_stacks_mariadb_server(parts: Parts, tmp_pat
         [environment] = parts.environments
         assert environment["MARIADB_HOST"] == environment["POSTGRES_HOST"]
         assert environment["MARIADB_PORT"] == str(stack.mariadb.port)
+
+
+def test_each_part_is_shown_with_its_process(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_outbox.cli.stack.StackFolder", lambda name: StackFolder(name, stack.folder.path.parent))
+    pids = {part.name: part.pid for part in stack.parts}
+    shown = run_command("stack", "status", "--name", "sleeping")
+    assert [line.split() for line in shown.stdout.splitlines()] == [
+        [name, "running", str(pid)] for name, pid in sorted(pids.items())
+    ]
+    stack.workers[0].kill()
+    document = run_command("stack", "status", "--name", "sleeping", "--output", "json")
+    assert document.returncode == 1
+    found = {part["name"]: part for part in json.loads(document.stdout)["parts"]}
+    assert {name: part["pid"] for name, part in found.items()} == pids | {"connect-1": None}
+    assert (found["connect-1"]["state"], found["kafka"]["state"]) == ("not running", "running")
+    assert found["kafka"]["log"] == str(stack.broker.log)
 
 
 def test_a_worker_that_does_not_start_is_shown_and_does_not_stand_in_the_way(stack: Stack, parts: Parts) -> None:
