@@ -17,7 +17,7 @@ from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.errors import CdcOutboxError, StackError
-from cdc_outbox.safe_text import safe_json
+from cdc_outbox.safe_text import counted, safe_json
 
 try:
     from cdc_outbox.testing.folder import StackFolder
@@ -93,6 +93,7 @@ def stack() -> None:
     help="Create this empty database, shown as NAME_DSN and NAME_URL; may be repeated. CDC_OUTBOX_DSN is the first.",
 )
 @_env_option
+@click.option("--mariadb", is_flag=True, help="With a MariaDB server too, and Debezium's connector for it.")
 @click.option("--system-postgres", is_flag=True, help="Take the PostgreSQL that is installed, not the embedded one.")
 def up(
     *,
@@ -102,13 +103,15 @@ def up(
     kafka: bool,
     databases: tuple[str, ...],
     variables: dict[str, str],
+    mariadb: bool,
     system_postgres: bool,
 ) -> None:
     """Start a stack on free ports, in a folder of its own, and hold it until Ctrl-C.
 
-    Connectors may refer to POSTGRES_HOST and POSTGRES_PORT as ${env:NAME}, and to the variables of --env. What a
-    crashed stack left behind is cleared away first. Kafka and Connect have no login: start no stack on a machine that
-    you share with people whom you do not trust.
+    Connectors may refer to POSTGRES_HOST and POSTGRES_PORT as ${env:NAME}, with --mariadb to MARIADB_HOST and
+    MARIADB_PORT, and to the variables of --env. A MariaDB server has the databases of --database too, and MARIADB_DSN
+    is the first. What a crashed stack left behind is cleared away first. Kafka and Connect have no login: start no
+    stack on a machine that you share with people whom you do not trust.
 
     \b
     Example:
@@ -121,6 +124,8 @@ def up(
         kafka=kafka,
         databases=databases,
         system_postgres=system_postgres,
+        mariadb=mariadb,
+        connectors=["mariadb"] if mariadb else [],
         environment=variables,
     )
     _hear_signals()
@@ -132,8 +137,11 @@ def up(
 
 
 def _parts_of(config: StackConfig) -> str:
-    workers = f"{config.workers} Connect worker{'' if config.workers == 1 else 's'}"
-    return f"PostgreSQL, Kafka and {workers}; the first start fetches their jars" if config.kafka else "PostgreSQL"
+    databases = ["PostgreSQL", *(["MariaDB"] if config.mariadb else [])]
+    if not config.kafka:
+        return " and ".join(databases)
+    workers = counted(config.workers, "Connect worker")
+    return f"{', '.join(databases)}, Kafka and {workers}; the first start fetches their jars"
 
 
 def _hold(config: StackConfig) -> None:
@@ -337,6 +345,7 @@ def _arguments(config: StackConfig) -> list[str]:
         "--kafka" if config.kafka else "--no-kafka",
         *(f"--database={name}" for name in config.databases),
         *(f"--env={name}" for name in config.environment),
+        *(["--mariadb"] if config.mariadb else []),
         *(["--system-postgres"] if config.system_postgres else []),
     ]
 

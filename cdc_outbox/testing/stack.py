@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +21,8 @@ from cdc_outbox.testing.postgres import Postgres, find_installed, make_postgres
 from cdc_outbox.testing.process import Server
 from cdc_outbox.testing.worker import Worker, make_worker, worker_environment
 
-_TAKEN = {"cdc_outbox", "cdc_outbox_connect", "postgres", "template0", "template1"}
-"""What every cluster has, and what would be another meaning of CDC_OUTBOX_DSN and CDC_OUTBOX_CONNECT_URL."""
+_TAKEN = {"cdc_outbox", "cdc_outbox_connect", "mariadb", "postgres", "template0", "template1"}
+"""What every cluster has, and what would be another meaning of CDC_OUTBOX_DSN, CDC_OUTBOX_CONNECT_URL, MARIADB_DSN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class StackConfig:
         name: One stack of a name runs per user at a time.
         kafka: Whether there is a broker; without one there is no Connect worker either, and no Java is needed.
         workers: Connect workers, 0 for none.
-        databases: Empty databases to begin with; small letters, digits and underscores, as PostgreSQL takes them
-            unquoted.
+        databases: Empty databases to begin with, on MariaDB too where there is one; small letters, digits and
+            underscores, as PostgreSQL takes them unquoted.
         system_postgres: Take the PostgreSQL that is installed instead of the embedded one.
         mariadb: Whether there is a MariaDB server too; one can also be added later, by :meth:`Stack.add_mariadb`.
         connectors: Debezium's connectors that workers can run beside the one for PostgreSQL: ``mariadb``, ``mysql``,
@@ -201,6 +201,8 @@ class Stack:
             raise StackError("the stack has a MariaDB server")
         self._mariadb = make_mariadb(self._part_folder("mariadb"), self.folder.reserve_port())
         self._mariadb.start()
+        for name in dict.fromkeys(self.config.databases):
+            self._mariadb.create_database(name)
         return self._mariadb
 
     def add_postgres(self, version: int) -> Postgres:
@@ -221,7 +223,9 @@ class Stack:
         """Return the variables by which the ``cdc-outbox`` command, and services of your own, find this stack.
 
         ``CDC_OUTBOX_DSN`` is the first database of :attr:`StackConfig.databases`, ``postgres`` without one. Each of
-        them has ``NAME_DSN``, a connection string, and ``NAME_URL``, the same as a ``postgresql://`` URL.
+        them has ``NAME_DSN``, a connection string, and ``NAME_URL``, the same as a ``postgresql://`` URL. The first
+        database of a MariaDB server is ``MARIADB_DSN``; its ``HOST``, ``PORT``, ``USER``, ``PASSWORD`` and ``DATABASE``
+        are variables of their own, for drivers that take no URL.
         """
         databases = self.config.databases
         environment = {"CDC_OUTBOX_DSN": self.postgres.dsn(*databases[:1])}
@@ -230,6 +234,10 @@ class Stack:
                 f"{name.upper()}_DSN": self.postgres.dsn(name),
                 f"{name.upper()}_URL": self.postgres.url(name),
             }
+        if self._mariadb is not None:
+            dsn = self._mariadb.dsn(*databases[:1])
+            environment["MARIADB_DSN"] = dsn.command_dsn()
+            environment |= {f"MARIADB_{name.upper()}": str(value) for name, value in asdict(dsn).items()}
         if self._broker is not None:
             environment["CDC_OUTBOX_BOOTSTRAP_SERVERS"] = self._broker.bootstrap_servers
         if self.workers:

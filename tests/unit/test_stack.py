@@ -5,7 +5,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
+from cdc_outbox.cli.stack import _arguments
 from cdc_outbox.drivers.mysql_dsn import options_of
 from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.jvm import SHORT_LIVED, Jvm
@@ -98,6 +99,24 @@ def test_connectors_may_refer_to_the_stacks_mariadb_server(parts: Parts, tmp_pat
         [environment] = parts.environments
         assert environment["MARIADB_HOST"] == environment["POSTGRES_HOST"]
         assert environment["MARIADB_PORT"] == str(stack.mariadb.port)
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_stack_with_mariadb_is_what_an_option_asks_for(tmp_path: Path) -> None:
+    created = Mock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MariaDb, "create_database", created)
+        patch.setattr(Postgres, "create_database", Mock())
+        patch.setattr("cdc_outbox.cli.stack._hold", hold := Mock())
+        run_command("stack", "up", "--mariadb", "--database", "orders", "--database", "shipping")
+        [config] = hold.call_args[0]
+        with Stack(replace(config, name="sleeping", root=tmp_path)) as stack:
+            environment, wanted = stack.environment(), asdict(stack.mariadb.dsn("orders"))
+    assert (config.mariadb, config.connectors) == (True, ["mariadb"])
+    assert [each[0][0] for each in created.call_args_list] == ["orders", "shipping"]
+    assert options_of(environment["MARIADB_DSN"]) == wanted
+    assert {name: environment[f"MARIADB_{name.upper()}"] for name in wanted} == {k: str(v) for k, v in wanted.items()}
+    assert "--mariadb" in _arguments(config)
 
 
 def test_each_part_is_shown_with_its_process(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
