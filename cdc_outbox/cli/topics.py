@@ -1,20 +1,25 @@
 """``cdc-outbox topics``."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.findings import API_VERSION
+from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import paint, say
 from cdc_outbox.cli.specs import read_specs, specs_argument
 from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.kafka import Topics
 from cdc_outbox.operate.topics import Difference, differences
-from cdc_outbox.safe_text import counted, visible
+from cdc_outbox.safe_text import counted, safe_json, visible
 from cdc_outbox.spec import Spec
+from cdc_outbox.topic import Topic
 
 _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())  # what librdkafka says is in the error
@@ -30,11 +35,42 @@ def topics() -> None:
     """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What became of one topic of a spec.
+
+    Args:
+        state: ``exists``, ``missing``, ``created``, or ``created meanwhile`` by another process.
+    """
+
+    topic: Topic
+    state: str
+    differences: tuple[Difference, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield what there is to tell; nothing of a topic that is as its spec says."""
+        told = {"missing": "would be created", "created meanwhile": "was created by another process meanwhile"}
+        if self.state != "exists":
+            count = counted(self.topic.partitions, "partition")
+            yield visible(f"{self.topic.name}: {told.get(self.state, self.state)}, {count}")
+        for each in self.differences:
+            yield f"{paint('error:', 'red') if each.is_refused else 'differs:'} {visible(str(each))}"
+
+    def content(self) -> Mapping[str, Any]:
+        """Return it for a JSON document."""
+        found = [{"message": d.text, "remedy": d.remedy, "isRefused": d.is_refused} for d in self.differences]
+        name, partitions = self.topic.name, self.topic.partitions
+        return {"name": name, "partitions": partitions, "state": self.state, "differences": found}
+
+
 @topics.command(short_help="Create the topics that are missing.")
 @specs_argument
 @broker_options()
 @click.option("--dry-run", is_flag=True, help="Only say which would be created.")
-def create(paths: tuple[Path, ...], *, bootstrap_servers: str, kafka_settings: Path | None, dry_run: bool) -> ExitCode:
+@json_option("lines, or one JSON document")
+def create(
+    paths: tuple[Path, ...], *, bootstrap_servers: str, kafka_settings: Path | None, dry_run: bool, prints_json: bool
+) -> ExitCode:
     """Create the topics of SPECs that do not exist, with the partitions, replicas and retention of the spec.
 
     They are those of the events, of the heartbeats and, where the database needs one, of the schema's history. A topic
@@ -51,12 +87,17 @@ def create(paths: tuple[Path, ...], *, bootstrap_servers: str, kafka_settings: P
     """
     specs = read_specs(paths)
     brokers = Topics(broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox topics"), _LOG)
-    created, found = 0, list[Difference]()
+    outcomes = []
     for spec in specs.values():
-        created += _create(spec, brokers, dry_run=dry_run)
-        found += _differences(spec, brokers)
-    for each in found:
-        say(f"{paint('error:', 'red') if each.is_refused else 'differs:'} {visible(str(each))}")
+        for outcome in _create(spec, brokers, dry_run=dry_run):
+            outcomes.append(outcome)
+            for line in () if prints_json else outcome.lines():
+                say(line)
+    if prints_json:
+        content = {"apiVersion": API_VERSION, "kind": "Topics", "topics": [each.content() for each in outcomes]}
+        say(safe_json(content, indent=2))
+    created = sum(each.state != "exists" for each in outcomes)
+    found = [difference for each in outcomes for difference in each.differences]
     refused = sum(each.is_refused for each in found)
     if found or created:
         made = f"{counted(created, 'topic')} {'to create' if dry_run else 'created'}"
@@ -68,23 +109,14 @@ def create(paths: tuple[Path, ...], *, bootstrap_servers: str, kafka_settings: P
     return ExitCode.DIFFERENCES if found or (dry_run and created) else ExitCode.DONE
 
 
-def _create(spec: Spec, brokers: Topics, *, dry_run: bool) -> int:
-    """Create what is missing, and return how many those are."""
+def _create(spec: Spec, brokers: Topics, *, dry_run: bool) -> Iterator[_Outcome]:
+    """Create what is missing, and yield what became of each topic."""
     wanted = topics_of(spec)
     there = brokers.find(topic.name for topic in wanted)
-    missing = 0
     for topic in wanted:
-        if topic.name in there:
-            continue
-        missing += 1
-        made = not dry_run and brokers.create(topic)
-        told = "would be created" if dry_run else "created" if made else "was created by somebody else meanwhile"
-        count = f"{topic.partitions} partition{'s' * (topic.partitions != 1)}"
-        say(visible(f"{topic.name}: {told}, {count}"))
-    return missing
-
-
-def _differences(spec: Spec, brokers: Topics) -> Iterator[Difference]:
-    wanted = {topic.name: topic for topic in topics_of(spec)}
-    for name, topic in brokers.find(wanted).items():
-        yield from differences(wanted[name], topic)
+        found, state = there.get(topic.name), "exists"
+        if found is None:
+            state = "missing" if dry_run else "created" if brokers.create(topic) else "created meanwhile"
+            # The brokers, or another process, may have made it other than it was asked for.
+            found = None if dry_run else brokers.find([topic.name]).get(topic.name)
+        yield _Outcome(topic=topic, state=state, differences=() if found is None else tuple(differences(topic, found)))

@@ -1,5 +1,6 @@
 """`cdc-outbox topics create` from the shell."""
 
+import json
 from pathlib import Path
 from uuid import uuid4
 
@@ -31,14 +32,26 @@ def test_what_is_missing_is_created_and_what_differs_is_said_and_left(
     planned = run_command("topics", "create", str(spec), "--dry-run", env=env)
     assert planned.returncode == 3
     assert f"{name}.order: would be created, 2 partitions\n" in planned.stdout
+    document = json.loads(run_command("topics", "create", spec, "--dry-run", "--output=json", env=env).stdout)
+    topics = {topic["name"]: topic for topic in document["topics"]}
+    assert topics[f"{name}.order"] == {
+        "name": f"{name}.order",
+        "partitions": 2,
+        "state": "missing",
+        "differences": [],
+    }
+    assert topics[f"{name}.metric"]["state"] == "exists"
+    assert topics[f"{name}.metric"]["differences"][0]["message"] == "has 3 partitions, and 2 are wanted."
     assert outbox_stack.broker.ends(f"{name}.order") == {}
 
     done = run_command("topics", "create", str(spec), env=env)
     assert done.returncode == 3
-    assert done.stdout.splitlines()[:2] == [
-        f"{name}.order: created, 2 partitions",
-        f"__debezium-heartbeat.{name}: created, 1 partition",
-    ]
+    lines = done.stdout.splitlines()
+    assert [line.split()[:2] for line in lines if f"{name}.metric" in line] == [["differs:", f"{name}.metric:"]] * 3
+    made = [f"{name}.order: created, 2 partitions", f"__debezium-heartbeat.{name}: created, 1 partition"]
+    assert [line for line in lines if line in made] == made
+    # Differences stand where their topic's own line would.
+    assert lines.index(made[0]) == 3
     assert f"differs: {name}.metric: has 3 partitions, and 2 are wanted." in done.stdout
     assert done.stderr == "3 topics created, 3 differences, 0 refusals\n"
     assert f"--topic {name}.metric --add-config retention.ms=172800000" in done.stdout
