@@ -12,9 +12,10 @@ import click
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, read_spec
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.connect.client import ConnectClient
@@ -28,6 +29,7 @@ from cdc_outbox.operate.offset import offset_pruning
 from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
 from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.operate.stages import InboxStage
+from cdc_outbox.safe_text import counted, safe_json, visible
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect, TableName
 from cdc_outbox.writer.catalog import Catalog
@@ -53,7 +55,7 @@ _NOT_READ = "OP406"
 @click.option("--consumer", help="Count events that this consumer has applied as published.")
 @inbox_dsn_option("The database of the consumer's inbox.")
 @inbox_schema_option
-@click.option("--dry-run", is_flag=True, help="Count what would go, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Count what would go, and write nothing. Waits as a run does.")
 @click.option(
     "--keep",
     type=seconds,
@@ -70,8 +72,10 @@ _NOT_READ = "OP406"
     metavar="90s",
     default="90s",
     show_default=True,
-    help="How long to wait for the delivery to pass this run's mark; without, earlier runs' marks must do.",
+    help="How long to wait for the delivery to pass this run's mark; on an idle database that takes a heartbeat and "
+    "the worker's offset.flush.interval.ms. With 0s, earlier runs' marks must do.",
 )
+@json_option("a line, or one JSON document")
 def prune(
     spec: Path,
     *,
@@ -90,6 +94,7 @@ def prune(
     limit: int | None,
     max_seconds: float | None,
     wait: float,
+    prints_json: bool,
 ) -> None:
     """Delete the events that are proven delivered, and print how many they were.
 
@@ -133,7 +138,7 @@ def prune(
         pruning = stack.enter_context(_pruning(pipeline, dsn, cluster, options, comparison))
         pruned = pruning.dry_run() if dry_run else pruning.run()
     _tell(pruned)
-    say(pruned.deleted)
+    say(_document(pruned, options, dry_run=dry_run) if prints_json else _sentence(pruned, options, dry_run=dry_run))
 
 
 @contextmanager
@@ -204,6 +209,26 @@ def _table(name: str, spec: Spec) -> TableName:
     outbox = spec.outbox.table_in(spec.database.kind.dialect)
     schema, dot, table = name.rpartition(".")
     return replace(outbox, schema=schema if dot else outbox.schema, name=table)
+
+
+def _sentence(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool) -> str:
+    done = "deleted" if options.archive is None else f"moved to {options.archive}"
+    return visible(f"{counted(pruned.deleted, 'event')} {'would be ' if dry_run else ''}{done}")
+
+
+def _document(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool) -> str:
+    content = {
+        "apiVersion": API_VERSION,
+        "kind": "Pruning",
+        "isDryRun": dry_run,
+        "deleted": pruned.deleted,
+        "archive": None if options.archive is None else str(options.archive),
+        "keptForAge": pruned.young,
+        "keptUnproven": pruned.unproven,
+        "heldBack": pruned.verdict.held_back,
+        "stoppedEarly": pruned.stopped_early,
+    }
+    return safe_json(content, indent=2)
 
 
 def _tell(pruned: Pruned[Any]) -> None:

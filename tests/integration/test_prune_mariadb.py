@@ -184,7 +184,7 @@ def test_a_run_that_is_killed_leaves_whole_batches(orders: Orders, tmp_path: Pat
     assert orders.query("select count(*) from outbox join archived using (id)") == [(0,)]
     assert orders.query(archived) == [(300 - rows,)]
     done = run_command("prune", str(spec), *options)
-    assert (done.returncode, done.stdout) == (0, f"{rows}\n"), done.stderr
+    assert (done.returncode, done.stdout.startswith(f"{rows} event")) == (0, True), done.stderr
     assert f"connector  {NAME} at binlog.0" in done.stderr
     assert (orders.rows, orders.query(archived)) == (0, [(300,)])
     orders.wait_for_messages()

@@ -199,7 +199,7 @@ def test_a_run_that_is_killed_leaves_whole_batches(pruner: Pruner, pipeline: Pip
     assert pruner.rows + pruner.query(archived) == 300
     rows = pruner.rows
     done = run_command("prune", str(spec), *options)
-    assert (done.returncode, done.stdout) == (0, f"{rows}\n"), done.stderr
+    assert (done.returncode, done.stdout.startswith(f"{rows} event")) == (0, True), done.stderr
     assert (pruner.rows, pruner.query(archived)) == (0, 300)
 
 

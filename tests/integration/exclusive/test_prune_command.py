@@ -1,5 +1,6 @@
 """`cdc-outbox prune` from the shell: what it prints, and what it exits with."""
 
+import json
 from pathlib import Path
 
 import psycopg
@@ -37,15 +38,18 @@ def test_the_count_goes_to_stdout_and_what_holds_back_to_stderr(
         one(writer, "select pg_current_xact_id()::text")
         pipeline.write(2)
         dry = run_command("prune", str(spec), "--dry-run", env=env)
-        assert (dry.returncode, dry.stdout) == (0, "3\n"), dry.stderr
+        assert (dry.returncode, dry.stdout) == (0, "3 events would be deleted\n"), dry.stderr
         assert f"slot       {pipeline.spec.database.slot} at " in dry.stderr
         assert "kept       2 not proven delivered\n" in dry.stderr
         assert f"(process {writer.info.backend_pid}, database {pipeline.name}) has been running since" in dry.stderr
-        young = run_command("prune", str(spec), "--keep=7d", env=env)
-        assert (young.returncode, young.stdout) == (0, "0\n"), young.stderr
+        young = run_command("prune", str(spec), "--keep=7d", "--output=json", env=env)
+        assert young.returncode == 0, young.stderr
+        document = json.loads(young.stdout)
+        assert (document["kind"], document["isDryRun"], document["deleted"]) == ("Pruning", False, 0)
+        assert (document["keptForAge"], document["keptUnproven"]) == (3, 2)
         assert "kept       3 delivered, but younger than --keep\n" in young.stderr
     done = run_command("prune", str(spec), "--keep=0s", "--archive", "public.archived", "--limit=2", env=env)
-    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "2 events moved to public.archived\n"), done.stderr
     assert "archive    public.archived created\n" in done.stderr
     assert "stopped    at the limit" in done.stderr
     behind = run_command("prune", str(spec), "--keep=0s", "--wait=0s", env=env)
