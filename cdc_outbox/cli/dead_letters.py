@@ -17,7 +17,7 @@ from cdc_outbox.cli.output import say
 from cdc_outbox.cli.parked import details_of, json_of, json_of_message, name_of, table_of
 from cdc_outbox.consumer.park import Reason, State
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.operate.baseline import find_gaps
+from cdc_outbox.operate.baseline import Gap, find_gaps
 from cdc_outbox.operate.park import Park
 from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, not_tried, why_not_forced
 from cdc_outbox.safe_text import counted, safe_json, visible
@@ -94,7 +94,10 @@ def dead_letters() -> None:
 
 
 @dead_letters.command(name="list", short_help="List parked events.")
-@_of_a_consumer
+@inbox_options
+@click.option(
+    "--consumer", metavar="NAME", help="The consumer's name, which is its group's; without, all of the inbox."
+)
 @_filters
 @click.option(
     "--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="Show no more than so many."
@@ -103,7 +106,7 @@ def dead_letters() -> None:
 def list_parked(
     *,
     place: InboxPlace,
-    consumer: str,
+    consumer: str | None,
     wanted: ParkFilter,
     limit: int,
     prints_json: bool,
@@ -114,36 +117,49 @@ def list_parked(
     list too, and nothing is missing before it.
 
     \b
-    Example:
+    Examples:
+      cdc-outbox dead-letters list
       cdc-outbox dead-letters list --consumer shipping --reason failed --aggregate order/42
     """
-    with place.opened(consumer) as inbox:
-        rows, total = Park(inbox).find(wanted, limit=limit)
-        gaps = [] if prints_json else find_gaps(inbox)
+    found = dict[str, tuple[list[ParkedRow], int, list[Gap]]]()
+    with place.opened_by(consumer) as inboxes:
+        for inbox in inboxes:
+            found[inbox.consumer] = *Park(inbox).find(wanted, limit=limit), [] if prints_json else find_gaps(inbox)
+    rows = {name: rows for name, (rows, *_) in found.items() if rows}
     if prints_json:
-        say(safe_json([json_of(row, consumer) for row in rows], indent=2))
+        say(safe_json([json_of(row, name) for name, parked in rows.items() for row in parked], indent=2))
     elif rows:
-        for line in table_of(rows):
+        for line in table_of(rows, names_consumers=consumer is None):
             say(line)
     else:
         say("nothing is parked" if wanted == ParkFilter() else "no such event is parked", err=True)
-    if total > len(rows):
-        say(f"{total - len(rows):,} more; --limit {total} shows all", err=True)
-    idle = [] if prints_json else not_tried(rows, datetime.now(UTC))
-    if idle:
-        say(visible(_not_tried(idle, consumer)), err=True)
+    for name, (parked, total, gaps) in found.items():
+        if total > len(parked):
+            of_whom = f" of {visible(name)}" if consumer is None else ""
+            say(f"{total - len(parked):,} more{of_whom}; --limit {total} shows all", err=True)
+        if not prints_json:
+            _tell_waiting(name, parked, gaps)
+
+
+def _tell_waiting(consumer: str, rows: Sequence[ParkedRow], gaps: Sequence[Gap]) -> None:
+    """Say what a consumer's parked events wait for."""
+    idle = not_tried(rows, datetime.now(UTC))
+    for line in _not_tried(idle, consumer) if idle else ():
+        say(visible(line), err=True)
     for gap in gaps[:_GAPS_SHOWN]:
         say(visible(f"missing: {gap}"), err=True)
     if len(gaps) > _GAPS_SHOWN:
         say(f"missing: events of {counted(len(gaps) - _GAPS_SHOWN, 'more aggregate')}", err=True)
 
 
-def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> str:
-    """Return what to do about events that no consumer tries."""
+def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> Iterator[str]:
+    """Yield what to do about events that no consumer tries."""
     first, numbers = rows[0], " ".join(str(row.place) for row in rows)
-    return (
+    yield (
         f"not tried: {counted(len(rows), 'event')} due for more than a minute, the first is {first.place} of "
-        f"{first.topic}[{first.partition}]\n"
+        f"{first.topic}[{first.partition}]"
+    )
+    yield (
         f"hint: Start the consumer. If it no longer handles {first.aggregate.aggregate_type or 'them'}, give them up: "
         f'`cdc-outbox dead-letters skip {numbers} --consumer {shlex.quote(consumer)} --note "no longer handled"`.'
     )

@@ -109,6 +109,22 @@ class InboxPlace:
             inbox.refuse_unknown()
             yield inbox
 
+    @contextmanager
+    def opened_by(self, consumer: str | None) -> Iterator[list[OpenInbox]]:
+        """Connect to an inbox as a consumer of this name, or as each that has used it.
+
+        Raises:
+            ConfigError: None of this name has.
+            TableNotFoundError: There is no inbox.
+        """
+        if consumer is not None:
+            with self.opened(consumer) as inbox:
+                yield [inbox]
+            return
+        with self.connected() as (connection, driver):
+            names = OpenInbox(connection, driver, table=self.table, consumer="").find_consumers()
+            yield [OpenInbox(connection, driver, table=self.table, consumer=name) for name in names]
+
 
 def inbox_options(command: FC) -> FC:
     """Add the options with which a command is told of an inbox; it takes them as one ``place``."""

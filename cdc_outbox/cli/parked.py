@@ -1,6 +1,6 @@
 """Parked events as text and as JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,9 +15,10 @@ _TITLES = (
 )  # fmt: skip
 
 
-def table_of(rows: Sequence[ParkedRow]) -> Iterator[str]:
-    """Yield a line for each, under a line of titles."""
-    return in_columns([_TITLES, *map(_cells, rows)])
+def table_of(rows: Mapping[str, Sequence[ParkedRow]], *, names_consumers: bool) -> Iterator[str]:
+    """Yield a line for each parked event of some consumers, under a line of titles."""
+    lines = [("CONSUMER", *_TITLES), *((name, *_cells(row)) for name, parked in rows.items() for row in parked)]
+    return in_columns(lines if names_consumers else [cells for _, *cells in lines])
 
 
 def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool) -> Iterator[tuple[str, str]]:

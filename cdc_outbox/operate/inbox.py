@@ -78,6 +78,10 @@ class OpenInbox:
                     raise
         raise AssertionError
 
+    def find_consumers(self) -> list[str]:
+        """Return the names of all consumers that have used the inbox."""
+        return [consumer for (consumer,) in self.ask("consumers")]
+
     def refuse_unknown(self) -> None:
         """Refuse a name under which nobody remembers anything.
 
@@ -86,7 +90,7 @@ class OpenInbox:
         """
         [(is_known,)] = self.ask("is_known")
         if not is_known:
-            known = [consumer for (consumer,) in self.ask("consumers")]
+            known = self.find_consumers()
             there = f"there are: {', '.join(known)}" if known else "there is none yet"
             raise ConfigError(
                 f"no consumer {self.consumer!r} has used the inbox {self.table.table}; {there}", field="--consumer"

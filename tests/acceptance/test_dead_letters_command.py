@@ -87,6 +87,9 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
     ]  # fmt: skip
     assert first.split()[:7] == ["1", "dead", "failed", "order/1", "1", "OrderPlaced", "1"]
     assert [line.split()[2] for line in others] == ["gap", "unreadable"]
+    of_all = shell.run("dead-letters", "list", CDC_OUTBOX_DSN=service.dsn)[0].splitlines()
+    assert [line.split()[:2] for line in of_all[:2]] == [["CONSUMER", "PLACE"], [service.name, "1"]]
+    assert len(of_all) == 4
     listed, more = shell.about(service, "dead-letters", "list", "--output=json", "--limit=1")
     assert [(row["place"], row["event_id"]) for row in json.loads(listed)] == [(1, broken.id)]
     assert more == "2 more; --limit 3 shows all"
@@ -118,7 +121,9 @@ def test_what_no_consumer_tries_is_listed_with_what_ends_it(service: BrokerlessS
     with service.connect() as connection:
         connection.execute("update inbox_parked set retry_at = retry_at - interval '2 minutes'")
     said = shell.about(service, "dead-letters", "list")[1]
-    assert "not tried: 2 events due for more than a minute, the first is 1 of events[0]" in said
+    assert (
+        "not tried: 2 events due for more than a minute, the first is 1 of events[0] hint: Start the consumer." in said
+    )
     [remedy] = re.findall(r"`cdc-outbox (.*?)`", said)
     for _ in range(2):  # what waited behind the second one is not tried either
         shell.run(*shlex.split(remedy), CDC_OUTBOX_DSN=service.dsn)
