@@ -13,9 +13,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from cdc_outbox.cli.exits import ExitCode, complain, exit_code_of
+from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.variables import name_variables
-from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import CdcOutboxError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ _COMMANDS = {
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(_COMMANDS)
 
@@ -80,15 +80,6 @@ class _LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         taking: click.Command = import_module("cdc_outbox.cli.context_option").take_contexts(command)
         return name_variables(taking, cmd_name)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if not ctx.resilient_parsing and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            offer = did_you_mean(args[0], list(_COMMANDS))
-            there = f"There are {', '.join(self.list_commands(ctx))}."
-            raise click.UsageError(f"No such command {args[0]!r}. {offer or there}", ctx)
-        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # None of the commands is imported for it: a shell waits.

@@ -12,12 +12,14 @@ from cdc_outbox.cli.contexts_file import CONTEXTS_FILE, parse_contexts
 from cdc_outbox.cli.contexts_trust import TrustedFiles
 from cdc_outbox.cli.files import read_text
 from cdc_outbox.cli.findings import API_VERSION
+from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.safe_text import safe_json, visible
 
 
 @click.group(
+    cls=Group,
     short_help="List the places that commands can be told to go to.",
     invoke_without_command=True,
     params=[contexts_option],

@@ -11,6 +11,7 @@ from typing import Any, TextIO, TypeVar, cast
 
 import click
 
+from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
 from cdc_outbox.cli.options import json_option, new_file_option
 from cdc_outbox.cli.output import say
@@ -73,7 +74,7 @@ def _forced(_context: click.Context, _option: click.Parameter, values: tuple[str
     return reasons
 
 
-@click.group(name="dead-letters", short_help="List, show, retry, skip or export parked events.")
+@click.group(cls=Group, name="dead-letters", short_help="List, show, retry, skip or export parked events.")
 def dead_letters() -> None:
     """Decide about the events that a consumer set aside.
 

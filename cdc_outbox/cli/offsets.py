@@ -15,6 +15,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.findings import API_VERSION
+from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.halt import stable_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.output import say
@@ -35,7 +36,7 @@ _connector = click.argument("connector", metavar="NAME|SPEC", shell_complete=com
 _yes = click.option("--yes", is_flag=True, help="Also if events are never published then.")
 
 
-@click.group(short_help="Show or change where a connector goes on.")
+@click.group(cls=Group, short_help="Show or change where a connector goes on.")
 def offsets() -> None:
     """Show, set or forget the offsets that Connect keeps for a connector.
 

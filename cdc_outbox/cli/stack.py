@@ -14,6 +14,7 @@ from types import FrameType
 import click
 
 from cdc_outbox.cli.findings import API_VERSION
+from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import say
 from cdc_outbox.errors import CdcOutboxError, StackError
@@ -68,7 +69,7 @@ _env_option = click.option(
 )
 
 
-@click.group(short_help="Run PostgreSQL, Kafka and Connect on this machine.")
+@click.group(cls=Group, short_help="Run PostgreSQL, Kafka and Connect on this machine.")
 def stack() -> None:
     """Run PostgreSQL, a Kafka broker and Kafka Connect with Debezium as plain processes, without a container engine.
 

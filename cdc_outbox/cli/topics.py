@@ -11,6 +11,7 @@ import click
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import API_VERSION
+from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import paint, say
 from cdc_outbox.cli.specs import read_specs, specs_argument
@@ -25,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())  # what librdkafka says is in the error
 
 
-@click.group(short_help="Create the topics of pipelines.")
+@click.group(cls=Group, short_help="Create the topics of pipelines.")
 def topics() -> None:
     """Create the topics that pipelines write to, where the brokers or Connect shall not.
 

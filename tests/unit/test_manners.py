@@ -149,6 +149,15 @@ def test_an_option_that_is_mistyped_is_offered(path: tuple[str, ...], capsys: py
             assert f"'{longest}'" in Ran(capsys, *path, f"{longest}x").stderr
 
 
+@pytest.mark.parametrize("path", [path for path in COMMANDS if isinstance(command_of(path), click.Group)], ids=" ".join)
+def test_a_word_that_is_no_command_is_answered_with_those_that_are(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = {other[-1] for other in COMMANDS if other[:-1] == path and other}
+    ran = Ran(capsys, *path, "connectors/0.yaml")
+    assert known <= set(re.findall(r"[\w-]+", ran.stderr.partition("No such command")[2]))
+
+
 @pytest.mark.parametrize("name", [path[0] for path in COMMANDS if len(path) == 1])
 def test_a_command_that_is_mistyped_is_offered(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     ran = Ran(capsys, f"{name}x")
