@@ -336,6 +336,8 @@ def retention_seconds(config: Mapping[str, str]) -> float | None:
 def translate(error: KafkaError, servers: str = "") -> BrokerError:
     """Return our error for one of librdkafka's, by its code, with the brokers that were asked if they are named."""
     sentence = f"{error.str()} ({error.name()}){servers and f'; the brokers asked are {servers}'}"
+    if error.code() in _UNREACHABLE:  # librdkafka names what it was about to ask
+        sentence = f"the brokers {servers and f'{servers} '}do not answer ({error.name()})"
     # Of a partition without a leader librdkafka says that it is unknown.
     passes = error.code() in _UNREACHABLE | _RESTARTING | {KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
     return (BrokerUnavailableError if passes else BrokerError)(sentence)

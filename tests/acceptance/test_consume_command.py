@@ -179,7 +179,7 @@ def run_command_in(folder: Path, *arguments: str, env: dict[str, str]) -> "subpr
 @pytest.mark.parametrize(
     ("changes", "code", "sentence", "hint"),
     [
-        ({"CDC_OUTBOX_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, 75, "asked are 127.0.0.1:1", "Check that the broker runs"),
+        ({"CDC_OUTBOX_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, 75, ":1 do not answer", "Check that the broker runs"),
         ({"CDC_OUTBOX_DSN": "host=127.0.0.1 port=1"}, 75, "Connection refused", "Check that the server runs"),
         ({"CDC_OUTBOX_DSN": "{dsn} password=wrong"}, 1, "password authentication failed", "Check user and password"),
     ],

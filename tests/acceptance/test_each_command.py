@@ -15,7 +15,7 @@ BROKERS = "--bootstrap-servers=127.0.0.1:1"
 PARTITIONED = "spec with partitions"
 """Stands for the path of one, which a fixture writes."""
 NO_DATABASE = (75, "error: connection failed")
-NO_BROKERS = (75, "error: Failed to get metadata: Local: Broker transport failure")
+NO_BROKERS = (75, "error: the brokers 127.0.0.1:1 do not answer (_TRANSPORT)")
 NO_CONNECT = (75, "error: no Kafka Connect worker answers at http://127.0.0.1:1")
 
 COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {

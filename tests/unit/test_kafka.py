@@ -96,7 +96,10 @@ def test_errors_are_told_apart_by_their_code() -> None:
     passing = [KafkaError._ALL_BROKERS_DOWN, KafkaError._UNKNOWN_PARTITION, KafkaError.NOT_COORDINATOR]
     assert {type(translate(KafkaError(code))) for code in passing} == {BrokerUnavailableError}
     named = translate(KafkaError(KafkaError._TRANSPORT), "127.0.0.1:1")
-    assert str(named).endswith("(_TRANSPORT); the brokers asked are 127.0.0.1:1")
+    assert str(named) == "the brokers 127.0.0.1:1 do not answer (_TRANSPORT)"
+    assert str(translate(KafkaError(KafkaError._ALL_BROKERS_DOWN))) == "the brokers do not answer (_ALL_BROKERS_DOWN)"
+    asked = translate(KafkaError(KafkaError.NOT_COORDINATOR), "127.0.0.1:1")
+    assert str(asked).endswith("(NOT_COORDINATOR); the brokers asked are 127.0.0.1:1")
     refused = translate(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     assert type(refused) is BrokerError
     assert not refused.retryable
