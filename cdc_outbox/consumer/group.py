@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection
 
 import confluent_kafka
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from cdc_outbox import kafka
 from cdc_outbox.consumer.epochs import Place
@@ -65,6 +65,9 @@ def pass_over(record: confluent_kafka.Message, watch: Watch) -> None:
     assert error is not None  # noqa: S101 - the caller looked
     kafka.raise_stopping(error, has_joined=watch.has_joined)
     topic = {"topic": record.topic()} if record.topic() else {}
+    if topic and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        _log.warning("topic does not exist: is the aggregate type spelt as in the outbox?", extra=topic)
+        return
     _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})
 
 

@@ -39,8 +39,8 @@ _SHOWN = 5
 _UNASSIGNED_SECONDS = 10.0
 """How long a consumer is without a partition before it says so; to join a group takes less."""
 _UNASSIGNED = (
-    "waits to be given partitions: others have them all, or the group still waits for a member that died, as long as "
-    "its session lasts"
+    "waits to be given partitions: its topics do not exist, others have them all, or the group still waits for a "
+    "member that died, as long as its session lasts"
 )
 
 

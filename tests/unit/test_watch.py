@@ -4,13 +4,16 @@ import logging
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from confluent_kafka import KafkaError
 
 from cdc_outbox.cli.logs import fields_of
 from cdc_outbox.consumer import Limits, Outcome, Retry
 from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.group import pass_over
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.park import Reason
 from cdc_outbox.consumer.watch import Watch
@@ -83,6 +86,18 @@ def test_a_consumer_that_is_given_nothing_says_once_that_it_waits(
     [record] = caplog.records
     assert record.message.startswith("waits to be given partitions")
     assert vars(record)["seconds"] == 12.35
+
+
+def test_a_topic_that_does_not_exist_is_named_with_what_may_be_wrong(
+    watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = Mock(
+        **{"error.return_value": KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "topic.return_value": "t.oder"}
+    )
+    pass_over(record, watch)
+    assert told(caplog) == [
+        ("topic does not exist: is the aggregate type spelt as in the outbox?", {"topic": "t.oder"}),
+    ]
 
 
 def test_a_consumer_says_what_it_reads_and_that_it_has_read_it(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
