@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 failed, 2 wrong use or a wrong spec, 3 differences found, 
 What runs until it is told to stop (``consume``, ``watch``, ``stack up`` once it is ready) is done when it is told so.
 """
 
+import re
 import sys
 from importlib import import_module
 from io import StringIO
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from cdc_outbox.cli.exits import ExitCode, complain, exit_code_of
+from cdc_outbox.cli.exits import ONE_WORD, ExitCode, complain, exit_code_of
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.variables import name_variables
@@ -67,6 +68,9 @@ _COMMANDS = {
     "watch": ("cdc_outbox.cli.watch:watch", "Restart what fails, and give up loudly."),
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
+
+_SPLIT_DSN = re.compile(r"Got unexpected extra arguments? \(.*\b(host|port|dbname|user|password)=", re.DOTALL)
+"""What click says of a connection string without quotation marks, and of the password in it."""
 
 
 class _LazyGroup(Group):
@@ -125,8 +129,10 @@ def main(*, timings: "Timings | None" = None) -> None:
         complain(error)
         sys.exit(exit_code_of(error))
     except click.ClickException as error:
-        shown = StringIO()
-        error.show(shown)
+        shown, told = StringIO(), error
+        if isinstance(error, click.UsageError) and _SPLIT_DSN.match(error.message):
+            told = click.UsageError(f"A connection string was taken apart. {ONE_WORD}", error.ctx)
+        told.show(shown)
         say(shown.getvalue(), err=True, nl=False)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):

@@ -5,6 +5,9 @@ from enum import IntEnum
 from cdc_outbox.cli.output import paint, say
 from cdc_outbox.errors import CdcOutboxError, ConfigError
 
+ONE_WORD = 'A connection string is one word: put it in quotation marks, as in --dsn "$ORDERS_DSN".'
+"""What to do where a shell has taken a connection string apart."""
+
 
 class ExitCode(IntEnum):
     """What the command's end means."""

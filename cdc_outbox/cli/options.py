@@ -9,6 +9,7 @@ import click
 
 from cdc_outbox.cli.context_option import ContextValue, PatienceOption, patience_seconds
 from cdc_outbox.cli.contexts import Context, Databases
+from cdc_outbox.cli.exits import ONE_WORD
 from cdc_outbox.cli.files import read_text
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.timings import Timings
@@ -170,7 +171,7 @@ def read_spec(path: Path) -> Spec:
 def _spec_called(path: Path) -> str:
     """Return a sentence for those who wrote a pipeline's name, as other commands take it, or a part of a DSN."""
     if "=" in path.name and not path.exists():
-        return 'A connection string is one word: put it in quotation marks, as in --dsn "$ORDERS_DSN".'
+        return ONE_WORD
     if path.suffix or path.exists():
         return ""
     near = (folder / f"{path.name}.yaml" for folder in (path.parent, path.parent / "connectors"))

@@ -149,6 +149,11 @@ def test_an_option_that_is_mistyped_is_offered(path: tuple[str, ...], capsys: py
             assert f"'{longest}'" in Ran(capsys, *path, f"{longest}x").stderr
 
 
+def test_a_connection_string_without_quotation_marks_is_told_and_not_quoted(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = Ran(capsys, "init", str(ORDERS), "--dsn", "host=nowhere", "port=1", "user=me", "password=secret")
+    assert (ran.code, "put it in quotation marks" in ran.stderr, "secret" in ran.stderr) == (2, True, False)
+
+
 @pytest.mark.parametrize("path", [path for path in COMMANDS if isinstance(command_of(path), click.Group)], ids=" ".join)
 def test_a_word_that_is_no_command_is_answered_with_those_that_are(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
