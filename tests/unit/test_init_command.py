@@ -32,3 +32,11 @@ def test_a_renamed_pipeline_does_not_pass_for_the_former_one(database: Path) -> 
     assert "the table's source is orders.1, the spec says shop (DB333); nothing was changed" in done.stderr
     assert "--new-incarnation --from orders.1" in done.stderr
     assert database.read_bytes() == before
+
+
+def test_who_begins_a_new_incarnation_is_told_which_source_ends(database: Path) -> None:
+    spec = database.with_suffix(".yaml")
+    spec.write_text(SPEC.format("orders"))
+    assert run_command("init", spec, "--dsn", f"sqlite:///{database}").returncode == 0
+    done = run_command("init", spec, "--new-incarnation", "--dsn", f"sqlite:///{database}")
+    assert (done.returncode, "the table's source is orders.1: --from orders.1" in done.stderr) == (2, True)
