@@ -74,5 +74,6 @@ def write_new(text: str, new_file: Path | None) -> None:
     except FileExistsError as error:
         raise ConfigError(f"{new_file} exists already", field="--file", hint="Choose another name.") from error
     except OSError as error:
-        raise ConfigError(f"{new_file} cannot be written: {error.strerror}", field="--file") from error
+        hint = "" if new_file.parent.is_dir() else f"Create the folder {new_file.parent} first."
+        raise ConfigError(f"{new_file} cannot be written: {error.strerror}", field="--file", hint=hint) from error
     say(f"wrote {new_file}", err=True)

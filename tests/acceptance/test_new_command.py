@@ -48,6 +48,11 @@ def test_what_cannot_be_written_is_a_wrong_use(arguments: tuple[str, ...]) -> No
     assert "Traceback" not in err
 
 
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    done = run_command("new", "orders", "--file", tmp_path / "connectors" / "orders.yaml")
+    assert (done.returncode, f"hint: Create the folder {tmp_path}/connectors first." in done.stderr) == (2, True)
+
+
 def test_the_database_is_postgresql_unless_another_is_named() -> None:
     assert run("new", "orders") == run("new", "orders", "--database", "postgresql")
     assert "Did you mean 'postgresql'?" in run("new", "orders", "--database", "postgres")[2]
