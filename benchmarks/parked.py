@@ -78,7 +78,7 @@ class Bench:
     def fill(self, events: int, *, aggregates: int, due: int) -> None:
         """Park events that wait for a gap, of so many aggregates, the first of which so many are due in."""
         quote, numbers = self.dialect.quote, _NUMBERS[self.dialect].format(last=events - 1)
-        columns = [*map(quote, ("partition", "offset")), "timestamp_ms", "headers", "value"]
+        columns = [*map(quote, ("partition", "offset")), "timestamp_ms", "headers", "bytes", "value"]
         ids = _ID[self.dialect]
         with transaction(self.connection, self._driver):
             self.fetch(f"delete from {self._table.parked.quoted}")  # noqa: S608 - our own names
@@ -87,7 +87,7 @@ class Bench:
                 f"type, sequence, turn, state, reason, blocks, topic, retry_at, {', '.join(columns)}) "
                 f"select '{_CONSUMER}', 'orders.1', 'order', {ids.format(f'number % {aggregates}')}, "
                 f"{ids.format('number')}, 'OrderPlaced', number + 2, number + 2, 'waiting', 'gap', true, "
-                f"'{TOPIC}', case when number < {due} then {_NOW[self.dialect]} end, 0, number, 0, '[]', null "
+                f"'{TOPIC}', case when number < {due} then {_NOW[self.dialect]} end, 0, number, 0, '[]', 0, null "
                 f"from ({numbers}) as numbers"
             )
         self.fetch(f"{_ANALYZE[self.dialect]} {self._table.parked.quoted}")

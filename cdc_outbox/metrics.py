@@ -161,6 +161,12 @@ SERIES: tuple[Series, ...] = (
         "says the same: take `max`, not `sum`.",
     ),
     Series(
+        "cdc_outbox_consumer_parked_bytes",
+        SeriesKind.GAUGE,
+        ("consumer",),
+        "Bytes of the keys, values and headers of the events set aside now. Take `max` here too.",
+    ),
+    Series(
         "cdc_outbox_consumer_oldest_gap_seconds",
         SeriesKind.GAUGE,
         ("consumer",),

@@ -37,6 +37,8 @@ class Progress:
         waiting_events: Events that are parked until a missing one comes or a retry is due.
         dead_events: Events that are parked until somebody decides.
         max_parked_events: How many may be parked; at that bound partitions are paused. ``None`` means no limit.
+        parked_bytes: How many bytes their messages have.
+        max_parked_bytes: How many they may have before partitions are paused. ``None`` means no limit.
         gap_seconds: For how long the oldest missing event has been waited for, once that is an alarm.
         outage: What is waited out at the moment, such as ``the database``; empty where all is reached.
         stopping: Whether it was told to stop, and finishes what is at hand.
@@ -53,6 +55,8 @@ class Progress:
     waiting_events: int = 0
     dead_events: int = 0
     max_parked_events: int | None = None
+    parked_bytes: int = 0
+    max_parked_bytes: int | None = None
     gap_seconds: float | None = None
     outage: str = ""
     stopping: bool = False

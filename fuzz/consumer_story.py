@@ -344,7 +344,7 @@ class Story(RuleBasedStateMachine):
             self._send(event)
         for running in self.world.consumers:
             running.client.refusals = 0
-            running.watch._limits = replace(running.limits, max_parked_events=10_000)  # noqa: SLF001
+            running.watch._limits = replace(running.limits, max_parked_events=10_000, max_parked_bytes=1_000_000)  # noqa: SLF001
         self._settle()
         self.oracle.check_end()
         for running in self.world.consumers:

@@ -1,6 +1,5 @@
 """Consumers, the topic they read and the database they write to, with a hook before every step of any of them."""
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from cdc_outbox.consumer.group import subscribe
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.keeper import Keeper
-from cdc_outbox.consumer.limits import Limits
+from cdc_outbox.consumer.limits import ENDLESS, Limits, Room
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.ordering import Order
@@ -247,7 +246,7 @@ class _Delivery(Delivery):
         items: Sequence[Item],
         connection: Connected,
         held: Mapping[Place, int],
-        room: int = sys.maxsize,
+        room: Room = ENDLESS,
         meanwhile: Meanwhile = nothing_else,
         *,
         stored: Mapping[Place, int] = NOTHING_STORED,

@@ -8,8 +8,9 @@ from typing import Any
 from cdc_outbox.consumer.epochs import EpochStore
 from cdc_outbox.consumer.inbox import Claims, InboxStore
 from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict, sentence
-from cdc_outbox.consumer.park import REASONS, Failure, ParkedEvent, ParkStore, Reason
+from cdc_outbox.consumer.park import REASONS, Failure, ParkedEvent, ParkStore, Reason, parked_bytes
 from cdc_outbox.errors import ParkFullError
 
 
@@ -19,7 +20,7 @@ class Aside:
     The locks on the watermarks of all of them are held.
 
     Args:
-        room: How many events may be parked.
+        room: How much more may be parked.
     """
 
     def __init__(
@@ -29,13 +30,15 @@ class Aside:
         park: ParkStore,
         epochs: EpochStore,
         connection: Any,  # noqa: ANN401
-        room: int,
+        room: Room,
     ) -> None:
         self._inbox, self._park, self._epochs = inbox, park, epochs
         self._connection = connection
         self._room = room
         self.reasons: Counter[Reason] = Counter()
         """How many events were parked, and why."""
+        self.bytes = 0
+        """How many bytes they have."""
         self._blocking: Counter[Aggregate] = Counter()
         self._released: set[str] = set()
         self._done: set[str] = set()
@@ -88,11 +91,14 @@ class Aside:
         await self._park.rest(self._connection, self._rested)
 
     async def _put(self, item: Item, failure: Failure) -> None:
-        if self.reasons.total() >= self._room + len(self._removed):
-            raise ParkFullError(f"{item.event} is to be parked, and as many are parked as may be")
+        size = parked_bytes(item.message)
+        # What leaves its row for another one takes no room that it did not have.
+        if item.parked is None and (limit := self._room.without(self.reasons.total(), self.bytes).reached):
+            raise ParkFullError(f"{item.event} cannot be parked: {limit} is reached")
         await self._park.add(self._connection, item.event, item.message, failure)
         self._blocking[item.aggregate] += failure.blocks
         self.reasons[failure.reason] += 1
+        self.bytes += size
 
     async def _put_back(self, item: Item, row: ParkedEvent, judgement: Judgement) -> None:
         aggregate, verdict = item.aggregate, judgement.verdict

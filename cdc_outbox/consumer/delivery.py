@@ -1,7 +1,6 @@
 """The inbox transaction: a list of events and their effects, all or nothing."""
 
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from cdc_outbox.consumer.calls import Calls, ours_of, several
 from cdc_outbox.consumer.epochs import EpochStore, OffsetMove, Place
 from cdc_outbox.consumer.inbox import Claims, InboxStore
 from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.limits import ENDLESS, Room
 from cdc_outbox.consumer.ordering import (
     Aggregate,
     Judgement,
@@ -76,11 +76,13 @@ class Delivered:
     Args:
         outcomes: One for each item.
         parked: Why events were parked, and how many for each reason.
+        parked_bytes: How many bytes they have.
         woken: How many parked events can be applied now.
     """
 
     outcomes: list[Outcome]
     parked: Mapping[Reason, int] = field(default_factory=dict)
+    parked_bytes: int = 0
     woken: int = 0
 
 
@@ -112,7 +114,7 @@ class Delivery:
         items: Sequence[Item],
         connection: Any,  # noqa: ANN401
         held: Mapping[Place, int],
-        room: int = sys.maxsize,
+        room: Room = ENDLESS,
         meanwhile: Meanwhile = nothing_else,
         *,
         stored: Mapping[Place, int] = NOTHING_STORED,
@@ -121,7 +123,7 @@ class Delivery:
 
         Args:
             held: The epoch under which each of their partitions is owned.
-            room: How many more events may be parked.
+            room: How much more may be parked.
             meanwhile: What there is to do while the server works.
             stored: The next offset that the database was last known to have, by partition; one that is missing is not
                 compared.
@@ -201,7 +203,7 @@ class _Work:
         items: Sequence[Item],
         connection: Any,  # noqa: ANN401
         held: Mapping[Place, int],
-        room: int,
+        room: Room,
         overlapped: Callable[[], AbstractContextManager[None]],
         stored: Mapping[Place, int],
     ) -> None:
@@ -244,7 +246,7 @@ class _Work:
             successors = successors_of(moves, parked, self._order_of) if parked else {}
             woken = await self._park.wake(self._connection, successors)
             await self._store_offsets()
-        return Delivered(outcomes=self._outcomes(judged), parked=aside.reasons, woken=woken)
+        return Delivered(outcomes=self._outcomes(judged), parked=aside.reasons, parked_bytes=aside.bytes, woken=woken)
 
     async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
         """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""

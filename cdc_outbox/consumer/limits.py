@@ -1,8 +1,30 @@
 """What a consumer allows itself."""
 
+import sys
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from cdc_outbox.errors import ConfigError
+
+
+class Room(NamedTuple):
+    """How much more may be parked. As long as there is any, the next event is parked, whatever its size."""
+
+    events: int = sys.maxsize
+    bytes: int = sys.maxsize
+
+    @property
+    def reached(self) -> str:
+        """The limit that keeps further events out of the park; empty while there is room."""
+        return "max_parked_events" if self.events <= 0 else "max_parked_bytes" if self.bytes <= 0 else ""
+
+    def without(self, events: int, bytes_: int) -> "Room":
+        """Return the room after so much more was parked."""
+        return Room(self.events - events, self.bytes - bytes_)
+
+
+ENDLESS = Room()
+"""Where nothing bounds the park."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +42,8 @@ class Limits:
             how long a consumer that was paused in the middle can keep its successor waiting.
         max_parked_events: How many events may be parked at once. At the bound the partition that would park another
             one is paused, for a cause that sets so much aside is a bug and not a bad event.
+        max_parked_bytes: How many bytes of keys, values and headers may be parked at once. From there on no event is
+            parked, with the same effect; the last one may exceed it.
         gap_alarm_seconds: How long a predecessor may be missing before it is logged as a warning.
         parked_poll_seconds: How often parked events are looked at, and so how late one is tried again that another
             process made due.
@@ -31,6 +55,7 @@ class Limits:
     batch_bytes: int = 16_000_000
     handler_seconds: float = 60.0
     max_parked_events: int = 10_000
+    max_parked_bytes: int = 256_000_000
     gap_alarm_seconds: float = 30.0
     parked_poll_seconds: float = 1.0
     reach_seconds: float = 5.0
@@ -39,3 +64,8 @@ class Limits:
         for field in fields(self):
             if not getattr(self, field.name) > 0:
                 raise ConfigError(f"{field.name} must be greater than 0", field=f"Limits.{field.name}")
+
+    @property
+    def room(self) -> Room:
+        """How much may be parked."""
+        return Room(self.max_parked_events, self.max_parked_bytes)

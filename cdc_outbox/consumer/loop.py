@@ -217,7 +217,7 @@ class Loop:
         lags = {place: lag + waiting[place] for place, lag in lags_of(self._client, held).items()}
         self._watch.lagged(lags, assigned=held)
         self._redo.put([item_of(row.message, self._contract, row, self._adoption.owner_of(row)) for row in due])
-        if self._watch.room:
+        if not self._watch.room.reached:
             resume(self._keeper, self._watch)
 
     async def _apply(self, backlog: Backlog) -> None:

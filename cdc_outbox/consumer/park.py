@@ -119,6 +119,7 @@ class ParkedCount:
     """How many events are parked for one reason.
 
     Args:
+        bytes: Those of their messages, as :func:`parked_bytes` counts them.
         gap_events: How many of them wait for one that is missing. What waits behind a failed one is not among them.
         gap_seconds: How long the first of those has been there.
     """
@@ -126,6 +127,7 @@ class ParkedCount:
     state: State
     reason: Reason
     events: int
+    bytes: int = 0
     gap_events: int = 0
     gap_seconds: float = 0.0
 
@@ -213,6 +215,12 @@ def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[Parke
         elif row.forced or not row.blocks or row.aggregate not in broken:
             ours.append(row)
     return ours
+
+
+def parked_bytes(message: Message) -> int:
+    """Return how many bytes a message counts for in the park: those of its key, its value and its headers."""
+    headers = sum(len(name.encode()) + len(value or b"") for name, value in message.headers)
+    return len(message.key or b"") + len(message.value or b"") + headers
 
 
 def written_headers(message: Message) -> str:

@@ -124,7 +124,7 @@ class Replay:
         # No batch of more than a second, or handlers would run in bursts.
         most = limits.batch_events if rate is None else max(1, min(limits.batch_events, int(rate)))
         self._backlog = Backlog(most, seconds=limits.batch_seconds, most_bytes=limits.batch_bytes)
-        self._room = limits.max_parked_events
+        self._room = limits.room
         self._breaker = CircuitBreaker()
         self._replayed = Replayed()
 
@@ -146,7 +146,9 @@ class Replay:
         messages = self._reader.read(spans)
         imagined = Imagined()
         _, counts = await self._session.find_due((), 0)
-        self._room -= sum(count.events for count in counts or ())
+        self._room = self._room.without(
+            sum(count.events for count in counts or ()), sum(count.bytes for count in counts or ())
+        )
         while items := await self._waits.call(self._next, messages, selection):
             if is_stopping():
                 self._replayed.is_complete = False
@@ -225,7 +227,7 @@ class Replay:
                     await self._waits.sleep(max(0.0, len(batch) / self._rate - (time.monotonic() - began_at)))
 
     def _done(self, batch: Sequence[Item], delivered: Delivered, seconds: float) -> None:
-        self._room -= sum(delivered.parked.values())
+        self._room = self._room.without(sum(delivered.parked.values()), delivered.parked_bytes)
         self._backlog.size.succeeded(len(batch), seconds)
         self._poison.forget(batch)
         for item, outcome in zip(batch, delivered.outcomes, strict=True):

@@ -13,6 +13,7 @@ from cdc_outbox.consumer.calls import origin_of
 from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores, refuse_stale
 from cdc_outbox.consumer.epochs import NO_IDS, NO_OFFSET, OffsetMove, Place, Tenure, TopicId
 from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, unbroken
 from cdc_outbox.drivers import AsyncTransactionDriver, translate
@@ -141,7 +142,7 @@ class Session:
         self,
         items: Sequence[Item],
         held: Mapping[Place, int],
-        room: int,
+        room: Room,
         meanwhile: Meanwhile = nothing_else,
         *,
         stored: Mapping[Place, int] = NOTHING_STORED,

@@ -16,6 +16,7 @@ from cdc_outbox.consumer.park import (
     Reason,
     State,
     choose,
+    parked_bytes,
     parked_message,
     written_headers,
 )
@@ -59,6 +60,7 @@ class SqlPark:
             key=message.key,
             value=message.value,
             headers=written_headers(message),
+            bytes=parked_bytes(message),
         )
 
     async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
@@ -115,10 +117,11 @@ class SqlPark:
                 state=State(state),
                 reason=Reason(reason),
                 events=events,
+                bytes=int(total),
                 gap_events=waiting,
                 gap_seconds=float(seconds or 0),
             )
-            for state, reason, events, waiting, seconds in await self._sql.fetch(connection, "count")
+            for state, reason, events, total, waiting, seconds in await self._sql.fetch(connection, "count")
         ]
 
 

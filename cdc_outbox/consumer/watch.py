@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.limits import Limits
+from cdc_outbox.consumer.limits import Limits, Room
 from cdc_outbox.consumer.park import ParkedCount, Reason, State
 from cdc_outbox.errors import (
     CdcOutboxError,
@@ -78,6 +78,7 @@ class Watch:
         self._count_at = -math.inf
         self._looked_at = -limits.parked_poll_seconds
         self._parked: Counter[tuple[State, Reason]] = Counter()
+        self._parked_bytes = 0
         self._gap_seconds: float | None = None
         self._lags: dict[Place, int] = {}
         self._assigned: set[Place] = set()
@@ -90,9 +91,9 @@ class Watch:
         self._is_stopping = False
 
     @property
-    def room(self) -> int:
-        """How many more events may be parked."""
-        return max(0, self._limits.max_parked_events - self._parked.total())
+    def room(self) -> Room:
+        """How much more may be parked."""
+        return self._limits.room.without(self._parked.total(), self._parked_bytes)
 
     def wants_a_look(self) -> bool:
         """Tell whether it is time to look into the park."""
@@ -141,7 +142,8 @@ class Watch:
                 state=state,
                 reason=reason,
             )
-        self._parked = parked
+        self._parked, self._parked_bytes = parked, sum(count.bytes for count in counts)
+        self._metrics.set("cdc_outbox_consumer_parked_bytes", self._parked_bytes, consumer=self._name)
         oldest = max((count.gap_seconds for count in counts), default=0.0)
         self._metrics.set("cdc_outbox_consumer_oldest_gap_seconds", oldest, consumer=self._name)
         is_alarm = oldest >= self._limits.gap_alarm_seconds
@@ -235,6 +237,7 @@ class Watch:
                 _log.error("events are dead", extra={"reason": reason, "events": events})
         # By state it is known with the next look.
         self._parked.update({(reason.state, reason): events for reason, events in delivered.parked.items()})
+        self._parked_bytes += delivered.parked_bytes
         self.is_due = self.is_due or delivered.woken > 0
         self._committed_at = self._clock()
         self._goes_on(_DATABASE, _HANDLED)
@@ -281,6 +284,8 @@ class Watch:
             waiting_events=sum(events for (state, _), events in parked.items() if state is State.WAITING),
             dead_events=sum(events for (state, _), events in parked.items() if state is State.DEAD),
             max_parked_events=self._limits.max_parked_events,
+            parked_bytes=self._parked_bytes,
+            max_parked_bytes=self._limits.max_parked_bytes,
             gap_seconds=self._gap_seconds,
             outage=" and ".join(filter(None, [self._outage, "" if self._is_connected else "the brokers"])),
             stopping=self._is_stopping,

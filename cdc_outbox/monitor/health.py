@@ -84,6 +84,8 @@ def _stops(progress: Progress, now: float, limit: float) -> Iterator[str]:
     parked = progress.waiting_events + progress.dead_events
     if progress.max_parked_events is not None and parked >= progress.max_parked_events:
         yield f"the park is full: {parked:,} of {progress.max_parked_events:,} events"
+    if progress.max_parked_bytes is not None and progress.parked_bytes >= progress.max_parked_bytes:
+        yield f"the park is full: {progress.parked_bytes:,} of {progress.max_parked_bytes:,} bytes"
 
 
 def _hindrances(progress: Progress) -> Iterator[str]:

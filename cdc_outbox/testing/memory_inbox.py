@@ -10,7 +10,7 @@ from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.epochs import NO_IDS, NO_OFFSET, OffsetMove, Place, Tenure, TopicId, place_of
 from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
-from cdc_outbox.consumer.park import Due, Failure, ParkedCount, ParkedEvent, Rank, Reason, State, choose
+from cdc_outbox.consumer.park import Due, Failure, ParkedCount, ParkedEvent, Rank, Reason, State, choose, parked_bytes
 from cdc_outbox.drivers import Parameters, Row, TransactionState
 from cdc_outbox.errors import OutboxError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.event import Event
@@ -281,6 +281,7 @@ class MemoryDatabase:
                 state=row.parked.state,
                 reason=row.parked.reason,
                 events=1,
+                bytes=parked_bytes(row.parked.message),
                 gap_events=int(row.parked.blocks and firsts[aggregate_of(row.event)][1]),
             )
             for row in self.now.rows.values()

@@ -113,7 +113,7 @@ class Reader:
             calls=Calls(consumer=CONSUMER, driver=driver, handlers=handlers),
             order_of=orders_of(self.contract, (), ()).__getitem__,
         )
-        return finish(delivery.apply(items, self.opened.connection, self.held, 10)).outcomes
+        return finish(delivery.apply(items, self.opened.connection, self.held)).outcomes
 
     def mark(self, event: Event) -> Mark:
         """Return what is remembered of an event's aggregate."""

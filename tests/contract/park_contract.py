@@ -157,7 +157,18 @@ class ParkContract:
             opened.add(3, failure)
         counts = finish(opened.park.count(opened.connection))
         assert sum(count.events for count in counts) == 3
+        assert sum(count.bytes for count in counts) == 3 * len(b"a{}")
         assert all(count.gap_seconds >= 0 for count in counts)
+
+    def test_the_bytes_of_their_messages_are_counted(self, opened: Opened) -> None:
+        opened.add(3, gap(), key=None, value=None)
+        opened.add(4, gap(), value=b"\0" * 100_000, headers=(("ü", b"\xff\0"), ("id", None)))
+        opened.add(5, failed(None), value=b"1234")
+        counts = finish(opened.park.count(opened.connection))
+        expected = {Reason.GAP: 1 + 100_000 + 4 + 2, Reason.FAILED: 5}
+        assert {
+            reason: sum(count.bytes for count in counts if count.reason is reason) for reason in expected
+        } == expected
 
     def test_who_waits_behind_a_failed_one_misses_nothing(self, opened: Opened) -> None:
         def missing() -> int:

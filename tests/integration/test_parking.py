@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cdc_outbox.consumer import Consumer, Event, Fate, Outcome, Retry
+from cdc_outbox.consumer.park import parked_bytes
 from cdc_outbox.event import new_event_id
 from tests.support.commands import run_command
 from tests.support.events import make_event
@@ -258,14 +259,17 @@ def test_at_the_bound_the_partition_is_paused_loudly_and_others_go_on_until_ther
     two_partition_service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     service = two_partition_service
-    with (
-        caplog.at_level(logging.WARNING),
-        service.running(service.consumer(limits=replace(QUICK_LIMITS, max_parked_events=2))) as consumer,
-    ):
+    # Of two events: the second one may exceed it.
+    limits = replace(
+        QUICK_LIMITS, max_parked_bytes=parked_bytes(service.pipeline.spec.contract.message_of(make_event(2))) + 1
+    )
+    with caplog.at_level(logging.WARNING), service.running(service.consumer(limits=limits)) as consumer:
         # The first event of "1" is missing.
         service.send(*(make_event(number) for number in range(2, 6)), partition=0)
         eventually(lambda: "partition is paused" in caplog.text, "the pause")
         assert len(service.parked()) == 2
+        [paused, *_] = [record for record in caplog.records if record.message == "partition is paused"]
+        assert str(vars(paused)["reason"]).endswith("max_parked_bytes is reached")
         service.send(*(make_event(number, "other") for number in (1, 2)), partition=1)
         service.wait_for_effects(*effects_of(2, "other"))
         service.send(make_event(1, "third"), partition=1)

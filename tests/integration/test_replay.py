@@ -164,10 +164,11 @@ def test_an_event_whose_handler_fails_is_parked_with_its_successors_and_the_runn
     assert service.effects() == [("1", 1), ("1", 3), ("1", 4)]
 
 
-def test_no_more_is_parked_than_may_be(service: Service) -> None:
+@pytest.mark.parametrize("limits", [Limits(max_parked_events=2), Limits(max_parked_bytes=2)], ids=["events", "bytes"])
+def test_no_more_is_parked_than_may_be(service: Service, limits: Limits) -> None:
     service.send(*service.pipeline.write(5)[1:])
     with pytest.raises(ParkFullError):
-        service.consumer(limits=Limits(max_parked_events=2)).replay()
+        service.consumer(limits=limits).replay()
     assert len(service.parked()) <= 2
 
 

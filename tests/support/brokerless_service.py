@@ -13,6 +13,7 @@ from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item, item_of
+from cdc_outbox.consumer.limits import ENDLESS
 from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.session import Session
@@ -98,17 +99,17 @@ class BrokerlessService(ServiceTables):
                 meanwhile()
                 meanwhile = _nothing
                 try:
-                    outcomes += finish(session.apply(items, held, 100)).outcomes
+                    outcomes += finish(session.apply(items, held, ENDLESS)).outcomes
                 except HandlerError:
                     outcomes += [self._apply(item) for item in items]
 
     def _apply(self, item: Item) -> Outcome:
         with self._session() as (session, held):
             try:
-                [outcome] = finish(session.apply([item], held, 100)).outcomes
+                [outcome] = finish(session.apply([item], held, ENDLESS)).outcomes
             except HandlerError as error:
                 failed = item.failing(Failure(reason=Reason.FAILED, error=str(error), attempts=1))
-                [outcome] = finish(session.apply([failed], held, 100)).outcomes
+                [outcome] = finish(session.apply([failed], held, ENDLESS)).outcomes
             return outcome
 
     @contextmanager

@@ -8,6 +8,7 @@ from cdc_outbox.consumer.delivery import Delivered, Delivery
 from cdc_outbox.consumer.epochs import Place, Tenure
 from cdc_outbox.consumer.handlers import Handler, Handlers
 from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.limits import ENDLESS, Room
 from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.park import Failure
 from cdc_outbox.drivers import TransactionState
@@ -90,7 +91,7 @@ def deliver(
     database: SpyDatabase | None = None,
     mode: SequenceMode = SequenceMode.GAPLESS,
     held: Mapping[Place, int] | None = None,
-    room: int = 10,
+    room: Room = ENDLESS,
     metrics: Metrics | None = None,
     before_commit: BeforeCommit | None = None,
     error_texts: bool = True,

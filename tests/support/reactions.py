@@ -7,6 +7,7 @@ from typing import Any
 from cdc_outbox import Event, SequenceMode, WireContract
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Outcome
 from cdc_outbox.consumer.item import item_of
+from cdc_outbox.consumer.limits import ENDLESS
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.drivers.immediate import finish
 
@@ -27,7 +28,7 @@ def deliver(
         session = Session(consumer._connect, consumer._know)
         messages = [replace(CONTRACT.message_of(event), partition=0, offset=0) for event in events]
         try:
-            return (await session.apply([item_of(message, CONTRACT) for message in messages], {}, 10)).outcomes
+            return (await session.apply([item_of(message, CONTRACT) for message in messages], {}, ENDLESS)).outcomes
         finally:
             await session.close()
 

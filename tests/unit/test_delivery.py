@@ -7,6 +7,7 @@ import pytest
 from cdc_outbox.consumer.delivery import Outcome
 from cdc_outbox.consumer.epochs import Tenure
 from cdc_outbox.consumer.item import Item, unreadable
+from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.park import Failure, Reason, State
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import (
@@ -153,11 +154,37 @@ def test_what_is_parked_before_one_that_cannot_be_read_any_more_is_applied() -> 
     assert delivered.outcomes == [Outcome.UNHANDLED, Outcome.PARKED, Outcome.PARKED]
 
 
-def test_no_more_is_parked_than_may_be() -> None:
+@pytest.mark.parametrize(
+    ("room", "limit"),
+    [
+        (Room(events=1), "max_parked_events"),
+        (Room(bytes=3), "max_parked_bytes"),
+        (Room(bytes=0), "max_parked_bytes"),
+        (Room(bytes=-1), "max_parked_bytes"),
+    ],
+)
+def test_no_more_is_parked_than_may_be(room: Room, limit: str) -> None:
     database = SpyDatabase()
-    with pytest.raises(ParkFullError):
-        deliver(make_event(3, event_id="a"), make_event(4, event_id="b"), database=database, room=1)
+    with pytest.raises(ParkFullError, match=f"{limit} is reached"):
+        deliver(make_event(3, event_id="a"), make_event(4, event_id="b"), database=database, room=room)
     assert database.committed.rows == {}
+
+
+def test_the_last_event_that_is_parked_may_have_more_bytes_than_there_is_room_for() -> None:
+    delivered = deliver(make_event(3, event_id="a"), make_event(4, event_id="b"), room=Room(bytes=4))
+    assert (delivered.parked, delivered.parked_bytes) == ({Reason.GAP: 2}, 2 * len(b"1{}"))
+
+
+def test_what_is_parked_again_needs_no_room() -> None:
+    database, message = SpyDatabase(), item(make_event(2)).message
+    deliver(unreadable(message, MessageError("the contract is another one")), database=database)
+    [row] = database.committed.rows.values()
+    assert row.parked.reason is Reason.UNREADABLE
+    retried = replace(row.parked, state=State.WAITING)
+    readable = Item(event=make_event(2, event_id="b"), message=message, parked=retried)
+    deliver(readable, database=database, room=Room(events=0, bytes=0))
+    [row] = database.committed.rows.values()
+    assert row.parked.reason is Reason.GAP
 
 
 @pytest.mark.parametrize("looks", [1, 2])

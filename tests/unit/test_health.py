@@ -65,6 +65,10 @@ def test_a_full_park_is_stuck_and_one_with_room_is_not() -> None:
     assert health(replace(parked, max_parked_events=1000)).reasons[0] == "the park is full: 1,000 of 1,000 events"
     assert health(replace(parked, max_parked_events=1000)).status is HealthStatus.STUCK
     assert health(replace(parked, max_parked_events=1001)).status is HealthStatus.DEGRADED
+    parked = replace(parked, parked_bytes=2000)
+    assert health(replace(parked, max_parked_bytes=2000)).reasons[0] == "the park is full: 2,000 of 2,000 bytes"
+    assert health(replace(parked, max_parked_bytes=2000)).status is HealthStatus.STUCK
+    assert health(replace(parked, max_parked_bytes=2001)).status is HealthStatus.DEGRADED
     assert health(parked).status is HealthStatus.DEGRADED
 
 
@@ -103,6 +107,8 @@ def test_its_json_has_the_reasons_and_what_they_were_told_by() -> None:
         "waiting_events": 0,
         "dead_events": 0,
         "max_parked_events": None,
+        "parked_bytes": 0,
+        "max_parked_bytes": None,
         "gap_seconds": None,
         "outage": "",
         "stopping": False,

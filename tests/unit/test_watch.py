@@ -15,7 +15,8 @@ from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.group import pass_over
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.park import Reason
+from cdc_outbox.consumer.limits import Room
+from cdc_outbox.consumer.park import ParkedCount, Reason, State
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.errors import (
     ConfigError,
@@ -72,6 +73,19 @@ def test_what_is_dead_without_having_been_tried_is_not_parked_in_silence(
     watch.applied([], Delivered(outcomes=[], parked=parked), 0.1)
     told = [(record.levelname, vars(record)["reason"], vars(record)["events"]) for record in caplog.records]
     assert told == [("ERROR", "conflict", 2), ("ERROR", "unreadable", 1)]
+
+
+def test_what_was_parked_takes_room_before_it_is_counted_and_by_its_bytes(watch: Watch) -> None:
+    watch.looked([ParkedCount(state=State.DEAD, reason=Reason.FAILED, events=9_000, bytes=255_000_000)])
+    watch.applied([], Delivered(outcomes=[], parked={Reason.GAP: 2}, parked_bytes=999_999), 0.1)
+    assert watch.room == Room(events=998, bytes=1)
+    assert watch.room.reached == ""
+    watch.applied([], Delivered(outcomes=[], parked={Reason.GAP: 1}, parked_bytes=5), 0.1)
+    assert watch.room.reached == "max_parked_bytes"
+    progress = watch.progress()
+    assert (progress.parked_bytes, progress.max_parked_bytes) == (256_000_004, 256_000_000)
+    watch.looked([])
+    assert watch.room == Limits().room
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:

@@ -48,6 +48,7 @@ create table if not exists {parked} (
     `key` longblob,
     value longblob,
     headers longtext not null,
+    bytes bigint not null,
     unique key {parked_ids} (consumer, event_id),
     key {parked_aggregates} (consumer, source, aggregatetype, aggregateid, blocks, turn),
     key {parked_due} (consumer, state, retry_at)

@@ -13,7 +13,7 @@ straight_join {parked} as parked
 -- there already.
 insert into {parked} (
     consumer, source, aggregatetype, aggregateid, event_id, type, sequence, turn, state, reason, blocks, error, attempts,
-    retry_at, topic, `partition`, `offset`, timestamp_ms, `key`, value, headers
+    retry_at, topic, `partition`, `offset`, timestamp_ms, `key`, value, headers, bytes
 )
 select
     convert(:consumer using utf8mb4), convert(:source using utf8mb4), convert(:aggregate_type using utf8mb4),
@@ -33,7 +33,7 @@ select
     ),
     :state, :reason, :blocks, :error, :attempts,
     utc_timestamp(6) + interval round(:retry_seconds * 1000000) microsecond, convert(:topic using utf8mb4), :partition,
-    :offset, :timestamp_ms, :key, :value, :headers
+    :offset, :timestamp_ms, :key, :value, :headers, :bytes
 on duplicate key update {parked}.place = {parked}.place
 
 -- name: remove
@@ -211,7 +211,7 @@ with missing as (
     having min(sequence) = min(case when reason = 'gap' and retry_at is null then sequence end)
 )
 select
-    parked.state, parked.reason, count(*), count(missing.source),
+    parked.state, parked.reason, count(*), sum(parked.bytes), count(missing.source),
     max(case when missing.source is not null then timestampdiff(microsecond, parked.parked_at, utc_timestamp(6)) end)
         / 1000000
 from {parked} as parked

@@ -57,6 +57,7 @@ create table if not exists {parked} (
     "key" bytea,
     value bytea,
     headers text not null,
+    bytes bigint not null,
     unique (consumer, event_id)
 )
 

@@ -7,7 +7,7 @@ where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
 -- What has no number comes after all that waits there already.
 insert into {parked} (
     consumer, source, aggregatetype, aggregateid, event_id, type, sequence, turn, state, reason, blocks, error, attempts,
-    retry_at, topic, "partition", "offset", timestamp_ms, "key", value, headers
+    retry_at, topic, "partition", "offset", timestamp_ms, "key", value, headers, bytes
 )
 values (
     :consumer, :source, :aggregate_type, :aggregate_id, :event_id, :type, cast(:sequence as bigint),
@@ -25,7 +25,7 @@ values (
         0
     ),
     :state, :reason, :blocks, :error, :attempts, clock_timestamp() + make_interval(secs => cast(:retry_seconds as double precision)),
-    :topic, :partition, :offset, cast(:timestamp_ms as bigint), cast(:key as bytea), cast(:value as bytea), :headers
+    :topic, :partition, :offset, cast(:timestamp_ms as bigint), cast(:key as bytea), cast(:value as bytea), :headers, :bytes
 )
 on conflict (consumer, event_id) do nothing
 
@@ -130,7 +130,7 @@ with missing as (
     having min(sequence) = min(sequence) filter (where reason = 'gap' and retry_at is null)
 )
 select
-    parked.state, parked.reason, count(*), count(missing.source),
+    parked.state, parked.reason, count(*), cast(sum(parked.bytes) as bigint), count(missing.source),
     cast(extract(epoch from clock_timestamp() - min(parked.parked_at) filter (where missing.source is not null))
         as double precision)
 from {parked} as parked

@@ -48,6 +48,7 @@ create table if not exists {parked} (
     "key" blob,
     value blob,
     headers text not null,
+    bytes integer not null,
     unique (consumer, event_id)
 ) strict
 

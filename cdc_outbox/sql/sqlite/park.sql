@@ -7,7 +7,7 @@ where consumer = :consumer and event_id in (select value ->> '$.event_ids' from 
 -- What has no number comes after all that waits there already.
 insert into {parked} (
     consumer, source, aggregatetype, aggregateid, event_id, type, sequence, turn, state, reason, blocks, error, attempts,
-    retry_at, topic, "partition", "offset", timestamp_ms, "key", value, headers
+    retry_at, topic, "partition", "offset", timestamp_ms, "key", value, headers, bytes
 )
 values (
     :consumer, :source, :aggregate_type, :aggregate_id, :event_id, :type, :sequence,
@@ -25,7 +25,7 @@ values (
         0
     ),
     :state, :reason, :blocks, :error, :attempts, julianday('now') + :retry_seconds / 86400.0, :topic, :partition, :offset, :timestamp_ms, :key, :value,
-    :headers
+    :headers, :bytes
 )
 on conflict (consumer, event_id) do nothing
 
@@ -130,7 +130,7 @@ with missing as (
     having min(sequence) = min(sequence) filter (where reason = 'gap' and retry_at is null)
 )
 select
-    parked.state, parked.reason, count(*), count(missing.source),
+    parked.state, parked.reason, count(*), sum(parked.bytes), count(missing.source),
     (julianday('now') - julianday(min(parked.parked_at) filter (where missing.source is not null))) * 86400.0
 from {parked} as parked
 left join missing

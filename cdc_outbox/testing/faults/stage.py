@@ -2,7 +2,6 @@
 
 import copy
 import re
-import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -18,6 +17,7 @@ from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.handlers import Registered
 from cdc_outbox.consumer.item import Item, item_of
+from cdc_outbox.consumer.limits import ENDLESS
 from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.park import Failure, ParkedCount, Reason
 from cdc_outbox.consumer.schema import inbox_component
@@ -243,7 +243,7 @@ class Play:
         while queue:
             batch = queue.popleft()
             try:
-                await self._session.apply(batch, self._held, sys.maxsize)
+                await self._session.apply(batch, self._held, ENDLESS)
             except CrashError:  # the transaction is undone, as the server does it for who is dead
                 queue.appendleft(batch)
             except CdcOutboxError as error:
