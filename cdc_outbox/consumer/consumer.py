@@ -97,7 +97,9 @@ class _Consumer(Generic[EventT]):
         if horizon_days is not None and horizon_days <= 0:
             raise ConfigError("ids are kept for longer than no time", field="Consumer.horizon_days")
         self._horizon_days, self._wait_for_handled = horizon_days, wait_for_handled
-        self._settings = kafka.consumer_settings(bootstrap_servers=bootstrap_servers, group=name, extra=kafka_settings)
+        self._settings = kafka.consumer_settings(
+            bootstrap_servers=bootstrap_servers, group=name, extra={**self.limits.queue_settings, **kafka_settings}
+        )
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
         self.metrics = metrics or NoMetrics()
         self._metrics: Metrics = GuardedMetrics(self.metrics)

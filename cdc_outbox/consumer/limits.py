@@ -26,6 +26,9 @@ class Room(NamedTuple):
 ENDLESS = Room()
 """Where nothing bounds the park."""
 
+_MOST_KILOBYTES = 2_097_151
+"""The largest queue that librdkafka takes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -37,7 +40,7 @@ class Limits:
         batch_seconds: How long a transaction should take; handlers that take long have fewer events in each. A
             rebalance waits for the one at hand, and so does the next offset.
         batch_bytes: The largest number of bytes of keys and values in one transaction, and in what is read ahead for
-            the next one. Decoded they take several times as much memory.
+            the next one; librdkafka's queue holds as many again. Decoded they take several times as much memory.
         handler_seconds: How long the database lets a transaction sit between two statements before it ends it, and so
             how long a consumer that was paused in the middle can keep its successor waiting.
         max_parked_events: How many events may be parked at once. At the bound the partition that would park another
@@ -64,6 +67,11 @@ class Limits:
         for field in fields(self):
             if not getattr(self, field.name) > 0:
                 raise ConfigError(f"{field.name} must be greater than 0", field=f"Limits.{field.name}")
+
+    @property
+    def queue_settings(self) -> dict[str, int]:
+        """How much librdkafka reads ahead: unless it is told otherwise, it asks brokers for no more at once."""
+        return {"queued.max.messages.kbytes": max(1, min(self.batch_bytes // 1024, _MOST_KILOBYTES))}
 
     @property
     def room(self) -> Room:

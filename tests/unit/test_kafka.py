@@ -6,6 +6,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 
 from cdc_outbox import ConfigError
+from cdc_outbox.consumer import Consumer as OutboxConsumer
+from cdc_outbox.consumer import Limits, SequenceMode, WireContract
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
 from cdc_outbox.kafka import Topics, consumer_settings, make_consumer, raise_stopping, settings_telling, translate
 
@@ -66,6 +68,29 @@ def test_kerberos_names_are_taken() -> None:
 def made(**extra: object) -> Consumer:
     settings = consumer_settings(bootstrap_servers="127.0.0.1:1", group="g", extra=extra)
     return make_consumer(settings, logging.getLogger("silent"))
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 16_000_000, 10**12])
+def test_librdkafka_reads_no_more_ahead_than_a_batch(batch_bytes: int) -> None:
+    made(**Limits(batch_bytes=batch_bytes).queue_settings).close()
+
+
+def test_a_consumer_bounds_the_queue_of_librdkafka_and_what_it_asks_brokers_for_unless_it_is_told_otherwise() -> None:
+    def settings(**theirs: object) -> dict[str, object]:
+        consumer = OutboxConsumer(
+            name="g",
+            contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}),
+            bootstrap_servers="127.0.0.1:1",
+            connect=lambda: None,
+            kafka_settings=theirs,
+            limits=Limits(batch_bytes=10_000_000),
+        )
+        return consumer._settings
+
+    assert settings()["queued.max.messages.kbytes"] == 9765
+    # librdkafka refuses less than what it asks brokers for.
+    make_consumer(settings(**{"receive.message.max.bytes": 10_000_512}), logging.getLogger("silent")).close()
+    assert settings(**{"queued.max.messages.kbytes": 7})["queued.max.messages.kbytes"] == 7
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
