@@ -202,7 +202,7 @@ class _Consumer(Generic[EventT]):
                 contract=self.contract,
                 order_of=self._order_of,
                 limits=self.limits,
-                poison=Poison(self._retry),
+                poison=Poison(self._retry, error_texts=self._error_texts),
                 waits=waits,
                 rate=rate,
             )
@@ -244,7 +244,7 @@ class _Consumer(Generic[EventT]):
                 partitions=partitions,
                 contract=self.contract,
                 limits=self.limits,
-                poison=Poison(self._retry),
+                poison=Poison(self._retry, error_texts=self._error_texts),
                 watch=self._watch,
                 waits=waits,
             )

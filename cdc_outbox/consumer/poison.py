@@ -31,13 +31,19 @@ class Poison:
     """The events that failed since they were polled, and how often.
 
     Args:
+        error_texts: Whether the log quotes what a handler's exception says.
         clock: Monotonic seconds.
     """
 
     def __init__(
-        self, retry: Retry, *, random: Random | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        retry: Retry,
+        *,
+        error_texts: bool = True,
+        random: Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._retry = retry
+        self._retry, self._error_texts = retry, error_texts
         self._random = random or Random()  # noqa: S311 - no secret
         self._clock = clock
         self._tries: dict[str, _Tries] = {}
@@ -62,7 +68,8 @@ class Poison:
             return unreadable(item.message, error, item.parked, item.aggregate), None
         is_hopeless = self.is_hopeless(error)
         if item.parked is not None or item.event_id not in self._tries:  # once for all tries at once
-            _log.debug("handler failed", exc_info=error.__cause__, extra={"event_id": item.event_id})
+            cause = error.__cause__ if self._error_texts else silenced(error.__cause__)
+            _log.debug("handler failed", exc_info=cause, extra={"event_id": item.event_id})
         if item.parked is None and not is_hopeless:
             tries, since, _ = self._tries.get(item.event_id, _Tries(0, self._clock(), item.place))
             self._tries[item.event_id] = _Tries(tries + 1, since, item.place)
@@ -92,3 +99,20 @@ class Poison:
         if self._tries or self._conflicts:
             self._tries = {event_id: tried for event_id, tried in self._tries.items() if owns(tried.place)}
             self._conflicts = {event_id: met for event_id, met in self._conflicts.items() if owns(met[1])}
+
+
+def silenced(error: BaseException | None, depth: int = 10) -> BaseException | None:
+    """Return an exception whose traceback looks the same but that says nothing, nor do its causes.
+
+    Args:
+        depth: How many of them are shown; they may go round in a circle.
+    """
+    if error is None or not depth:
+        return None
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    kind = type(error)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    silent: BaseException = type(kind.__name__, (Exception,), names)()
+    silent.__cause__ = silenced(cause, depth - 1)
+    silent.__traceback__ = error.__traceback__
+    return silent

@@ -86,6 +86,26 @@ def test_a_traceback_is_logged_once_for_all_tries_at_once(caplog: pytest.LogCapt
     assert caplog.text.count("ValueError: the account is closed") == 2
 
 
+def test_a_traceback_says_nothing_private_where_texts_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    error: BaseException | None = None
+    try:
+        try:
+            int("card 4711")
+        except ValueError:
+            raise LookupError("card 4712")  # noqa: B904 - what it comes from is shown all the same
+    except LookupError as caught:
+        caught.add_note("card 4713")
+        caught.__context__.__cause__ = caught  # type: ignore[union-attr]
+        error = caught
+    assert isinstance(error, LookupError)
+    Poison(Retry(), error_texts=False, clock=Clock()).judge(ITEM, raised(error))
+    [record] = [record for record in caplog.records if record.message == "handler failed"]
+    told = logging.Formatter().format(record)
+    assert all(word in told for word in ("Traceback", "test_poison.py", "ValueError", "LookupError"))
+    assert "card" not in told.replace('"card 471', "")
+
+
 def test_what_is_applied_after_a_hiccup_begins_anew() -> None:
     clock = Clock()
     judge = poison(clock)
