@@ -43,6 +43,8 @@ class UnhandledEvents:
         self._handlers, self._contract, self._opened = handlers, contract, opened
         self._waits, self._is_stopping, self._alive = waits, is_stopping, alive
         self._is_known = False
+        self._has_passed = False
+        """Whether messages that cannot be read were let through: then stored offsets do not tell that it has begun."""
         self._read: dict[Place, int] = {}
         self._types: Counter[str] = Counter()
 
@@ -57,13 +59,15 @@ class UnhandledEvents:
             NoHandlerError: So it is.
         """
         readable = [item for item in items if not item.is_unreadable]
-        if self._is_known or not readable:
+        if self._is_known or not items or (self._has_passed and not readable):
             return
-        has_begun = any(offset != NO_OFFSET for offset in stored.values())
+        has_begun = not self._has_passed and any(offset != NO_OFFSET for offset in stored.values())
         if has_begun or any(map(self._has_handler, readable)) or await self._waits.call(self._find):
             self._is_known = True
-            return
-        raise self._error()
+        elif readable or self._types or self._is_stopping():
+            raise self._error()
+        else:  # nothing in the topics can be read, which no handler would mend
+            self._has_passed = True
 
     def _find(self) -> bool:
         """Tell whether the group has begun, or the topics hold an event with a handler, of what was not read before."""

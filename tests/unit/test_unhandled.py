@@ -106,14 +106,41 @@ def test_an_instance_that_holds_other_partitions_than_the_first_ones_waits_for_n
     assert topics.reads == 0
 
 
-def test_unreadable_messages_say_nothing_about_handlers() -> None:
-    topics = Topics("Opened")
+def garbled(*event_types: str) -> Topics:
+    """Return topics whose first message cannot be read."""
+    topics = Topics("Garbled", *event_types)
     topics.messages[0] = replace(topics.messages[0], headers=())
+    return topics
+
+
+def test_unreadable_messages_say_nothing_about_handlers() -> None:
+    topics = garbled()
     events = unhandled(topics, "Opened")
     refuse(events, topics.items())
     topics.write("Charged")
+    # The offset behind the first one is stored by now.
+    for items in (topics.items(), topics.items()[1:]):
+        with pytest.raises(NoHandlerError):
+            refuse(events, items, stored=1)
+    refuse(events, topics.items()[:1], stored=1)
+    topics.write("Opened")
+    refuse(events, topics.items()[:2], stored=1)
+
+
+def test_a_batch_of_unreadable_messages_is_refused_where_what_can_be_read_has_no_handler() -> None:
+    topics = garbled("Charged")
+    events = unhandled(topics, "Opened")
+    with pytest.raises(NoHandlerError, match="in the topics: Charged"):
+        refuse(events, topics.items()[:1])
+    topics.write("Opened")
+    refuse(events, topics.items()[:1])
+
+
+def test_unreadable_messages_alone_are_left_by_a_consumer_that_stops() -> None:
+    topics, stopping = garbled("Charged"), Flag()
+    stopping.set()
     with pytest.raises(NoHandlerError):
-        refuse(events, topics.items())
+        refuse(unhandled(topics, "Charged", stopping=stopping), topics.items()[:1])
 
 
 def test_a_consumer_that_is_told_to_stop_reads_no_further_and_uses_up_nothing() -> None:
