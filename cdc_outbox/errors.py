@@ -367,7 +367,7 @@ class SequenceGapError(OrderingError):
     """An event came before its predecessor.
 
     Args:
-        expected: The sequence that should have come.
+        expected: The sequence that must be applied first.
         actual: The sequence that came.
     """
 

@@ -237,7 +237,7 @@ def sentence(judgement: Judgement) -> str:
     is_known = event.sequence is not None and event.sequence > last
     why = "another event was applied under its id" if is_known else f"the aggregate stands at {last}"
     return {
-        Verdict.GAP: f"{event} came, and {last + 1} should have come",
+        Verdict.GAP: f"{event} cannot be applied before #{last + 1}",
         Verdict.BEHIND: f"{event} waits for an event of its aggregate that is parked",
         Verdict.CONFLICT: f"{event} contradicts what was applied: {why}",
         Verdict.EXPIRED: f"{event} is older than the last purge, so nobody knows whether it was applied",
