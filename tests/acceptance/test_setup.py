@@ -91,3 +91,22 @@ def test_another_postgresql_than_the_one_that_is_tested_is_not_enough(machine: P
 def test_another_purpose_is_refused(machine: Path) -> None:
     done = setup(machine, "demo")
     assert (done.returncode, done.stderr) == (2, "usage: infra/setup [tests]\n")
+
+
+@pytest.mark.parametrize(("purpose", "locks"), [((), ["build", "run"]), (("tests",), ["build", "tests"])])
+def test_nothing_is_downloaded_without_a_digest(purpose: tuple[str, ...], locks: list[str], machine: Path) -> None:
+    for name in ("cat", "chmod", "cksum", "mkdir", "rm"):
+        (machine / name).symlink_to(shutil.which(name) or "")
+    for name in ("java", "javac", "mvn", "mariadbd", "zsh", "fish", "gcc", "pkg-config"):
+        stub(machine, name, "")
+    stub(machine, "postgres", 'echo "postgres (PostgreSQL) 15.1"')
+    makes = "mkdir -p .venv/bin; echo 'echo \"$*\" >>calls' >.venv/bin/python; chmod +x .venv/bin/python"
+    stub(machine, "python3", f'case "$*" in *"-m venv"*) {makes} ;; esac')
+    shutil.copy(ROOT / "pyproject.toml", machine.parent)
+    shutil.copytree(ROOT / "infra" / "locks", machine.parent / "infra" / "locks")
+    assert setup(machine, *purpose).returncode == 0
+    *downloads, own = (machine.parent / "calls").read_text().splitlines()
+    assert [call.rpartition(" ")[2] for call in downloads] == [f"infra/locks/{name}.txt" for name in locks]
+    assert all({"--require-hashes", "--no-deps", "--no-build-isolation"} <= set(call.split()) for call in downloads)
+    assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(own.split())
+    assert own.endswith("--editable .")
