@@ -12,6 +12,7 @@ from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Limits, Room
 from cdc_outbox.consumer.park import ParkedCount, Reason, State
+from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import (
     CdcOutboxError,
     DatabaseError,
@@ -64,6 +65,8 @@ class Watch:
         self._name, self._limits, self._metrics, self._clock = name, limits, metrics, clock
         self._handled = handled
         self._unhandled: set[str] = set()
+        self._handled_types: set[str] = set()
+        """Event types whose handler was called: it is not misspelt."""
         self._unassigned_since: float | None = None
         self.outcomes: Counter[Outcome] = Counter()
         """How many events came to which end since this object was made."""
@@ -224,6 +227,9 @@ class Watch:
             self._metrics.count(
                 "cdc_outbox_consumer_events_total", events, consumer=self._name, outcome=outcome, type=event_type
             )
+            if outcome is Outcome.APPLIED:
+                self._handled_types.add(event_type)
+        for event_type, outcome in ends:
             if outcome is Outcome.UNHANDLED:
                 self._warn_once(event_type)
         self._metrics.count("cdc_outbox_consumer_batches_total", consumer=self._name, result="committed")
@@ -300,8 +306,10 @@ class Watch:
     def _warn_once(self, event_type: str) -> None:
         if event_type not in self._unhandled and len(self._unhandled) < _MAX_WARNED:
             self._unhandled.add(event_type)
-            handled = ", ".join(sorted(self._handled()))
-            _log.warning("no handler has this event type", extra={"type": event_type, "handled": handled})
+            handled = sorted(self._handled())
+            near = did_you_mean(event_type, [name for name in handled if name not in self._handled_types])
+            told = {"type": event_type, "handled": ", ".join(handled)} | ({"hint": near} if near else {})
+            _log.warning("no handler has this event type", extra=told)
 
     def _set(self, name: str, value: float | None, place: Place, **labels: str) -> None:
         self._metrics.set(name, value, consumer=self._name, topic=place.topic, partition=str(place.partition), **labels)

@@ -66,6 +66,23 @@ def test_a_type_without_a_handler_is_warned_of_once(watch: Watch, caplog: pytest
     )
 
 
+def test_a_handler_that_may_be_misspelt_is_named_unless_it_was_called(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    handled = ["OrderPlcaed", "OrderPlaced2", "InvoiceSent"]
+    watch = Watch(name="shipping", limits=Limits(), metrics=NoMetrics(), handled=lambda: handled, clock=clock)
+    items = [
+        Item(
+            event=make_event(1, event_type=name),
+            message=Message(topic="t", partition=0, offset=0, key=b"1", value=b"{}"),
+        )
+        for name in ("OrderPlaced", "OrderPlaced2", "RefundMade")
+    ]
+    watch.applied(items, Delivered(outcomes=[Outcome.UNHANDLED, Outcome.APPLIED, Outcome.UNHANDLED]), 0.1)
+    told = {vars(record)["type"]: vars(record).get("hint") for record in caplog.records}
+    assert told == {"OrderPlaced": "Did you mean 'OrderPlcaed'?", "RefundMade": None}
+
+
 def test_what_is_dead_without_having_been_tried_is_not_parked_in_silence(
     watch: Watch, caplog: pytest.LogCaptureFixture
 ) -> None:
