@@ -1,9 +1,11 @@
 """How many rows captured tables hold, as far as the role may see."""
 
 import psycopg
+import pytest
 
 from cdc_outbox.connect.facts.lag import count_rows
 from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.table import TableName
 from cdc_outbox.testing import Stack
 
@@ -17,4 +19,11 @@ def test_rows_that_a_role_may_not_read_are_not_counted(outbox_stack: Stack) -> N
         connection.execute("set local role counts_nothing")
         assert count_rows(connection, Psycopg(), table) == 0
         assert count_rows(connection, Psycopg(), TableName(schema="public", name="none")) == 0
+        connection.execute("reset role")
+        connection.execute("grant select on counted to counts_nothing")
+        connection.execute("alter table counted enable row level security")
+        assert count_rows(connection, Psycopg(), table) == 1, "of its owner"
+        connection.execute("set local role counts_nothing")
+        with pytest.raises(DatabaseAccessError, match="row-level security may hide rows"):
+            count_rows(connection, Psycopg(), table)
         connection.rollback()

@@ -5,6 +5,7 @@ from typing import Any
 
 from cdc_outbox.connect.facts.postgresql import COUNTED_ROWS
 from cdc_outbox.drivers import TransactionDriver, translated_for_operator
+from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.sql import load
 from cdc_outbox.table import TableName
@@ -60,12 +61,23 @@ def find_log(connection: Any, driver: TransactionDriver) -> tuple[str, Lsn]:  # 
 
 
 def count_rows(connection: Any, driver: TransactionDriver, table: TableName) -> int:  # noqa: ANN401 - any driver's connection
-    """Return how many rows a table holds, up to :data:`COUNTED_ROWS`; none where the role cannot read it."""
+    """Return how many rows a table holds, up to :data:`COUNTED_ROWS`; none where the role cannot read it.
+
+    Raises:
+        DatabaseAccessError: Row-level security shows none of them.
+    """
     statements = load(driver.dialect, "lag")
     with translated_for_operator():
-        [(may_read,)] = driver.fetch(connection, statements["table"].render({}, driver.style), {"table": table.quoted})
+        [(may_read, hides_rows)] = driver.fetch(
+            connection, statements["table"].render({}, driver.style), {"table": table.quoted}
+        )
         if not may_read:
             return 0
         written = statements["written"].render({"table": table.quoted}, driver.style)
         [(rows,)] = driver.fetch(connection, written, {"limit": COUNTED_ROWS})
+    if hides_rows and not rows:
+        raise DatabaseAccessError(
+            f"row-level security may hide rows of {table} from this role",
+            hint="Give the role the attribute bypassrls, or use the role that owns the table.",
+        )
     return int(rows)

@@ -30,7 +30,9 @@ select
     cast(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as text)
 
 -- name: table
-select coalesce(has_table_privilege(to_regclass(:table), 'select'), false)
+select
+    coalesce(has_table_privilege(to_regclass(:table), 'select'), false),
+    coalesce(row_security_active(to_regclass(:table)), false)
 
 -- name: written
 select count(*) from (select from {table} limit :limit) as some_rows
