@@ -183,6 +183,9 @@ def dsn_holds(planted: tuple[str, str], folder: Path) -> None:
         ("dead-letters", "list", "--consumer", "x"),
     ):
         refuse_secrets(said_by(*told, variables=variables), [secret])
+    for login in (secret, f"me:{secret}"):
+        variables = {"CDC_OUTBOX_CONNECT_URL": f"http://{NOBODY}", "CDC_OUTBOX_CONNECT_LOGIN": login}
+        refuse_secrets(said_by("status", "--connect-patience", "0", variables=variables), [secret])
 
 
 def context_holds(planted: tuple[str, dict[str, Any]], folder: Path) -> None:

@@ -15,7 +15,7 @@ from cdc_outbox.cli.output import say
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.safe_text import visible
 
-_NAME, _FILE, _PATIENCE = "cdc_outbox.context", "cdc_outbox.contexts", "cdc_outbox.patience"
+_NAME, _FILE = "cdc_outbox.context", "cdc_outbox.contexts"
 _CONTEXT, _ADDRESSED = "cdc_outbox.context.read", "cdc_outbox.context.addressed"
 _DSN_FILES = "cdc_outbox.dsn_files"
 _DATABASES = {"database", "inbox_database"}
@@ -90,20 +90,21 @@ class DsnFileOption(click.Option):
             context.meta.setdefault(_DSN_FILES, {})[self.of] = (value, context.get_parameter_source(self.name or ""))
 
 
-class PatienceOption(click.Option):
-    """``--connect-patience``, which says something of the cluster that another option leads to."""
+class ClusterOption(click.Option):
+    """An option such as ``--connect-patience``, which says something of the cluster that another option leads to."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - click's
         super().__init__(*arguments, is_eager=True, expose_value=False, callback=self._note, **options)
 
     @staticmethod
-    def _note(context: click.Context, _option: click.Parameter, value: float | None) -> None:
-        context.meta[_PATIENCE] = value
+    def _note(context: click.Context, option: click.Parameter, value: Any) -> None:  # noqa: ANN401 - click's
+        context.meta[f"cdc_outbox.{option.name}"] = value, context.get_parameter_source(option.name or "")
 
 
-def patience_seconds(context: click.Context | None) -> float | None:
-    """Return what ``--connect-patience`` says, ``None`` if nothing."""
-    return None if context is None else context.meta.get(_PATIENCE)
+def said_of_cluster(context: click.Context, name: str) -> tuple[Any, ParameterSource | None]:
+    """Return what a :class:`ClusterOption` says, ``None`` if nothing, and where it is from."""
+    found: tuple[Any, ParameterSource | None] = context.meta.get(f"cdc_outbox.{name}", (None, None))
+    return found
 
 
 def take_contexts(command: click.Command) -> click.Command:

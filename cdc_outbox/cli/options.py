@@ -1,35 +1,52 @@
 """Options that several commands share."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from cdc_outbox.cli.context_option import ContextValue, PatienceOption, patience_seconds
+from cdc_outbox.cli.context_option import ClusterOption, ContextValue, said_of_cluster
 from cdc_outbox.cli.contexts import Context, Databases
 from cdc_outbox.cli.exits import ONE_WORD
 from cdc_outbox.cli.files import read_text
-from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.cluster import Basic, Cluster
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.spec import Spec, parse_spec
 
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
+_LOGIN, _LOGIN_FILE = "CDC_OUTBOX_CONNECT_LOGIN", "--connect-login-file"
 
 
 class _ClusterType(click.ParamType[Cluster]):
     name = "url"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Cluster:  # noqa: ANN401, ARG002 - click's
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Cluster:  # noqa: ANN401 - click's
         """Return the cluster of some URLs, or that of a context."""
         cluster = value if isinstance(value, Cluster) else Cluster(urls=tuple(value.replace(",", " ").split()))
-        timings = None if ctx is None else ctx.find_object(Timings)
+        if ctx is None:
+            return cluster
+        timings, login = ctx.find_object(Timings), _login(ctx, param)
+        patience, _ = said_of_cluster(ctx, "connect_patience")
         if timings is not None:
             cluster = replace(cluster, timings=timings)
-        patience = patience_seconds(ctx)
+        if login is not None:
+            cluster = replace(cluster, login=login)
         return cluster if patience is None else replace(cluster, patience_seconds=patience)
+
+
+def _login(context: click.Context, url: click.Parameter | None) -> Basic | None:
+    """Return the login that is no context's: one of the environment goes to no other URL than the environment's."""
+    takes_variables = url is not None and context.get_parameter_source(url.name or "") is ParameterSource.ENVIRONMENT
+    file, source = said_of_cluster(context, "connect_login_file")
+    if file is not None and (takes_variables or source is ParameterSource.COMMANDLINE):
+        return Basic.parse(read_text(file, field=_LOGIN_FILE).strip(), field=_LOGIN_FILE)
+    text = os.environ.get(_LOGIN) if takes_variables else None
+    return Basic.parse(text, field=_LOGIN) if text else None
 
 
 class DatabasesType(click.ParamType[Databases]):
@@ -100,9 +117,19 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
             required=required,
             help=f"Kafka Connect's REST API, for example http://localhost:8083; several workers with commas{note}.",
         )
+        login_file = click.option(
+            _LOGIN_FILE,
+            cls=ClusterOption,
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            envvar=f"{_LOGIN}_FILE",
+            show_envvar=True,
+            help="A file that holds Connect's login, user:password. For the URL of CDC_OUTBOX_CONNECT_URL the variable "
+            f"{_LOGIN} may hold it.",
+        )
         patience = click.option(
             "--connect-patience",
-            cls=PatienceOption,
+            cls=ClusterOption,
             metavar="SECONDS",
             type=click.FloatRange(min=0),
             envvar="CDC_OUTBOX_CONNECT_PATIENCE",
@@ -110,7 +137,7 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
             help="How long a request is repeated that no worker takes, or that fails for now. Default: 30; 0 for "
             "`status` and `doctor` where no worker or no broker answers.",
         )
-        return url(patience(command))
+        return url(login_file(patience(command)))
 
     return add
 

@@ -26,6 +26,26 @@ class Basic:
         if not self.user or ":" in self.user:
             raise ConfigError("a user's name is not empty and has no colon in it", field="Basic.user")
 
+    @classmethod
+    def parse(cls, text: str, *, field: str) -> "Basic":
+        """Return the login that a text of the form ``user:password`` says.
+
+        Args:
+            field: Where the text is from.
+
+        Raises:
+            ConfigError: It is of another form.
+        """
+        user, colon, password = text.partition(":")
+        if not user or not colon:
+            raise ConfigError("a login to Connect is user:password", field=field)
+        return cls(user, password)
+
+    @property
+    def text(self) -> str:
+        """``user:password``, as :meth:`parse` takes it."""
+        return f"{self.user}:{self.password}"
+
     @property
     def header(self) -> str:
         """What the header Authorization says."""
@@ -38,7 +58,7 @@ class Basic:
 
     @property
     def _encoded(self) -> str:
-        return b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return b64encode(self.text.encode()).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +174,7 @@ def _refuse_url(url: str, whose: str = "Connect") -> None:
         raise ConfigError(
             f"the {whose} URL must not carry credentials",
             field="connect_url",
-            hint="Put them into a context, as references: docs/deploying.md.",
+            hint="Put them into CDC_OUTBOX_CONNECT_LOGIN, or into a context as references: docs/deploying.md.",
         )
     if parts.query or parts.fragment:
         raise ConfigError(f"the {whose} URL must have neither a query nor a fragment", field="connect_url")
@@ -166,7 +186,8 @@ def _refuse_plaintext(url: str, proxy: str | None) -> None:
         raise ConfigError(
             f"a login must not go to {parts.hostname} over http, where it can be read on the way",
             field="connect_url",
-            hint="Give an https URL; or, where the network is safe, set allow_plaintext_login in the context.",
+            hint="Give an https URL; or unset CDC_OUTBOX_CONNECT_LOGIN, if it is another cluster's; or, where the "
+            "network is safe, set allow_plaintext_login in the context.",
         )
 
 

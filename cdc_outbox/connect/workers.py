@@ -34,7 +34,10 @@ _STALLED = (
 )
 _BROKEN_OFF = "Look whether the worker still runs, and what stands before it: a proxy, a load balancer."
 _NOT_CONNECT = "Check that the URL is the Connect worker's own: host, port, and no proxy or login page before it."
-_LOGIN = "Give the context a login (basic or bearer) that Connect takes: docs/deploying.md."
+_LOGIN = (
+    "Give a login that Connect takes: in the context (basic or bearer), in CDC_OUTBOX_CONNECT_LOGIN beside "
+    "CDC_OUTBOX_CONNECT_URL, or by --connect-login-file: docs/deploying.md."
+)
 _REDIRECT = "Redirects are not followed, for a login would go along: write the URL that it leads to, if it is the one."
 _CERTIFICATE = "Name in the context the certificates that the workers' are signed by (tls.ca): docs/deploying.md."
 
