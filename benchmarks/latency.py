@@ -168,7 +168,7 @@ def measure_side(stack: Stack, dsn: str, name: str, plan: Plan) -> Side:
     deploy(stack, dsn, spec, config_of(name, spec), plan.stable_seconds)
     loads = {rate: Load.of(latencies(stack, dsn, spec, rate, plan.seconds)) for rate in plan.rates}
     with_connector = cpu_share(stack, plan.idle_seconds)
-    ConnectClient(stack.connect_url).delete(spec.name)
+    ConnectClient(stack.connect_cluster).delete(spec.name)
     return Side(name, loads, max(0.0, with_connector - cpu_share(stack, plan.idle_seconds)))
 
 
@@ -200,7 +200,7 @@ def deploy(stack: Stack, dsn: str, spec: Spec, config: dict[str, str], stable_se
     stack.broker.create_topic(spec.contract.topic_of("order"), partitions=spec.topics.partitions)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (spec.database.slot,))
-    client = ConnectClient(stack.connect_url)
+    client = ConnectClient(stack.connect_cluster)
     client.put_config(config)
     wait_until_up(client, spec.name, stable_seconds=stable_seconds, timings=Timings(), report=lambda _text: None)
 

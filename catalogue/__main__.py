@@ -16,7 +16,7 @@ from cdc_outbox.connect.catalogue import CONNECTORS
 from cdc_outbox.jvm import Jvm, find_jvm
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import StackFolder
-from cdc_outbox.testing.worker import make_worker, worker_environment
+from cdc_outbox.testing.worker import make_login, make_worker, worker_environment
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -101,10 +101,11 @@ def _extract(stack: StackFolder, broker: Broker, jvm: Jvm, folders: Sequence[Pat
         (home / "plugins" / folder.name).symlink_to(folder)
     port = stack.reserve_port()
     environment = worker_environment(port, broker.bootstrap_servers)
-    worker = make_worker(stack.path / f"connect-{version}", port, environment, Jvm(jvm.java, home))
+    folder = stack.path / f"connect-{version}"
+    worker = make_worker(folder, port, environment, Jvm(jvm.java, home), login=make_login())
     worker.start()
     try:
-        return extract(worker.url, folders, jvm)
+        return extract(worker.cluster, folders, jvm)
     finally:
         worker.stop()  # the next one need not wait for its place in the group
 

@@ -11,6 +11,7 @@ from typing import Any
 import requests
 
 from cdc_outbox.connect.catalogue import CONNECTORS, Option
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.jvm import Jvm
 
 _FRAMEWORK = {
@@ -54,18 +55,18 @@ class Extract:
     producer: Options = field(default_factory=dict)
 
 
-def extract(url: str, folders: Sequence[Path], jvm: Jvm) -> Extract:
+def extract(worker: Cluster, folders: Sequence[Path], jvm: Jvm) -> Extract:
     """Ask a worker for all options of its plugins; of one that it has twice, the newest version's.
 
     Args:
-        url: The worker's REST API.
+        worker: It alone, and the login to it.
         folders: Each Debezium plugin's folder, for what its classes declare.
         jvm: What the worker runs on.
     """
     producer, closed = kafka_options(jvm)
     found = Extract(producer=producer)
     declared = [(_version_in(folder), declarations(folder, jvm)) for folder in folders]
-    for plugin in _ask(url, "/connector-plugins?connectorsOnly=false"):
+    for plugin in _ask(worker, "/connector-plugins?connectorsOnly=false"):
         name, kind, version = plugin["class"], plugin["type"], plugin["version"].removesuffix(".Final")
         if kind == "sink":
             continue
@@ -76,11 +77,11 @@ def extract(url: str, folders: Sequence[Path], jvm: Jvm) -> Extract:
         if kind == "source":
             connector = next(key for key, class_name in CONNECTORS.items() if class_name == name)
             own = next(each for each in same if any(_is_of(name, fact) for facts in each.values() for fact in facts))
-            answer = _ask_for_connector(url, name)
+            answer = _ask_for_connector(worker, name)
             found.framework |= {option.name: option for option in _framework(answer, closed)}
             found.connectors[connector] = _connector_options(answer, own, name)
         else:
-            found.plugins[name] = _plugin_options(url, name, _merged(same))
+            found.plugins[name] = _plugin_options(worker, name, _merged(same))
             found.kinds[name] = sorted({*found.kinds.get(name, []), kind})
     return found
 
@@ -112,7 +113,7 @@ def _of_kafka(name: str, fact: Mapping[str, str | None]) -> Option:
     return Option(name, str(fact["type"]).lower(), fact["default"], str(fact["importance"]).lower(), allowed=texts)
 
 
-def _ask_for_connector(url: str, class_name: str) -> list[dict[str, Any]]:
+def _ask_for_connector(worker: Cluster, class_name: str) -> list[dict[str, Any]]:
     body = {
         "name": "catalogue",
         "connector.class": class_name,
@@ -121,7 +122,7 @@ def _ask_for_connector(url: str, class_name: str) -> list[dict[str, Any]]:
         "transforms.t.type": "org.apache.kafka.connect.transforms.Filter",
         "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
     }
-    answer = _ask(url, f"/connector-plugins/{class_name}/config/validate", body)
+    answer = _ask(worker, f"/connector-plugins/{class_name}/config/validate", body)
     return [option for option in answer["configs"] if option["definition"] is not None]
 
 
@@ -158,9 +159,9 @@ def _connector_options(answer: Sequence[Mapping[str, Any]], declared: Declaratio
     return options
 
 
-def _plugin_options(url: str, class_name: str, declared: Declarations) -> Options:
+def _plugin_options(worker: Cluster, class_name: str, declared: Declarations) -> Options:
     options = {}
-    for definition in _ask(url, f"/connector-plugins/{class_name}/config"):
+    for definition in _ask(worker, f"/connector-plugins/{class_name}/config"):
         option = _told(definition, ())
         named = [fact for fact in declared.get(option.name, ()) if not _is_connectors(fact["class"])]
         same = [fact for fact in named if (fact["default"] or "") == (option.default or "")]
@@ -246,7 +247,8 @@ def _package(class_name: str) -> str:
     return class_name.rsplit(".", 1)[0]
 
 
-def _ask(url: str, path: str, body: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401 - JSON
-    answer = requests.request("PUT" if body else "GET", url + path, json=body, timeout=_SECONDS)
+def _ask(worker: Cluster, path: str, body: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401 - JSON
+    [url], headers = worker.urls, {} if worker.login is None else {"Authorization": worker.login.header}
+    answer = requests.request("PUT" if body else "GET", url + path, json=body, headers=headers, timeout=_SECONDS)
     answer.raise_for_status()
     return answer.json()

@@ -111,8 +111,8 @@ def up(
 
     Connectors may refer to POSTGRES_HOST and POSTGRES_PORT as ${env:NAME}, with --mariadb to MARIADB_HOST and
     MARIADB_PORT, and to the variables of --env. A MariaDB server has the databases of --database too, and MARIADB_DSN
-    is the first. What a crashed stack left behind is cleared away first. Kafka and Connect have no login: start no
-    stack on a machine that you share with people whom you do not trust.
+    is the first. What a crashed stack left behind is cleared away first. Kafka has no login: start no stack on a
+    machine that you share with people whom you do not trust.
 
     \b
     Example:

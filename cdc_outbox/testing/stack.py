@@ -12,6 +12,7 @@ from typing import Self
 
 import platformdirs
 
+from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.jvm import NEWEST_PLUGINS, SHORT_LIVED, Jvm, find_jvm
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
@@ -19,7 +20,7 @@ from cdc_outbox.testing.folder import HOST, StackFolder
 from cdc_outbox.testing.mariadb import MariaDb, make_mariadb
 from cdc_outbox.testing.postgres import Postgres, find_installed, make_postgres
 from cdc_outbox.testing.process import Server
-from cdc_outbox.testing.worker import Worker, make_worker, worker_environment
+from cdc_outbox.testing.worker import Worker, make_login, make_worker, worker_environment
 
 _TAKEN = {"cdc_outbox", "cdc_outbox_connect", "mariadb", "postgres", "template0", "template1"}
 """What every cluster has, and what would be another meaning of CDC_OUTBOX_DSN, CDC_OUTBOX_CONNECT_URL, MARIADB_DSN."""
@@ -94,6 +95,7 @@ class Stack:
         self.config = config or StackConfig()
         self.folder = StackFolder(self.config.name, self.config.root)
         self.workers: list[Worker] = []
+        self._login = make_login()
         self._postgres: Postgres | None = None
         self._broker: Broker | None = None
         self._mariadb: MariaDb | None = None
@@ -122,10 +124,15 @@ class Stack:
 
     @property
     def connect_url(self) -> str:
-        """The REST API of the first Connect worker."""
+        """The REST API of the first Connect worker, without the login to it."""
+        return self.connect_cluster.urls[0]
+
+    @property
+    def connect_cluster(self) -> Cluster:
+        """The Connect workers and the login to them, for :class:`~cdc_outbox.connect.client.ConnectClient`."""
         if not self.workers:
             raise StackError("the stack is not up, or was made without a Connect worker")
-        return self.workers[0].url
+        return Cluster(urls=tuple(worker.url for worker in self.workers), login=self._login)
 
     @cached_property
     def jvm(self) -> Jvm:
@@ -185,7 +192,9 @@ class Stack:
         }
         if self._mariadb is not None:
             environment |= {"MARIADB_HOST": HOST, "MARIADB_PORT": str(self._mariadb.port)}
-        worker = make_worker(folder, port, environment, self.jvm, settings=self.config.worker_settings)
+        worker = make_worker(
+            folder, port, environment, self.jvm, login=self._login, settings=self.config.worker_settings
+        )
         # Before its start: one that fails in it has its folder and its number all the same, and can be started again.
         self.workers.append(worker)
         worker.start()
@@ -241,7 +250,10 @@ class Stack:
         if self._broker is not None:
             environment["CDC_OUTBOX_BOOTSTRAP_SERVERS"] = self._broker.bootstrap_servers
         if self.workers:
-            environment["CDC_OUTBOX_CONNECT_URL"] = self.connect_url
+            environment |= {
+                "CDC_OUTBOX_CONNECT_URL": self.connect_url,
+                "CDC_OUTBOX_CONNECT_LOGIN": self._login.text,
+            }
         return environment
 
     def __enter__(self) -> Self:

@@ -3,18 +3,23 @@
 import json
 import os
 import re
+import secrets
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from cdc_outbox.connect.cluster import Basic, Cluster
 from cdc_outbox.jvm import Jvm
 from cdc_outbox.testing.folder import HOST
-from cdc_outbox.testing.process import Server, ServerCommand
+from cdc_outbox.testing.process import Server, ServerCommand, write_private
 from cdc_outbox.testing.settings import settings_file
 
 _SETTINGS = "connect.properties"
+_LOGIN_SETTINGS = {
+    "rest.extension.classes": "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
+}
 _HEAP = "768m"
 """Enough for a backlog of a million small events on a few connectors."""
 OWN_VARIABLES = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
@@ -30,10 +35,11 @@ class Worker(Server):
         command: ServerCommand,
         *,
         port: int,
+        login: Basic | None = None,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(folder, command)
-        self.port, self._settings = port, dict(settings)
+        self.port, self._login, self._settings = port, login, dict(settings)
 
     def add_variables(self, variables: Mapping[str, str]) -> None:
         """Let connectors refer to more variables, from its next start on."""
@@ -57,10 +63,19 @@ class Worker(Server):
         """Its REST API."""
         return f"http://{HOST}:{self.port}"
 
+    @property
+    def cluster(self) -> Cluster:
+        """Its REST API and the login to it, for :class:`~cdc_outbox.connect.client.ConnectClient`."""
+        return Cluster(urls=(self.url,), login=self._login)
+
     def answers(self) -> bool:
         """Tell whether the worker has joined its group and takes requests."""
+        headers = {} if self._login is None else {"Authorization": self._login.header}
+        health = urllib.request.Request(f"{self.url}/health", headers=headers)  # noqa: S310 - our own URL
+        # The login must not go through a proxy of the environment's.
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:  # noqa: S310 - our own URL
+            with direct.open(health, timeout=2) as answer:
                 return bool(json.load(answer)["status"] == "healthy")
         except (OSError, ValueError, KeyError):
             return False
@@ -75,12 +90,18 @@ def worker_environment(port: int, bootstrap_servers: str) -> dict[str, str]:
     return {"CONNECT_BOOTSTRAP_SERVERS": bootstrap_servers, "CONNECT_LISTENERS": f"http://{HOST}:{port}"}
 
 
+def make_login() -> Basic:
+    """Return a login that no other user of this machine knows."""
+    return Basic("cdc-outbox", secrets.token_urlsafe(24))
+
+
 def make_worker(
     folder: Path,
     port: int,
     environment: Mapping[str, str],
     jvm: Jvm,
     *,
+    login: Basic | None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Worker:
     """Set up a Connect worker and return it, not started yet.
@@ -88,6 +109,8 @@ def make_worker(
     Args:
         environment: The worker's own variables, and what connectors may refer to as ``${env:NAME}``, where the name
             is a word. As ``${file:PATH:key}`` they may refer to files in the folder ``secrets`` beside the worker's.
+        login: What the REST API asks for, the same at all workers of one group. ``None`` opens it to every user of this
+            machine.
         settings: What differs from the local stack's settings.
     """
     folder.mkdir(mode=0o700)
@@ -97,11 +120,15 @@ def make_worker(
     plugins.mkdir()
     for plugin in jvm.plugins:
         (plugins / plugin.name).symlink_to(plugin)
+    if login is not None:
+        write_private(folder / "login.properties", f"{login.user}={login.password}\n")
+        jaas = f"-Djava.security.auth.login.config={settings_file('jaas.conf')}"
+        jvm, settings = replace(jvm, options=(*jvm.options, jaas)), {**_LOGIN_SETTINGS, **settings}
     arguments = ("org.apache.kafka.connect.cli.ConnectDistributed", str(folder / _SETTINGS))
     command = ServerCommand(
         arguments=jvm.command(*arguments, heap=_HEAP, archive="connect"),
         environment=OWN_VARIABLES,
     )
-    worker = Worker(folder, command, port=port, settings=settings)
+    worker = Worker(folder, command, port=port, login=login, settings=settings)
     worker.add_variables(environment)
     return worker

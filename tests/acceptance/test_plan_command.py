@@ -31,7 +31,9 @@ def folder(running: Pipeline, tmp_path: Path) -> Path:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "a.yaml").write_text(Pipeline.text(running.name, IMPATIENT))
     (tmp_path / "cdc-outbox.yaml").write_text(
-        f"contexts:\n  here:\n    connect: {{urls: ['http://127.0.0.1:1', '{running.stack.connect_url}']}}\n"
+        "contexts:\n  here:\n    connect:\n"
+        f"      urls: ['http://127.0.0.1:1', '{running.stack.connect_url}']\n"
+        "      basic: {user: '${env:CONNECT_USER}', password: '${env:CONNECT_PASSWORD}'}\n"
         f"    dsns: {{{running.name}: '${{env:THE_DSN}}'}}\n"
     )
     return tmp_path
@@ -40,7 +42,8 @@ def folder(running: Pipeline, tmp_path: Path) -> Path:
 @pytest.fixture
 def env(running: Pipeline, folder: Path) -> dict[str, str]:
     contexts = {"CDC_OUTBOX_CONTEXTS": str(folder / "cdc-outbox.yaml"), "CDC_OUTBOX_CONTEXT": "here"}
-    return contexts | {"THE_DSN": running.dsn}
+    user, _, password = running.stack.environment()["CDC_OUTBOX_CONNECT_LOGIN"].partition(":")
+    return contexts | {"THE_DSN": running.dsn, "CONNECT_USER": user, "CONNECT_PASSWORD": password}
 
 
 def test_nothing_to_change_is_0_with_and_without_the_database(folder: Path, env: dict[str, str]) -> None:

@@ -59,7 +59,7 @@ def services(outbox_stack: Stack) -> Iterator[dict[str, str]]:
         "SHIPPING_DSN": shipping,
         "ORDERS_URL": outbox_stack.postgres.url("orders"),
     }
-    client = ConnectClient(outbox_stack.connect_url)
+    client = ConnectClient(outbox_stack.connect_cluster)
     if client.find_config("orders"):
         client.delete("orders")
 

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Basic, Cluster
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ProcessRecord
@@ -64,12 +65,12 @@ def assert_nothing_is_left(folder: StackFolder, processes: list[psutil.Process],
             assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def assert_references_tell_what_was_asked_for(connect_url: str, folder: StackFolder) -> None:
+def assert_references_tell_what_was_asked_for(cluster: Cluster, folder: StackFolder) -> None:
     """Connect's validation resolves references, and quotes in its errors what they stand for."""
     (folder.path / "secrets" / "mine").write_text("key=own-file\n")
     outside = folder.path.parent / "outside"
     outside.write_text("key=other-file\n")
-    client = ConnectClient(connect_url)
+    client = ConnectClient(cluster)
 
     def told(reference: str) -> str:
         config = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "name": "x"}
@@ -171,12 +172,15 @@ def test_the_whole_stack_beside_another_one_detached_and_down(
     exports = run_command("stack", "env", "--name", "try", env=env).stdout
     found = subprocess.run(["bash", "-c", f"{exports}\nenv"], capture_output=True, text=True, check=True).stdout
     variables = dict(line.split("=", 1) for line in found.splitlines() if line.startswith("CDC_OUTBOX_"))
-    assert set(variables) == {"CDC_OUTBOX_DSN", "CDC_OUTBOX_BOOTSTRAP_SERVERS", "CDC_OUTBOX_CONNECT_URL"}
+    connect = {"CDC_OUTBOX_CONNECT_URL", "CDC_OUTBOX_CONNECT_LOGIN"}
+    assert set(variables) == {"CDC_OUTBOX_DSN", "CDC_OUTBOX_BOOTSTRAP_SERVERS", *connect}
     assert not set(variables.values()) & set(outbox_stack.environment().values())
 
     restart = run_command("stack", "restart", "connect-1", "--name", "try", "--env=ANOTHER", env=shell)
     assert (restart.returncode, restart.stderr) == (0, "connect-1: running\n")
-    assert_references_tell_what_was_asked_for(variables["CDC_OUTBOX_CONNECT_URL"], folder)
+    login = Basic.parse(variables["CDC_OUTBOX_CONNECT_LOGIN"], field="")
+    cluster = Cluster(urls=(variables["CDC_OUTBOX_CONNECT_URL"],), login=login)
+    assert_references_tell_what_was_asked_for(cluster, folder)
 
     status = run_command("stack", "status", "--name", "try", env=env)
     assert status.returncode == 0

@@ -20,7 +20,6 @@ from confluent_kafka import Consumer, TopicPartition
 from cdc_outbox import Event, Outbox
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.kafka import message_of
 from cdc_outbox.testing import Stack, StackConfig
@@ -122,7 +121,7 @@ def take_over(pipeline: Pipeline, *, events_per_second: float = 500.0, seconds: 
         seconds: For how long it is written before the kill, and after the takeover.
     """
     workers = pipeline.stack.workers
-    client = ConnectClient(Cluster(urls=tuple(worker.url for worker in workers)))
+    client = ConnectClient(pipeline.stack.connect_cluster)
     if not pipeline.stack.broker.ends(pipeline.topic):
         pipeline.stack.broker.create_topic(pipeline.topic, partitions=3)
     writer, reader = Writer(pipeline, events_per_second), Reader(pipeline)

@@ -12,7 +12,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.wait import wait_until_up
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
-from tests.support.commands import run_command
+from tests.support.commands import connect_of, run_command
 from tests.support.foreign_connector import FOREIGN
 from tests.support.rig import eventually, make_connector_role, one
 from tests.support.timings import QUICK_TIMINGS
@@ -39,7 +39,7 @@ class Team:
 
     def __post_init__(self) -> None:
         self.dsn = self.stack.postgres.create_database(self.name)
-        self.client = ConnectClient(self.stack.connect_url)
+        self.client = ConnectClient(self.stack.connect_cluster)
         self.topic = f"{self.name}.order.v1"
         self.config = FOREIGN | {
             "name": f"{self.name}-connector",
@@ -107,12 +107,12 @@ def test_a_running_connector_moves_over_without_a_change_on_the_wire(team: Team,
     team.write(2)
     before = team.messages(2)
     spec, name = tmp_path / "orders.yaml", team.config["name"]
-    at_connect = ("--connect-url", team.stack.connect_url)
+    env = connect_of(team.stack)
 
-    done = run_command("adopt", "--connector", name, *at_connect, "--aggregate", "order", "-f", str(spec))
+    done = run_command("adopt", "--connector", name, "--aggregate", "order", "-f", str(spec), env=env)
     assert done.returncode == 0, done.stderr
     assert spec.read_text().startswith(f"# Made by `cdc-outbox adopt` from the connector {name} in Kafka Connect.\n")
-    deployed = run_command("deploy-connector", str(spec), "--dsn", team.dsn, *at_connect, "--stable-seconds", "0")
+    deployed = run_command("deploy-connector", str(spec), "--dsn", team.dsn, "--stable-seconds", "0", env=env)
     assert deployed.returncode == 0, deployed.stderr
 
     team.write(2)
@@ -123,11 +123,11 @@ def test_a_running_connector_moves_over_without_a_change_on_the_wire(team: Team,
     assert "__debezium.context.connectorName" in dict(messages[-1].headers)
     assert team.slots() == [f"{team.name}_by_hand"]
 
-    again = run_command("adopt", "--connector", name, *at_connect, "--aggregate", "order")
+    again = run_command("adopt", "--connector", name, "--aggregate", "order", env=env)
     assert (again.returncode, "CC952" in again.stderr) == (0, False)
 
 
 def test_a_connector_that_is_not_there_is_told_with_those_that_are(outbox_stack: Stack) -> None:
-    done = run_command("adopt", "--connector", "nobody", "--connect-url", outbox_stack.connect_url)
+    done = run_command("adopt", "--connector", "nobody", env=connect_of(outbox_stack))
     assert (done.returncode, done.stdout) == (1, "")
     assert "there is no connector 'nobody'; there are: " in done.stderr

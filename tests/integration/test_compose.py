@@ -102,7 +102,9 @@ def test_broker_and_worker_come_up_with_what_compose_tells_them(outbox_stack: St
     make_broker(kafka, ports["9092"], environment, outbox_stack.jvm)
     broker = make_broker(kafka, ports["9092"], environment, outbox_stack.jvm)
     assert "--ignore-formatted" in command("kafka")
-    worker = make_worker(server_folder / "connect", ports["8083"], environment_of("connect"), outbox_stack.jvm)
+    worker = make_worker(
+        server_folder / "connect", ports["8083"], environment_of("connect"), outbox_stack.jvm, login=None
+    )
     try:
         broker.start()
         assert broker.ends("nothing") == {}

@@ -55,7 +55,7 @@ def test_connects_validation_accepts_what_the_router_refuses(
     outbox_stack: Stack, configure_check: ConfigureCheck
 ) -> None:
     broken = config(transforms__outbox__table__op__invalid__behavior="nope")
-    client = ConnectClient(outbox_stack.connect_url)
+    client = ConnectClient(outbox_stack.connect_cluster)
     told = [finding for finding in client.validate(broken) if "transforms" in finding.place.path]
     client.close()
     assert told == []

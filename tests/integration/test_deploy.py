@@ -280,7 +280,7 @@ def test_an_idle_outbox_in_a_busy_database_holds_back_no_wal(pipeline: Pipeline)
 
 
 def test_the_client_names_what_is_not_there(outbox_stack: Stack) -> None:
-    client = ConnectClient(outbox_stack.connect_url)
+    client = ConnectClient(outbox_stack.connect_cluster)
     assert client.find_config("nobody") is None
     with pytest.raises(ConnectorNotFoundError):
         client.find_status("nobody")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.deploy import Deployment
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import Plan
@@ -43,7 +42,11 @@ class Deploying:
         spec = pipeline.spec if changes is None else spec_with(pipeline, *changes)
         wanted = replace(QUICK_OPTIONS, **options)
         with passing_on(pipeline.stack.connect_url, self._fault) as (url, _), pipeline.connect() as connection:
-            client = ConnectClient(Cluster(urls=(url,), patience_seconds=self._seconds, timings=QUICK_TIMINGS))
+            client = ConnectClient(
+                replace(
+                    pipeline.stack.connect_cluster, urls=(url,), patience_seconds=self._seconds, timings=QUICK_TIMINGS
+                )
+            )
             database = Database(connection, Psycopg(), spec)
             return Deployment(spec, client, database, wanted, self._report).run()
 

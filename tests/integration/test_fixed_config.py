@@ -45,7 +45,7 @@ def here(text: str, stack: Stack, name: str) -> dict[str, str]:
 
 def test_the_configuration_that_everybody_copies_publishes_events_with_their_type(outbox_stack: Stack) -> None:
     name = f"d{uuid4().hex[:10]}"
-    dsn, client = outbox_stack.postgres.create_database(name), ConnectClient(outbox_stack.connect_url)
+    dsn, client = outbox_stack.postgres.create_database(name), ConnectClient(outbox_stack.connect_cluster)
     with pytest.raises(ConnectError, match=r"topic\.prefix"):
         client.put_config(here(D5, outbox_stack, name))
 

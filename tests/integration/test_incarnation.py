@@ -11,7 +11,7 @@ import pytest
 from cdc_outbox import Event, Outbox, SequenceMode, WireContract
 from cdc_outbox.connect.plan import EarlierEvents
 from cdc_outbox.testing import Stack
-from tests.support.commands import run_command
+from tests.support.commands import connect_of, run_command
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
 from tests.support.service import Service, effects_of
@@ -25,8 +25,9 @@ def spec(pipeline: Pipeline, tmp_path: Path) -> Path:
     return path
 
 
-def begin(pipeline: Pipeline, spec: Path, before: str, *more: str) -> Any:
-    return run_command("init", str(spec), "--new-incarnation", "--from", before, *more, "--dsn", pipeline.dsn)
+def begin(pipeline: Pipeline, spec: Path, before: str, *more: str, compares: bool = False) -> Any:
+    command = ("init", str(spec), "--new-incarnation", "--from", before, *more, "--dsn", pipeline.dsn)
+    return run_command(*command, env=connect_of(pipeline.stack) if compares else {})
 
 
 def lose(pipeline: Pipeline, count: int) -> None:
@@ -49,7 +50,7 @@ def test_after_a_restore_a_new_incarnation_starts_at_1_and_consumers_take_it(ser
     lose(pipeline, 2)
 
     stop(pipeline)
-    done = begin(pipeline, spec, f"{name}.1", "--connect-url", pipeline.stack.connect_url)
+    done = begin(pipeline, spec, f"{name}.1", compares=True)
     assert (done.returncode, done.stdout) == (0, f"public.outbox: {name}.1 -> {name}.2\n"), done.stderr
     pipeline.client.resume(name)
     assert [(event.source, event.sequence) for event in pipeline.write(3)] == [(f"{name}.2", n) for n in (1, 2, 3)]
@@ -73,7 +74,7 @@ STEPS = ["stop", "deploy-connector", "stop", "init", "resume", "recover", "start
 def test_while_the_connector_reads_or_stands_elsewhere_it_is_refused_with_the_order_of_steps(
     deployed: Pipeline, spec: Path
 ) -> None:
-    name, connect = deployed.name, ("--connect-url", deployed.stack.connect_url)
+    name = deployed.name
     deployed.write(2)
     eventually(lambda: len(deployed.messages()) == 2, "both events")
     refused = begin(deployed, spec, f"{name}.1")
@@ -86,13 +87,13 @@ def test_while_the_connector_reads_or_stands_elsewhere_it_is_refused_with_the_or
     [stored] = deployed.client.find_offsets(name)
     ahead = {key: 2**60 if key.startswith("lsn") else value for key, value in stored["offset"].items()}
     deployed.client.alter_offsets(name, [{**stored, "offset": ahead}])
-    refused = begin(deployed, spec, f"{name}.1", *connect)
+    refused = begin(deployed, spec, f"{name}.1", compares=True)
     assert (refused.returncode, "before Connect's offset" in refused.stderr) == (1, True), refused.stderr
     assert deployed.write()[0].source == f"{name}.1"
 
     deployed.deploy(earlier=EarlierEvents.REPUBLISH, stable_seconds=0)
     stop(deployed)
-    assert begin(deployed, spec, f"{name}.1", *connect).returncode == 0
+    assert begin(deployed, spec, f"{name}.1", compares=True).returncode == 0
     deployed.client.resume(name)
     assert deployed.write()[0].source == f"{name}.2"
     eventually(lambda: f"{name}.2" in sources(deployed), "an event of the new incarnation")

@@ -11,7 +11,7 @@ import pytest
 from cdc_outbox.errors import StackError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Postgres, Stack
-from tests.support.commands import run_here
+from tests.support.commands import connect_of, run_here
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, grant_outbox, make_connector_role
 from tests.support.service import Service
@@ -65,19 +65,19 @@ def test_the_whole_way_works_on_the_oldest_server_that_was_run(pipeline: Pipelin
         assert made.returncode == 0, made.stderr
         make_connector_role(connection)
         connection.execute(run_here("init", str(spec), "--grants").stdout.encode())
-    way = ("--dsn", pipeline.dsn, "--connect-url", pipeline.stack.connect_url)
+    way, env = ("--dsn", pipeline.dsn), connect_of(pipeline.stack)
     brokers = ("--bootstrap-servers", pipeline.stack.broker.bootstrap_servers)
     assert codes(spec, pipeline.dsn) == []
-    deployed = run_here("deploy-connector", str(spec), *way, "--stable-seconds", "0")
+    deployed = run_here("deploy-connector", str(spec), *way, "--stable-seconds", "0", env=env)
     assert deployed.returncode == 0, deployed.stderr
-    looked = run_here("preflight", str(spec), *way, *brokers)
+    looked = run_here("preflight", str(spec), *way, *brokers, env=env)
     assert (looked.returncode, looked.stdout) == (0, ""), looked.stdout
     written = pipeline.write(3)
     Service(pipeline).consume(3)
     assert [pipeline.spec.contract.event_of(message).id for message in pipeline.messages()] == [
         event.id for event in written
     ]
-    looked = run_here("preflight", str(spec), *way, *brokers)
+    looked = run_here("preflight", str(spec), *way, *brokers, env=env)
     assert (looked.returncode, looked.stdout, looked.stderr) == (0, "", "nothing found\n")
 
 

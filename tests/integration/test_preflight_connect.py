@@ -7,7 +7,7 @@ import pytest
 
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.errors import DatabaseAccessError
-from tests.support.commands import findings, run_here
+from tests.support.commands import connect_of, findings, run_here
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
 
@@ -15,16 +15,16 @@ from tests.support.rig import eventually, one
 def test_connects_offsets_are_held_against_the_slot(
     deployed: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, url = tmp_path / "orders.yaml", deployed.stack.connect_url
+    spec, env = tmp_path / "orders.yaml", connect_of(deployed.stack)
     spec.write_text(Pipeline.text(deployed.name))
     slot = deployed.spec.database.slot
-    way = ("--connect-url", url, "--bootstrap-servers", deployed.stack.broker.bootstrap_servers)
+    way = ("--bootstrap-servers", deployed.stack.broker.bootstrap_servers)
 
     def look(path: Path = spec) -> list[dict[str, Any]]:
-        return findings(path, deployed.dsn, *way)
+        return findings(path, deployed.dsn, *way, env=env)
 
     assert look() == []
-    done = run_here("preflight", str(spec), "--dsn", deployed.dsn, *way)
+    done = run_here("preflight", str(spec), "--dsn", deployed.dsn, *way, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "nothing found\n")
 
     copy = tmp_path / "copy.yaml"

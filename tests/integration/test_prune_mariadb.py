@@ -1,6 +1,7 @@
 """What was delivered from a MariaDB outbox goes, and nothing else; the connector is Debezium's own."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from cdc_outbox.operate.marks import Mark
 from cdc_outbox.operate.offset import OffsetWitness
 from cdc_outbox.spec import Spec
 from cdc_outbox.testing import Stack
-from tests.support.commands import run_command
+from tests.support.commands import connect_of, run_command
 from tests.support.mariadb_pruning import ARCHIVE, NAME, SPEC, Orders, running_orders
 from tests.support.pruning import WEEK
 from tests.support.rig import eventually
@@ -169,12 +170,13 @@ def test_a_run_that_is_killed_leaves_whole_batches(orders: Orders, tmp_path: Pat
         "--archive=archived",
         "--dsn",
         dsn,
-        "--connect-url",
-        orders.stack.connect_url,
     ]
+    connect = connect_of(orders.stack)
     archived = "select count(*) from archived"
     command = [f"{sys.prefix}/bin/cdc-outbox", "prune", str(spec), *options]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, env={**os.environ, **connect}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         eventually(lambda: orders.query(archived)[0][0] > 1, "the run to be under way")
         process.kill()
     sessions = "select count(*) from information_schema.processlist where user = 'pruner'"
@@ -183,7 +185,7 @@ def test_a_run_that_is_killed_leaves_whole_batches(orders: Orders, tmp_path: Pat
     assert 0 < rows < 300
     assert orders.query("select count(*) from outbox join archived using (id)") == [(0,)]
     assert orders.query(archived) == [(300 - rows,)]
-    done = run_command("prune", str(spec), *options)
+    done = run_command("prune", str(spec), *options, env=connect)
     assert (done.returncode, done.stdout.startswith(f"{rows} event")) == (0, True), done.stderr
     assert f"connector  {NAME} at binlog.0" in done.stderr
     assert (orders.rows, orders.query(archived)) == (0, [(300,)])

@@ -36,7 +36,7 @@ def config_of(path: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def client(outbox_stack: Stack) -> Iterator[ConnectClient]:
-    with closing(ConnectClient(outbox_stack.connect_url)) as opened:
+    with closing(ConnectClient(outbox_stack.connect_cluster)) as opened:
         yield opened
 
 

@@ -10,7 +10,6 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-import requests
 
 from cdc_outbox import Event, Outbox, OutboxMode
 from cdc_outbox.connect.client import ConnectClient
@@ -19,7 +18,7 @@ from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.consumer import Consumer, InboxTable, inbox_component
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from tests.support.commands import run_here
+from tests.support.commands import connect_of, run_here
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import CONNECTOR_PASSWORD, eventually, run_upgrade
 from tests.support.service import QUICK, run_to_its_end
@@ -72,7 +71,7 @@ overrides:
 
     @property
     def client(self) -> ConnectClient:
-        return ConnectClient(self.stack.connect_url)
+        return ConnectClient(self.stack.connect_cluster)
 
     @contextmanager
     def connect(self) -> Iterator[Any]:
@@ -199,14 +198,12 @@ def test_what_is_written_on_mariadb_has_its_effects_once_in_order_and_unchanged(
     eventually(lambda: client.find_status(spec.name).state == "STOPPED", "the connector to stop")
     [stored] = client.find_offsets(spec.name)
     for change, code in ({"file": "binlog.000000"}, "DB521"), ({"pos": 2**40}, "DB522"):
-        moved = {"offsets": [{**stored, "offset": {**stored["offset"], **change}}]}
-        answer = requests.patch(f"{client.cluster.urls[0]}/connectors/{spec.name}/offsets", json=moved, timeout=30)
-        assert answer.ok, answer.text
+        client.alter_offsets(spec.name, [{**stored, "offset": {**stored["offset"], **change}}])
         assert preflight(orders) == [code]
 
 
 def preflight(orders: Orders) -> list[str]:
     dsn = orders.dsn.url("mysql").partition("?")[0]
-    way = ("--dsn", dsn, "--connect-url", orders.stack.connect_url)
-    done = run_here("preflight", str(orders.file), *way, "--output", "json")
+    env = connect_of(orders.stack)
+    done = run_here("preflight", str(orders.file), "--dsn", dsn, "--output", "json", env=env)
     return [finding["code"] for finding in json.loads(done.stdout)["findings"]]

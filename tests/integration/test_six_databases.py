@@ -106,7 +106,7 @@ def record_of(spec: Spec) -> ConnectRecord:
 
 @pytest.fixture(scope="module")
 def client(outbox_stack: Stack) -> Iterator[ConnectClient]:
-    with closing(ConnectClient(outbox_stack.connect_url)) as opened:
+    with closing(ConnectClient(outbox_stack.connect_cluster)) as opened:
         yield opened
 
 

@@ -99,7 +99,7 @@ class Place:
 
     def __init__(self, stack: Stack, topics: Topics, name: str) -> None:
         self.stack, self.topics, self.name = stack, topics, name
-        self.client = ConnectClient(stack.connect_url)
+        self.client = ConnectClient(stack.connect_cluster)
         self._log_read = stack.workers[0].log.stat().st_size
         self._said = ""
 

@@ -19,6 +19,7 @@ import pytest
 
 from cdc_outbox.cli import main
 from cdc_outbox.connect.timings import Timings
+from cdc_outbox.testing import Stack
 from tests.support.timings import QUICK_TIMINGS
 
 PROGRAM = f"{sys.prefix}/bin/cdc-outbox"
@@ -50,9 +51,14 @@ def run_command(
     return _run(arguments, {**_EMPTY, **(env or {})}, given, timings)
 
 
-def run_here(*arguments: str | Path) -> CompletedProcess[str]:
-    """Run a command in this process and in the test's own environment."""
-    return _run(arguments, {**_PATIENT, **os.environ}, b"", QUICK_TIMINGS)
+def run_here(*arguments: str | Path, env: Mapping[str, str] | None = None) -> CompletedProcess[str]:
+    """Run a command in this process and in the test's own environment, with what is given besides."""
+    return _run(arguments, {**_PATIENT, **os.environ, **(env or {})}, b"", QUICK_TIMINGS)
+
+
+def connect_of(stack: Stack) -> dict[str, str]:
+    """Return the variables by which a command finds a stack's Connect, and no other part of it."""
+    return {name: value for name, value in stack.environment().items() if name.startswith("CDC_OUTBOX_CONNECT_")}
 
 
 def run_program(
@@ -64,9 +70,9 @@ def run_program(
     return subprocess.run(command, env=whole, input=text, capture_output=True, text=True, timeout=seconds, check=False)
 
 
-def findings(spec: Path, dsn: str, *options: str) -> list[dict[str, Any]]:
+def findings(spec: Path, dsn: str, *options: str, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """Return what ``preflight`` finds, and hold that the exit code says the same."""
-    done = run_here("preflight", spec, "--dsn", dsn, "--output", "json", *options)
+    done = run_here("preflight", spec, "--dsn", dsn, "--output", "json", *options, env=env)
     assert done.stdout, done.stderr
     found = json.loads(done.stdout)["findings"]
     assert done.returncode == any(finding["severity"] == "error" for finding in found), done.stderr

@@ -115,7 +115,8 @@ def each(*answers: Answer | object) -> Callable[[Asked], Answer | object]:
 
 def forward(url: str, asked: Asked) -> Answer:
     """Ask the real Connect, and answer as it does."""
-    answer = requests.request(asked.method, url + asked.path, json=asked.body, timeout=30)
+    login = {name: value for name, value in asked.headers.items() if name == "Authorization"}
+    answer = requests.request(asked.method, url + asked.path, json=asked.body, headers=login, timeout=30)
     return answer.status_code, answer.text
 
 

@@ -1,7 +1,5 @@
 """An outbox on MariaDB that is pruned, and what is asked of it."""
 
-import json
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -76,7 +74,7 @@ class Orders:
 
     @property
     def client(self) -> ConnectClient:
-        return ConnectClient(self.stack.connect_url)
+        return ConnectClient(self.stack.connect_cluster)
 
     @property
     def pruner(self) -> MariaDbDsn:
@@ -158,13 +156,7 @@ class Orders:
     def patch_offset(self, **changes: object) -> None:
         """Change by hand what only the product should change."""
         [entry] = self.client.find_offsets(NAME)
-        request = urllib.request.Request(  # noqa: S310 - our own URL
-            f"{self.stack.connect_url}/connectors/{NAME}/offsets",
-            json.dumps({"offsets": [entry | {"offset": entry["offset"] | changes}]}).encode(),
-            {"Content-Type": "application/json"},
-            method="PATCH",
-        )
-        urllib.request.urlopen(request).close()  # noqa: S310 - as above
+        self.client.alter_offsets(NAME, [entry | {"offset": entry["offset"] | changes}])
 
     def messages(self) -> int:
         return len(self.stack.broker.messages("outbox.event.order"))

@@ -111,7 +111,7 @@ topics:
     @property
     def client(self) -> ConnectClient:
         """The stack's Connect."""
-        return ConnectClient(self.stack.connect_url)
+        return ConnectClient(self.stack.connect_cluster)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Timer
 
@@ -66,7 +66,8 @@ class Release:
     @property
     def client(self) -> ConnectClient:
         """The Connect that the connector runs on."""
-        return ConnectClient(self.url or self.pipeline.stack.connect_url)
+        cluster = self.pipeline.stack.connect_cluster
+        return ConnectClient(replace(cluster, urls=(self.url,)) if self.url else cluster)
 
     def deploy(
         self,
@@ -88,7 +89,8 @@ class Release:
         quick = [sys.executable, "-m", "tests.support.quick_program"]
         command = [*quick, "deploy-connector", str(spec), "--stable-seconds=1", *options]
         env = self.pipeline.stack.environment() | {"PATH": "/usr/bin:/bin", "CDC_OUTBOX_DSN": self.pipeline.dsn}
-        env["CDC_OUTBOX_CONNECT_URL"] = url or self.url or self.pipeline.stack.connect_url
+        if url or self.url:
+            env["CDC_OUTBOX_CONNECT_URL"] = url or self.url
         waiting, told = dict(when or {}), []
         pipe = subprocess.PIPE
         with subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True) as process:

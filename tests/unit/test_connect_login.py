@@ -1,10 +1,14 @@
-"""The login to Connect that is no context's: in a variable or in a file."""
+"""The login to Connect that is no context's: in a variable, in a file, or the local stack's own."""
 
 from base64 import b64encode
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from cdc_outbox.connect.cluster import Basic
+from cdc_outbox.testing import Worker
+from cdc_outbox.testing.process import ServerCommand
 from tests.support.commands import run_command
 from tests.support.connect_server import answering, each
 
@@ -69,3 +73,16 @@ def test_a_login_in_a_variable_does_not_go_over_http_to_another_machine() -> Non
     done = run_command("status", env=VARIABLE | {"CDC_OUTBOX_CONNECT_URL": "http://connect.prod:8083"})
     assert (done.returncode, "a login must not go to connect.prod over http" in done.stderr) == (2, True)
     assert "hunter2" not in done.stderr
+
+
+def test_the_local_worker_is_asked_with_its_login_and_past_every_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healthy = each((200, {"status": "healthy"}))
+    with answering(healthy) as (url, asked), answering(healthy) as (proxy, passed):
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.delenv("no_proxy", raising=False)
+        port, command = urlsplit(url).port or 0, ServerCommand(arguments=[], environment={})
+        assert Worker(tmp_path, command, port=port, login=Basic("me", "hunter2")).answers()
+    assert [(one.path, one.headers.get("Authorization")) for one in asked] == [("/health", OWN)]
+    assert passed == []

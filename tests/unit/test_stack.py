@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.cli.stack import _arguments
+from cdc_outbox.connect.cluster import Basic
 from cdc_outbox.drivers.mysql_dsn import options_of
 from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.jvm import SHORT_LIVED, Jvm
@@ -24,6 +25,8 @@ from cdc_outbox.testing.process import ServerCommand
 from cdc_outbox.testing.settings import settings_file
 from cdc_outbox.testing.worker import make_worker
 from tests.support.commands import run_command
+
+BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
 
 
 class Parts:
@@ -94,6 +97,17 @@ def test_a_stack_that_comes_up_again_has_new_parts_and_no_others(stack: Stack) -
     assert stack.connect_url == stack.workers[0].url
 
 
+def test_each_stack_has_a_login_to_connect_of_its_own_and_copies_have_the_same(stack: Stack, tmp_path: Path) -> None:
+    login = stack.connect_cluster.login
+    assert isinstance(login, Basic)
+    assert stack.environment()["CDC_OUTBOX_CONNECT_LOGIN"] == login.text
+    copy = pickle.loads(pickle.dumps(stack))  # noqa: S301 - our own
+    assert copy.environment() == stack.environment()
+    assert stack.add_worker().url in stack.connect_cluster.urls
+    with Stack(StackConfig(name="another", root=tmp_path)) as other:
+        assert other.connect_cluster.login != login
+
+
 def test_connectors_may_refer_to_the_stacks_mariadb_server(parts: Parts, tmp_path: Path) -> None:
     with Stack(StackConfig(name="sleeping", root=tmp_path, mariadb=True)) as stack:
         [environment] = parts.environments
@@ -156,14 +170,18 @@ def test_a_workers_settings_are_the_local_stacks_and_those_that_differ(tmp_path:
     (tmp_path / "home" / "plugins").mkdir(parents=True)
     jvm = Jvm("java", tmp_path / "home", options=SHORT_LIVED)
     environment = {"CONNECTOR_PASSWORD": "secret", "OTHER_1": "x", ".*": "y", "A\nb": "z"}
-    worker = make_worker(tmp_path / "worker", 1, environment, jvm, settings={"offset.flush.interval.ms": "500"})
+    settings, login = {"offset.flush.interval.ms": "500"}, Basic("me", "secret")
+    worker = make_worker(tmp_path / "worker", 1, environment, jvm, settings=settings, login=login)
     own = settings_file("connect.properties").read_text()
     assert (tmp_path / "worker" / "connect.properties").read_text().removeprefix(own).splitlines() == [
         "config.providers.env.param.allowlist.pattern=CONNECTOR_PASSWORD|OTHER_1",
         f"config.providers.file.param.allowed.paths={tmp_path / 'secrets'}",
+        f"rest.extension.classes={BASIC_AUTH}",
         "offset.flush.interval.ms=500",
     ]
     assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "worker" / "login.properties").read_text() == "me=secret\n"
+    assert (tmp_path / "worker" / "login.properties").stat().st_mode & 0o777 == 0o600
     worker.add_variables({"ADDED": "later"})
     allowed = "config.providers.env.param.allowlist.pattern=CONNECTOR_PASSWORD|OTHER_1|ADDED"
     assert (tmp_path / "worker" / "connect.properties").read_text().removeprefix(own).splitlines()[0] == allowed

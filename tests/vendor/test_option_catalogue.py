@@ -10,7 +10,7 @@ from cdc_outbox.testing import Stack
 
 def test_the_stored_options_are_those_of_the_running_plugins(outbox_stack: Stack) -> None:
     folders = [folder for folder in outbox_stack.jvm.plugins if any(folder.glob("debezium-*.jar"))]
-    found = extract(outbox_stack.connect_url, folders, outbox_stack.jvm)
+    found = extract(outbox_stack.connect_cluster, folders, outbox_stack.jvm)
     assert "postgresql" in found.connectors
     for connector, options in found.connectors.items():
         stored = store.read(connector)

@@ -127,7 +127,7 @@ def test_a_row_shows_it_and_with_mended_options_it_does_not(proof: Routed, route
 
 @pytest.mark.parametrize("proof", ANSWERED, ids=str)
 def test_the_worker_refuses_it(proof: Answered, site: Site) -> None:
-    client = ConnectClient(site.stack.connect_url)
+    client = ConnectClient(site.stack.connect_cluster)
     said = {
         changes is proof.changes: [
             finding.message
@@ -143,11 +143,11 @@ def test_the_worker_refuses_it(proof: Answered, site: Site) -> None:
 
 @pytest.mark.parametrize("sent", SENT, ids=str)
 def test_the_worker_does_not_take_what_is_no_configuration(sent: Sent, outbox_stack: Stack) -> None:
-    path, headers = (
-        "connectors" if sent.method == "POST" else "connectors/none/config",
-        {"Content-Type": "application/json"},
-    )
-    url = f"{outbox_stack.connect_url}/{path}"
+    path = "connectors" if sent.method == "POST" else "connectors/none/config"
+    cluster = outbox_stack.connect_cluster
+    assert cluster.login is not None
+    headers = {"Content-Type": "application/json", "Authorization": cluster.login.header}
+    url = f"{cluster.urls[0]}/{path}"
     answer = requests.request(sent.method, url, data=sent.document, headers=headers, timeout=10)
     assert answer.status_code == sent.status
     assert sent.says in answer.json()["message"]

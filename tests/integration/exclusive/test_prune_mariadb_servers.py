@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.errors import ConnectUnavailableError
 from cdc_outbox.testing import MariaDb, Stack
 from tests.support.mariadb_pruning import NAME, Orders, running_orders
@@ -23,7 +22,7 @@ def orders(outbox_stack: Stack) -> Iterator[Orders]:
 
 def test_nothing_is_pruned_while_the_broker_does_not_answer(orders: Orders) -> None:
     timings = replace(QUICK_TIMINGS, reach_seconds=1.0, answer_seconds=1.0)
-    client = ConnectClient(Cluster(urls=(orders.stack.connect_url,), patience_seconds=0, timings=timings))
+    client = ConnectClient(replace(orders.stack.connect_cluster, patience_seconds=0, timings=timings))
     orders.stack.broker.pause()
     try:
         orders.write(3)
