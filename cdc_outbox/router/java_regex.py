@@ -41,6 +41,8 @@ _MOST_INSTRUCTIONS = 3_000
 """Of all repetitions: those within repetitions multiply."""
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
+_NO_ESCAPES = frozenset("CFIJKLMOTUYgijlmoqy")
+"""Letters that Java refuses behind a backslash, within a set and outside."""
 _HEX = {"x": 2, "u": 4}
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -295,6 +297,8 @@ class _Translation:
                 return chr(int(digits, 16))
             case kind if kind.isascii() and not kind.isalnum():
                 return kind
+            case kind if kind in _NO_ESCAPES:
+                raise InvalidRegexError(f"\\{kind} means nothing")
             case kind:
                 raise UnknownRegexError(f"\\{kind}")
 

@@ -111,7 +111,9 @@ def test_what_is_right_or_unknown_is_not_found(changes: dict[str, str | None], k
     assert codes(changes, kind) == []
 
 
-@pytest.mark.parametrize("regex", ["{2}*", "{2}??(.*)", "{a}(.*)", "(?P<routedByValue>.*)", "(.*){3,2}"])
+@pytest.mark.parametrize(
+    "regex", [r"\outbox", r"[\y]", "{2}*", "{2}??(.*)", "{a}(.*)", "(?P<routedByValue>.*)", "(.*){3,2}"]
+)
 def test_an_expression_that_java_refuses_is_found_though_python_may_read_it(regex: str) -> None:
     option = "transforms.outbox.route.topic.regex"
     assert "CC311" in codes({option: regex, "transforms.outbox.route.topic.replacement": "all"})
