@@ -300,3 +300,24 @@ def test_connectors_that_share_nothing_are_left_alone(changes: dict[str, str]) -
     own = {"name": "other", "topic.prefix": "other", "predicates.isOutbox.pattern": "other\\.(public|other)\\.outbox"}
     other = {**CLEAN[Kind.POSTGRESQL], **own, **changes}
     assert lint_all([config_of(CLEAN[Kind.POSTGRESQL]), config_of(other)]) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "codes"),
+    [
+        ("insert into ops.beats values (1)", []),
+        ("insert into public.beats values (1)", ["CC513"]),
+        ("insert into app.ops.beats values (1)", []),
+        ("select 1 into ops.beats", []),
+        ("select 1", ["CC526"]),
+    ],
+)
+def test_a_heartbeat_writes_the_table_that_its_query_names(query: str, codes: list[str]) -> None:
+    options = {"table.include.list": r"public\.outbox,ops\.beats", "heartbeat.action.query": query}
+    assert [finding.code for finding in lint(config_of(changed(Kind.POSTGRESQL, options)))] == codes
+
+
+@pytest.mark.parametrize(("version", "code"), [((3, 6), "CC805"), ((3, 7), "CC101")])
+def test_a_heartbeats_query_fails_mongodb_or_does_nothing(version: tuple[int, int], code: str) -> None:
+    options = changed(Kind.MONGODB, {"heartbeat.action.query": "select 1"})
+    assert {finding.code for finding in lint(config_of(options, version=version))} & {"CC101", "CC805"} == {code}

@@ -11,6 +11,7 @@ book = Rulebook()
 
 _NARROW = "Name the outbox, and give the router a predicate that matches the outbox's topic only."
 _WRITES = re.compile(r"\b(?:insert\s+into|update|merge\s+into|replace\s+into)\s+([\w.\"`\[\]$]+)", re.IGNORECASE)
+_MAKES_TABLE = re.compile(r"\binto\b", re.IGNORECASE)
 _CALLED = re.compile(r"([\w.]+)\"?\s*\(")
 _WRITING_NOTHING = frozenset(
     {"now", "version", "count", "max", "min", "coalesce", "clock_timestamp", "pg_current_wal_lsn"}
@@ -139,8 +140,9 @@ def heartbeat_that_is_not_captured(config: Config) -> Hits:
     written = _WRITES.search(config.get("heartbeat.action.query"))
     if written is None or not config.captured:
         return
-    table = re.sub(r"[\"`\[\]]", "", written[1]).rpartition(".")[2]
-    name = f"{_around(config)}.{table}"
+    table = re.sub(r"[\"`\[\]]", "", written[1])
+    # Of SQL Server, and of PostgreSQL too, a database may stand before the schema.
+    name = ".".join([_around(config), *table.split(".")][-2:])
     if all(matches(pattern, name, ignores_case=True) is False for pattern in config.captured):
         message = f"the heartbeat writes {table}, which is not captured: it moves nothing."
         yield Hit("heartbeat.action.query", message, "Capture the table, and give the router a predicate.")
@@ -162,7 +164,7 @@ def heartbeat_that_never_beats(config: Config) -> Hits:
 def heartbeat_that_writes_nothing(config: Config) -> Hits:
     query = config.get("heartbeat.action.query")
     calls = {name.lower() for name in _CALLED.findall(query)} - _WRITING_NOTHING
-    if re.match(r"(select|values|show|table)\b", query.lower()) and not calls:
+    if re.match(r"(select|values|show|table)\b", query.lower()) and not calls and not _MAKES_TABLE.search(query):
         message = "the query writes nothing, so the slot stays where it is while the outbox is idle."
         yield Hit("heartbeat.action.query", message, "Write select pg_logical_emit_message(false, 'heartbeat', '').")
 

@@ -113,8 +113,8 @@ def strategy_of_yesterday(config: Config) -> Hits:
 
 @book.rule("CC805", ERROR, Kind.MONGODB)
 def query_without_a_database(config: Config) -> Hits:
-    if config.has("heartbeat.action.query"):
-        message = "heartbeat.action.query is for relational databases; before Debezium 3.7 the task fails on it."
+    if config.has("heartbeat.action.query") and config.version < (3, 7):
+        message = "heartbeat.action.query is for relational databases: before Debezium 3.7 the task fails on it."
         yield Hit("heartbeat.action.query", message, "Leave it out.")
 
 

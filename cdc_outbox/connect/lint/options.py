@@ -84,7 +84,7 @@ def unknown_option(config: Config) -> Hits:
     for option in config.options:
         if known is None or _ELSEWHERE.fullmatch(option) or _find_framework(option):
             continue
-        if _find(known.connector, known.version, option) is not None:
+        if _find(known.connector, known.version, option) is not None or _fails(config, option):
             continue
         near = get_close_matches(option, list(known.options), n=1, cutoff=0.9)
         # What begins so is handed on to the JDBC driver: only what looks like a slip of the pen is one.
@@ -92,6 +92,11 @@ def unknown_option(config: Config) -> Hits:
             offer = did_you_mean(option, list(known.options), alike=ALIKE_OPTION)
             offer = _SET_THERE if _OF_THE_WORKER.fullmatch(option) else offer
             yield Hit(option, f"{option!r} is no option of this connector, and does nothing.", offer)
+
+
+def _fails(config: Config, option: str) -> bool:
+    """Tell whether an option that a connector does not have fails its task, of which CC805 tells."""
+    return config.kind is Kind.MONGODB and option == "heartbeat.action.query" and config.version < (3, 7)
 
 
 @book.rule("CC102", ERROR, *Kind)
