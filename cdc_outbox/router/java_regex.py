@@ -24,6 +24,7 @@ from cdc_outbox.router.regex_program import (
     any_number,
     at_most,
     either,
+    spend,
 )
 
 _ANY = "[^\n\r\u0085\u2028\u2029]"
@@ -68,6 +69,7 @@ def translated(regex: str, flags: re.RegexFlag = re.NOFLAG) -> Pattern:
     """
     if len(regex) > _LONGEST:
         raise UnknownRegexError("so long an expression")
+    spend(50 * len(regex))  # which take as long as reading it, at most
     try:
         return _Translation(regex, re.ASCII | flags).translate()
     except RecursionError as error:

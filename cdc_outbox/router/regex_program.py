@@ -6,13 +6,45 @@ fails there again: a search takes no more steps than the program has instruction
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from cdc_outbox.errors import ConfigError
 
 _MOST_STEPS = 100_000
 """About a tenth of a second; a long text, or one that is looked ahead of at each place, needs more."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """The steps that several searches may take together."""
+
+    steps: int
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether a search was given up for it, or will be."""
+        return self.steps <= 0
+
+
+_ALLOWANCE: ContextVar[Allowance | None] = ContextVar("_ALLOWANCE", default=None)
+
+
+class SpentError(ConfigError):
+    """A search was given up because those before it took the steps that all of them may take together."""
+
+
+@contextmanager
+def limited(steps: int) -> Iterator[Allowance]:
+    """Let all searches within take so many steps together; the next one raises :class:`SpentError`."""
+    allowance = Allowance(steps)
+    token = _ALLOWANCE.set(allowance)
+    try:
+        yield allowance
+    finally:
+        _ALLOWANCE.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +88,16 @@ Instruction = Atom | Fork | Jump | Mark | Look
 Program = tuple[Instruction, ...]
 Marks = tuple[int, int, "Marks"] | None
 """Slot and place of the last mark, and the marks before it."""
+
+
+def spend(steps: int) -> None:
+    """Take steps from what all searches may take together; raises :class:`SpentError` where none are left."""
+    allowance = _ALLOWANCE.get()
+    if allowance is None:
+        return
+    if allowance.is_spent:
+        raise SpentError("the regular expressions take too many steps together")
+    allowance.steps -= steps
 
 
 def either(first: Program, second: Program) -> Program:
@@ -114,19 +156,27 @@ class Pattern:
 
     def fullmatch(self, text: str) -> Match | None:
         """Return the match of a whole text; raises ``ConfigError`` where that takes too many steps."""
-        return self._match(_Search(self.program, text, is_whole=True), [0])
+        return self._match(text, [0], is_whole=True)
 
     def search(self, text: str) -> Match | None:
         """Return the first match within a text; raises ``ConfigError`` where that takes too many steps."""
-        return self._match(_Search(self.program, text), range(len(text) + 1))
+        return self._match(text, range(len(text) + 1), is_whole=False)
 
-    def _match(self, search: "_Search", starts: Sequence[int]) -> Match | None:
-        for start in starts:
-            found = search.match(start)
-            if found is not None:
-                end, marks = found
-                return Match(search.text, start, end, _places(marks), self.names)
-        return None
+    def _match(self, text: str, starts: Sequence[int], *, is_whole: bool) -> Match | None:
+        spend(0)
+        steps = [_MOST_STEPS]
+        search = _Search(self.program, text, is_whole=is_whole, steps=steps)
+        try:
+            for start in starts:
+                found = search.match(start)
+                if found is not None:
+                    end, marks = found
+                    return Match(text, start, end, _places(marks), self.names)
+            return None
+        finally:
+            allowance = _ALLOWANCE.get()
+            if allowance is not None:
+                allowance.steps -= _MOST_STEPS - steps[0]
 
 
 def _places(marks: Marks) -> Mapping[int, int]:
@@ -141,13 +191,13 @@ def _places(marks: Marks) -> Mapping[int, int]:
 class _Search:
     """One program on one text, and where it has been."""
 
-    def __init__(self, program: Program, text: str, *, is_whole: bool = False, steps: list[int] | None = None) -> None:
+    def __init__(self, program: Program, text: str, *, steps: list[int], is_whole: bool = False) -> None:
         self.text = text
         self._program = program
         self._is_whole = is_whole
         self._seen: set[tuple[int, int]] = set()
         # Shared with the programs that look ahead.
-        self._steps = [_MOST_STEPS] if steps is None else steps
+        self._steps = steps
 
     def match(self, start: int, marks: Marks = None) -> tuple[int, Marks] | None:
         """Return where a match from here ends, and its marks."""

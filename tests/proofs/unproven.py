@@ -14,6 +14,7 @@ UNPROVEN: Mapping[str, str] = {
     "CC115": _ON_THE_WAY,
     "CC116": _ON_THE_WAY,
     "CC119": "is CC110, CC258, CC335 and CC515 in one note; those are proven, or have a reason of their own",
+    "CC122": "is no hazard, but the limit of what was looked at",
     "CC203": _CLUSTER,
     "CC204": "needs a broker that answers one of two requests under way, and not the other",
     "CC224": "is no hazard, but the limit of what was looked at",

@@ -120,6 +120,17 @@ def test_an_expression_that_java_refuses_is_found_though_python_may_read_it(rege
     assert "CC216" in codes({"predicates.isOutbox.pattern": regex})
 
 
+def test_slow_expressions_are_given_a_second_together() -> None:
+    tables = ",".join(f"{'a' * 3000}{number}.outbox" for number in range(100))
+    slow = ",".join(f"(?:.*a){{20}}.*x{number}y" for number in range(500))
+    config = config_of(changed(Kind.POSTGRESQL, {"table.include.list": tables, "schema.include.list": slow}))
+    begin = time.process_time()
+    [finding] = [finding for finding in lint(config) if finding.code != "CC505"]
+    assert time.process_time() - begin < 3
+    assert (finding.code, finding.severity) == ("CC122", Severity.WARNING)
+    assert codes({}) == []  # what one configuration has spent another one has again
+
+
 @pytest.mark.parametrize("name", ["mongodb.MongoDbSinkConnector", "db2.Db2Connector", "vitess.VitessConnector"])
 def test_other_connectors_of_debezium_are_not_misspelt(name: str) -> None:
     found = codes({"connector.class": f"io.debezium.connector.{name}"})

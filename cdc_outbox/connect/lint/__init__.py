@@ -28,6 +28,7 @@ from cdc_outbox.connect.lint.rule import Rule
 from cdc_outbox.connect.lint.several import compare
 from cdc_outbox.connect.lint.texts import find_in_text
 from cdc_outbox.finding import Finding, Severity
+from cdc_outbox.router.regex_program import limited
 
 __all__ = [
     "NEWEST",
@@ -62,18 +63,32 @@ RULES: tuple[Rule, ...] = (
 """Every rule about one configuration; what several have in common is compared besides."""
 
 
+_MOST_STEPS = 1_000_000
+"""Of all regular expressions of one configuration together: about a second."""
 _OF_DEFAULTS = frozenset({"CC110", "CC258", "CC335", "CC515"})
 """Notes about defaults that nearly every configuration keeps."""
 
 
 def lint(config: Config) -> tuple[Finding, ...]:
     """Return what is wrong with a configuration, in the order of its lines."""
-    findings = _in_order(finding for rule in RULES for finding in rule.findings(config))
+    with limited(_MOST_STEPS) as allowance:
+        found = [finding for rule in RULES for finding in rule.findings(config)]
+    findings = _in_order([*found, *([_unjudged(config)] if allowance.is_spent else [])])
     of_defaults = [finding for finding in findings if finding.code in _OF_DEFAULTS]
     if len({finding.code for finding in of_defaults}) < 2:
         return findings
     rest = (finding for finding in findings if finding.code not in _OF_DEFAULTS)
     return _in_order((*rest, _folded(of_defaults)))
+
+
+def _unjudged(config: Config) -> Finding:
+    return Finding(
+        code="CC122",
+        severity=Severity.WARNING,
+        place=config.places("connector.class"),
+        message="its regular expressions take too long: what some of them match was not looked at.",
+        remedy="Simplify them, or list fewer.",
+    )
 
 
 def _folded(findings: Sequence[Finding]) -> Finding:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.router.java_regex import InvalidRegexError, UnknownRegexError, translated
-from cdc_outbox.router.regex_program import Pattern
+from cdc_outbox.router.regex_program import Pattern, SpentError
 
 _PLAIN = re.compile(r"(?:[\w.,\- ]|\\[^A-Za-z0-9])+")
 
@@ -25,17 +25,25 @@ def compiled(pattern: str, *, ignores_case: bool = False) -> Pattern | None:
     """
     try:
         return translated(pattern, re.IGNORECASE if ignores_case else re.NOFLAG)
-    except UnknownRegexError:
+    except (UnknownRegexError, SpentError):
         return None
 
 
-@lru_cache(maxsize=4096)
 def matches(pattern: str, text: str, *, ignores_case: bool = False) -> bool | None:
     """Tell whether a pattern matches a whole text, ``None`` where that is not known."""
     try:
-        found = compiled(pattern, ignores_case=ignores_case)
-        return None if found is None else bool(found.fullmatch(text))
-    except (InvalidRegexError, ConfigError):
+        return _matches(pattern, text, ignores_case=ignores_case)
+    except SpentError:
+        return None  # now: with another configuration there may be time for it
+
+
+@lru_cache(maxsize=4096)
+def _matches(pattern: str, text: str, *, ignores_case: bool) -> bool | None:
+    try:
+        return bool(translated(pattern, re.IGNORECASE if ignores_case else re.NOFLAG).fullmatch(text))
+    except SpentError:
+        raise
+    except (InvalidRegexError, UnknownRegexError, ConfigError):
         return None
 
 
