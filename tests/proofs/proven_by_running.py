@@ -133,6 +133,12 @@ RAN = (
         },
         shows=lambda place: arrives(place) and not _header(place, "more"),
     ),
+    Ran(
+        code="CC229",
+        changes={"transforms": None},
+        also=("CC213", "CC215"),
+        shows=lambda place: place.raw() and not place.messages(),
+    ),
     Ran(code="CC214", changes={f"{_R}predicate": "isOutbx"}, also=("CC215",), shows=fails("Exception", "isOutbx")),
     Ran(
         code="CC215",

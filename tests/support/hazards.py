@@ -114,6 +114,7 @@ CASES = (
     _case("CC211", _TYPE, None),
     _case("CC212", "transforms", "outbox,outbox"),
     Case(code="CC213", at="transforms.other.type", changes={"transforms.other.type": ROUTER}),
+    _case("CC229", _TYPE, ROUTER, more={"transforms": None}),
     _case("CC214", f"{_R}predicate", "isOutbx"),
     _case("CC215", "predicates", "isOutbox,isHeartbeat", more={"predicates.isHeartbeat.type": "x"}),
     _case("CC216", "predicates.isOutbox.pattern", "orders\\.[public"),

@@ -22,7 +22,10 @@ _RELATIONAL = tuple(kind for kind in Kind if kind is not Kind.MONGODB)
 @book.router_rule("CC501", ERROR, *Kind)
 def every_table(config: Config, router: Router) -> Hits:
     kind = config.kind
-    if kind and not config.captured and not config.reads_messages and reaches(config, router, imagined_table(config)):
+    excludes = kind and config.has(kind.include_list.replace("include", "exclude"))
+    if not kind or config.captured or config.reads_messages or excludes:
+        return
+    if reaches(config, router, imagined_table(config)):
         message = f"no {kind.include_list}: the first row of any other {kind.nouns[1]} fails the task."
         yield Hit(kind.include_list, message, _NARROW)
 
@@ -186,9 +189,13 @@ def rows_published_at_every_start(config: Config) -> Hits:
 
 @book.rule("CC517", ERROR, *Kind)
 def nothing_behind_the_snapshot(config: Config) -> Hits:
-    if config.routers and config.get("snapshot.mode").lower() == "initial_only":
+    mode, streams = config.get("snapshot.mode").lower(), "snapshot.mode.configuration.based.start.stream"
+    if config.routers and mode == "initial_only":
         message = "the connector publishes the rows that are there, and nothing that is written later."
         yield Hit("snapshot.mode", message, "Set it to no_data.")
+    if config.routers and mode == "configuration_based" and not config.on(streams):
+        message = f"without {streams} the connector reads nothing that is written later."
+        yield Hit("snapshot.mode", message, f"Set it to no_data, or {streams} to true.")
 
 
 @book.rule("CC518", ERROR, Kind.POSTGRESQL)

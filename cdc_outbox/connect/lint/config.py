@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Protocol
 
-from cdc_outbox.connect.lint.java import literal
+from cdc_outbox.connect import catalogue
+from cdc_outbox.connect.lint.java import literal, matches
 from cdc_outbox.document import Path
 from cdc_outbox.finding import Place
 from cdc_outbox.secret import REFERENCE
@@ -20,6 +21,7 @@ NEWEST: Version = (3, 7)
 
 ROUTER = "io.debezium.transforms.outbox.EventRouter"
 MONGO_ROUTER = "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter"
+TOPIC_NAMES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
 DECODER = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent"
 
 DEFAULT_SLOT = "debezium"
@@ -32,8 +34,12 @@ _LEFT_OUT = {
     "": 0,
     "io.debezium.schema.SchemaTopicNamingStrategy": 0,
     "io.debezium.schema.DefaultTopicNamingStrategy": 1,
+    (_UNICODE := "io.debezium.schema.SchemaUnicodeTopicNamingStrategy"): 0,
 }
 """How many parts of schema and table each ``topic.naming.strategy`` leaves out on PostgreSQL."""
+
+_PREFIXES = ("", "x", "orders.created")
+"""Logical messages may have any prefix: a pattern that matches all of these is meant to match every one."""
 
 IMPLICIT = ("type", "predicate", "negate", "plugin.version")
 """What every transform takes; a predicate takes the first and the last."""
@@ -110,8 +116,8 @@ class Plugin:
 
     @property
     def type(self) -> str:
-        """Its class, empty where none is given."""
-        return self.options.get("type", "").strip().removesuffix("$Value").removesuffix("$Key")
+        """Its class, also where a short name is given; empty where none is."""
+        return class_of(self.options.get("type", "").strip()).removesuffix("$Value").removesuffix("$Key")
 
     def get(self, option: str, default: str = "") -> str:
         """Return an option's value without blanks around it."""
@@ -120,6 +126,12 @@ class Plugin:
     def on(self, option: str) -> bool:
         """Whether a truth value is given and true."""
         return self.get(option).lower() == "true"
+
+    @property
+    def predicate(self) -> str:
+        """The alias of its predicate, empty if it asks none; blanks around it are a part of it to Connect."""
+        given = self.options.get("predicate", "")
+        return given if given.strip() else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,8 +248,30 @@ class Config:
 
     @cached_property
     def reads_messages(self) -> bool:
-        """Whether events come from logical messages: something decodes them."""
-        return any(plugin.type == DECODER for plugin in self.transforms)
+        """Whether events come from logical messages: something decodes them.
+
+        Where every message is left out they are rows, unless a router's predicate is written for messages.
+        """
+        decodes = any(plugin.type == DECODER for plugin in self.transforms)
+        return decodes and (self.message_exclusion is None or any(map(self._is_of_messages, self.routers)))
+
+    @cached_property
+    def message_exclusion(self) -> str | None:
+        """The pattern that leaves every logical message out, if there is one."""
+        patterns = listed(self.get("message.prefix.exclude.list"))
+        for pattern in patterns:
+            if all(matches(pattern, prefix, ignores_case=True) for prefix in _PREFIXES):
+                return pattern
+        return None
+
+    def _is_of_messages(self, router: Router) -> bool:
+        """Tell whether a router's predicate is true of messages, and not of a table's rows."""
+        predicate = self.predicates.get(router.predicate)
+        if predicate is None or predicate.type != TOPIC_NAMES or router.on("negate"):
+            return False
+        pattern = predicate.get("pattern")
+        is_of_rows = any(matches(pattern, topic) is not False for topic in self.topics_of("cdc.outbox"))
+        return not is_of_rows and any(matches(pattern, topic) for topic in self.topics_of("message"))
 
     @cached_property
     def captured(self) -> tuple[str, ...]:
@@ -270,6 +304,8 @@ class Config:
             return ()
         if table == "message":
             return (f"{prefix}.message",)
+        if strategy == _UNICODE and not re.fullmatch(r"[A-Za-z0-9.]+", table):
+            return ()
         names, dots = [table], 1
         if self.kind is Kind.SQLSERVER:
             names, dots = [f"{database}.{table}" for database in listed(self.get("database.names"))], 2
@@ -282,6 +318,13 @@ class Config:
         for alias in dict.fromkeys(listed(self.get(kind))):
             own = {option[len(alias) + 1 :]: given[option] for option in given if option.startswith(f"{alias}.")}
             yield Plugin(alias=alias, prefix=f"{kind}.{alias}.", options=own)
+
+
+@cache
+def class_of(given: str) -> str:
+    """Return the class that a name stands for: Connect takes a class without its package too."""
+    found = catalogue.plugin(given) if given and "." not in given else None
+    return given if found is None else found.class_name
 
 
 def listed(value: str) -> tuple[str, ...]:

@@ -4,10 +4,19 @@ import re
 from difflib import get_close_matches
 
 from cdc_outbox.connect import catalogue
-from cdc_outbox.connect.lint.config import IMPLICIT, MONGO_ROUTER, ROUTER, Config, Kind, Plugin, listed
+from cdc_outbox.connect.lint.config import (
+    IMPLICIT,
+    MONGO_ROUTER,
+    ROUTER,
+    TOPIC_NAMES,
+    Config,
+    Kind,
+    Plugin,
+    class_of,
+    listed,
+)
 from cdc_outbox.connect.lint.java import compiled
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
-from cdc_outbox.connect.lint.transforms import TOPIC_NAMES
 from cdc_outbox.document import ALIKE_OPTION, did_you_mean
 from cdc_outbox.router.java_regex import InvalidRegexError
 
@@ -86,8 +95,24 @@ def plugin_without_a_class(config: Config) -> Hits:
 def alias_twice(config: Config) -> Hits:
     for option in ("transforms", "predicates", "topic.creation.groups"):
         aliases = listed(config.get(option))
+        if option != "topic.creation.groups" and any(not each.strip() for each in _entries(config.get(option))):
+            yield Hit(option, f"{option} has an entry that is empty, which Connect refuses.", "Leave out the comma.")
         for alias in sorted({alias for alias in aliases if aliases.count(alias) > 1}):
             yield Hit(option, f"{alias!r} is listed twice, which Connect refuses.", "Leave one out.")
+
+
+def _entries(value: str) -> list[str]:
+    return value.split(",") if value else []
+
+
+@book.rule("CC229", ERROR, *Kind)
+def router_that_is_not_listed(config: Config) -> Hits:
+    for option in config.options:
+        alias = re.fullmatch(r"transforms\.([^.]+)\.type", option)
+        routes = alias and class_of(config.get(option)) in {ROUTER, MONGO_ROUTER}
+        if alias and routes and not config.transforms:
+            message = f"the router {alias[1]!r} is not in transforms, so no event is routed."
+            yield Hit(option, message, f"Set transforms to {alias[1]}.")
 
 
 @book.rule("CC213", WARNING)
@@ -104,15 +129,17 @@ def plugin_that_is_not_listed(config: Config) -> Hits:
 @book.rule("CC214", ERROR)
 def predicate_that_is_not_there(config: Config) -> Hits:
     for plugin in config.transforms:
-        wanted = plugin.get("predicate")
+        wanted = plugin.predicate
         if wanted and wanted not in config.predicates:
-            offer = did_you_mean(wanted, list(config.predicates)) or "List it in predicates."
+            offer = did_you_mean(wanted.strip(), list(config.predicates)) or "List it in predicates."
+            if wanted.strip() in config.predicates:
+                offer = f"Write {wanted.strip()}: Connect takes the blanks for a part of the name."
             yield Hit(f"{plugin.prefix}predicate", f"the predicate {wanted!r} does not exist.", offer)
 
 
 @book.rule("CC215", NOTE)
 def predicate_that_nobody_asks(config: Config) -> Hits:
-    asked = {plugin.get("predicate") for plugin in config.transforms}
+    asked = {plugin.predicate.strip() for plugin in config.transforms}
     for predicate in config.predicates.values():
         if predicate.alias not in asked:
             yield Hit(
@@ -228,6 +255,9 @@ def _meant_connector(config: Config) -> str:
     """Return the connector whose class is misspelt, empty where the class is right or another vendor's."""
     given = config.get("connector.class")
     names = [name for kind in Kind for name in (kind.value, kind.rpartition(".")[2])]
+    simple = given.rpartition(".")[2]
+    if config.kind is None and given.startswith("io.debezium.connector.") and simple in names:
+        return next(name for name in names if name.endswith(f".{simple}"))
     # Debezium's other sources and its sinks have classes that are less alike than this.
     near = get_close_matches(given, names, n=1, cutoff=0.9) if config.kind is None and "Sink" not in given else []
     return near[0] if near else ""
@@ -238,6 +268,12 @@ def meant_class(given: str) -> str:
     known = catalogue.plugins()
     if given in known or f"{given}$Value" in known:
         return ""
+    # Of another package of Kafka's or Debezium's, where such a class is not.
+    simple = given.rpartition(".")[2]
+    for vendor in ("io.debezium.", "org.apache.kafka."):
+        names = [name for name in known if name.startswith(vendor) and name.partition("$")[0].endswith(f".{simple}")]
+        if given.startswith(vendor) and names:
+            return names[-1]
     # Others have classes of these names too: only what looks like a slip of the pen is one.
     cutoff = 0.85 if given.startswith("io.debezium.") else 0.95
     near = get_close_matches(given, known, n=1, cutoff=cutoff)

@@ -13,7 +13,8 @@ from cdc_outbox.router.java_regex import InvalidRegexError
 book = Rulebook()
 
 _BITS = {"short": 16, "int": 32, "long": 64}
-_LEAST = {"tasks.max": 1}
+_LEAST = {"tasks.max": 1, "heartbeat.interval.ms": 0}
+_CREATED = re.compile(r"topic\.creation\.[^.]+\.(partitions|replication\.factor)")
 _WITHOUT_KEY = re.compile(r"\$\{(file|dir|directory):([^:}]*)\}")
 """Kafka's providers of files and of folders: what stands behind the only colon is the key, and there is no path."""
 _LISTS = re.compile(r"(database|schema|table|collection|column|message\.prefix)\.(include|exclude)\.list")
@@ -30,7 +31,11 @@ def value_of_another_type(config: Config) -> Hits:
         elif found.type in _BITS and not _is_whole(value, _BITS[found.type]):
             yield Hit(option, f"{option} is no whole number of {_BITS[found.type]} bits.", "Write digits alone.")
         elif option in _LEAST and int(value) < _LEAST[option]:
-            yield Hit(option, f"{option} is below {_LEAST[option]}, which Connect refuses.", f"Set {option} to 1.")
+            least = _LEAST[option]
+            yield Hit(option, f"{option} is below {least}, which Connect refuses.", f"Set {option} to {least} or more.")
+        elif _CREATED.fullmatch(option) and (int(value) == 0 or int(value) < -1):
+            message = f"{option} is neither above 0 nor -1, which stands for the broker's own: the task fails."
+            yield Hit(option, message, "Set it to -1, or above 0.")
 
 
 def _is_whole(value: str, bits: int) -> bool:
