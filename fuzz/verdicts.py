@@ -21,7 +21,7 @@ import psycopg
 
 from cdc_outbox.connect.lint import Config, find_in_text, lint_all
 from cdc_outbox.connect.lint.path import find_exclusion, paths_of
-from cdc_outbox.connect.lint.transforms import change
+from cdc_outbox.connect.lint.records import change
 from cdc_outbox.finding import Severity
 from cdc_outbox.router import Change
 from cdc_outbox.testing import Stack, StackConfig

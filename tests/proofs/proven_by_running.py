@@ -292,6 +292,7 @@ RAN = (
     ),
     Ran(
         code="CC330",
+        also=("CC505",),
         changes={
             "transforms": "first,outbox",
             "transforms.first.type": ROUTER,

@@ -40,6 +40,12 @@ _R, _T = "transforms.outbox.", "transforms.outbox.table."
 _M = "transforms.outbox.collection."
 _P = "producer.override."
 _TYPE = f"{_R}type"
+_PLACED = f"{_T}fields.additional.placement"
+_DECODED = {
+    "transforms": "decode,outbox",
+    "transforms.decode.type": DECODER,
+    "predicates.isOutbox.pattern": r"orders\.message",
+}
 
 CASES = (
     _case("CC101", "slot.nam", "x"),
@@ -250,6 +256,8 @@ CASES = (
         at="transforms",
         changes={"transforms": "first,outbox", "transforms.first.type": ROUTER},
     ),
+    _case("CC338", _PLACED, "type:header:id"),
+    _case("CC339", f"{_R}route.topic.regex", "(?<routedByValue>order)"),
     _case("CC331", f"{_T}field.event.payload", "payload", Kind.ORACLE),
     _case("CC331", f"{_T}fields.additional.placement", "type:header", Kind.ORACLE),
     _case("CC332", "skipped.operations", "c,u"),
@@ -328,12 +336,12 @@ CASES = (
     Case(
         code="CC520",
         at="transforms",
-        changes={"transforms": "outbox,decode", "transforms.decode.type": DECODER},
+        changes={**_DECODED, "transforms": "outbox,decode"},
     ),
     Case(
         code="CC521",
         at=f"{_T}field.event.timestamp",
-        changes={"transforms": "decode,outbox", "transforms.decode.type": DECODER},
+        changes=_DECODED,
     ),
     Case(
         code="CC522",
@@ -349,7 +357,7 @@ CASES = (
     Case(
         code="CC524",
         at="message.prefix.exclude.list",
-        changes={"transforms": "decode,outbox", "transforms.decode.type": DECODER},
+        changes=_DECODED,
     ),
     _case("CC525", "table.include.list", "public\\.(outbox"),
     _case("CC525", "column.exclude.list", "a,public\\.[outbox"),

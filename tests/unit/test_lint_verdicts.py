@@ -6,20 +6,37 @@ import pytest
 
 from cdc_outbox.connect.lint import Kind, lint
 from cdc_outbox.finding import Severity
-from tests.support.configs import ROUTER, TOPIC_NAMES, changed, config_of
+from tests.support.configs import BINARY, DECODER, ROUTER, TOPIC_NAMES, changed, config_of
 
 _KAFKA, _DEBEZIUM = "org.apache.kafka.connect.transforms.", "io.debezium."
-_R, _PREDICATE = "transforms.outbox.", "predicates.isOutbox."
+_R, _T, _PREDICATE = "transforms.outbox.", "transforms.outbox.table.", "predicates.isOutbox."
 _PATTERN, _TABLES = f"{_PREDICATE}pattern", "table.include.list"
 _MODE = "snapshot.mode.configuration.based.start.stream"
 
 Changes = Mapping[str, str | None]
 
 
+def more(order: str, java_class: str, **options: str) -> dict[str, str | None]:
+    """Return the options of a transform ``more`` before or behind the router."""
+    own = {f"transforms.more.{name.replace('_', '.')}": value for name, value in options.items()}
+    return {"transforms": order, "transforms.more.type": java_class, **own}
+
+
+def before(java_class: str, **options: str) -> dict[str, str | None]:
+    return more("more,outbox", java_class, **options)
+
+
+def behind(java_class: str, **options: str) -> dict[str, str | None]:
+    return more("outbox,more", java_class, **options)
+
+
 def errors(changes: Changes) -> list[str]:
     found = lint(config_of(changed(Kind.POSTGRESQL, changes)))
     return [finding.code for finding in found if finding.severity is Severity.ERROR]
 
+
+_FIRST = before(ROUTER, route_topic_replacement="first.${routedByValue}")
+_UNTIMED: Changes = {f"{_T}field.event.timestamp": None}
 
 LOST: list[tuple[str, Changes]] = [
     # Names and lists as Connect takes them.
@@ -38,6 +55,27 @@ LOST: list[tuple[str, Changes]] = [
     ("CC120", {"topic.creation.default.partitions": "0"}),
     ("CC120", {"topic.creation.default.replication.factor": "-2"}),
     ("CC517", {"snapshot.mode": "configuration_based"}),
+    # What transforms leave of a change, and what they make of what a router gives them.
+    ("CC221", before(f"{_KAFKA}Flatten$Value")),
+    ("CC221", before(f"{_KAFKA}ReplaceField$Value", exclude="op", predicate="isOutbox")),
+    ("CC221", before(f"{_KAFKA}ReplaceField$Value", include="op,ts_ms", predicate="isOutbox")),
+    ("CC221", {**before(f"{_KAFKA}ReplaceField$Value", include="after,op", predicate="isOutbox"), **_UNTIMED}),
+    ("CC221", {**before(f"{_KAFKA}Cast$Value", spec="ts_ms:string"), **_UNTIMED}),
+    ("CC221", {**before(f"{_KAFKA}TimestampConverter$Value", field="ts_ms", target_type="string"), **_UNTIMED}),
+    ("CC221", before(f"{_KAFKA}ExtractField$Value", field="payload", predicate="isOutbox")),
+    ("CC222", before(f"{_KAFKA}ExtractField$Value", field="op", predicate="isOutbox")),
+    ("CC221", before(f"{_KAFKA}HeaderFrom$Value", fields="op", headers="op", operation="copy")),
+    ("CC221", behind(f"{_KAFKA}HeaderFrom$Value", fields="op", headers="op", operation="copy")),
+    ("CC221", behind(f"{_DEBEZIUM}transforms.HeaderToValue", headers="id", fields="id", operation="copy")),
+    ("CC505", _FIRST),
+    # A table, or the case of its name, that is not known does not keep the rest from being followed.
+    ("CC221", {_TABLES: r"public\.OUTBOX", **before(f"{_KAFKA}Flatten$Value", predicate="isOutbox")}),
+    ("CC227", {_PATTERN: r"(?i)orders\.public\.OUTBOX", **behind(f"{_KAFKA}Filter")}),
+    ("CC505", {_TABLES: r".*\.outbox", "topic.prefix": "shop"}),
+    ("CC505", {_TABLES: r".*\.outbox", _PATTERN: r"orders\.outbox"}),
+    ("CC505", {_TABLES: r"^public\.outbox$", _PATTERN: r"orders\.app\.outbox"}),
+    ("CC505", {"topic.prefix": "shop", **before(f"{_DEBEZIUM}transforms.ExtractNewRecordState")}),
+    ("CC505", {"topic.naming.strategy": f"{_DEBEZIUM}schema.SchemaUnicodeTopicNamingStrategy", _PATTERN: r"a\.b"}),
 ]
 
 ARRIVES: list[Changes] = [
@@ -46,7 +84,33 @@ ARRIVES: list[Changes] = [
     {"snapshot.mode": "configuration_based", _MODE: "true"},
     {"topic.creation.default.partitions": "-1"},
     {"transforms.unused.type": ROUTER},
+    before(f"{_KAFKA}ReplaceField$Value", exclude="source"),
+    before(f"{_KAFKA}ReplaceField$Value", include="after,op", predicate="isOutbox"),
+    before(f"{_KAFKA}Cast$Value", spec="ts_ms:string"),
+    before(f"{_KAFKA}TimestampConverter$Value", field="ts_ms", target_type="string", format="yyyy"),
+    before(f"{_DEBEZIUM}transforms.HeaderToValue", headers="id", fields="id", operation="copy"),
+    {
+        "heartbeat.interval.ms": "0",
+        **before(f"{_KAFKA}HeaderFrom$Value", fields="op", headers="op", operation="copy"),
+    },
+    {
+        **before(f"{_KAFKA}InsertField$Value", static_field="region", static_value="eu"),
+        "transforms": "more,key,outbox",
+        "transforms.key.type": f"{_KAFKA}ValueToKey",
+        "transforms.key.fields": "region",
+        "transforms.key.predicate": "isOutbox",
+    },
+    {**behind(ROUTER, route_topic_replacement="first.${routedByValue}"), f"{_R}predicate": None},
+    # Rows, with a decoder that has nothing to decode.
+    before(DECODER, predicate="isOutbox"),
+    behind(DECODER, predicate="isOutbox"),
+    {_TABLES: r"public\.o.*", **behind(DECODER, predicate="isOutbox")},
+    {_PATTERN: ".*", **before(DECODER, predicate="isOutbox")},
     {_TABLES: None, "table.exclude.list": r"public\.customers", _PATTERN: ".*"},
+    {
+        "value.converter": BINARY,
+        "value.converter.delegate.converter.type": "org.apache.kafka.connect.json.JsonConverter",
+    },
 ]
 
 

@@ -214,7 +214,7 @@ def topic_of_transactions(config: Config) -> Hits:
 
 @book.router_rule("CC520", ERROR, Kind.POSTGRESQL)
 def decoded_too_late(config: Config, router: Router) -> Hits:
-    types = [plugin.type for plugin in config.transforms]
+    types = [plugin.type for plugin in config.transforms] if config.reads_messages else []
     if DECODER in types and types.index(DECODER) > types.index(router.type):
         message = "messages are decoded behind the router, which passes them unchanged."
         yield Hit("transforms", message, "List the decoder first.")

@@ -11,7 +11,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.router.java_regex import InvalidRegexError, UnknownRegexError, translated
 from cdc_outbox.router.regex_program import Pattern, SpentError
 
-_PLAIN = re.compile(r"(?:[\w.,\- ]|\\[^A-Za-z0-9])+")
+_ANCHORED = re.compile(r"\^?((?:[\w.,\- ]|\\[^A-Za-z0-9])+)\$?")
 
 
 def compiled(pattern: str, *, ignores_case: bool = False) -> Pattern | None:
@@ -59,6 +59,8 @@ def groups(pattern: str) -> tuple[set[str], int] | None:
 def literal(pattern: str) -> str | None:
     """Return the one name that a pattern is written for, ``None`` if it is written for several.
 
-    An unescaped dot counts as a dot: that is what whoever wrote ``public.outbox`` meant.
+    An unescaped dot counts as a dot: that is what whoever wrote ``public.outbox`` meant. Anchors at its ends change
+    nothing, for whole names are compared.
     """
-    return re.sub(r"\\(.)", r"\1", pattern) if _PLAIN.fullmatch(pattern) else None
+    found = _ANCHORED.fullmatch(pattern)
+    return None if found is None else re.sub(r"\\(.)", r"\1", found[1])

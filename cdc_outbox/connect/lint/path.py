@@ -9,20 +9,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
 
-from cdc_outbox.connect.lint.config import Config, Kind, Plugin, Router, listed
+from cdc_outbox.connect.lint.config import TOPIC_NAMES, Config, Kind, Plugin, Router, listed
 from cdc_outbox.connect.lint.java import literal, matches
-from cdc_outbox.connect.lint.transforms import (
-    TOPIC_NAMES,
-    change,
-    compiled_router,
-    heartbeat,
-    holds,
-    keeps_topic,
-    logical_message,
-    routed,
-    transformed,
-    typical_row,
-)
+from cdc_outbox.connect.lint.records import change, heartbeat, logical_message, typical_row
+from cdc_outbox.connect.lint.routers import compiled_router, routed
+from cdc_outbox.connect.lint.transforms import holds, keeps_topic, transformed
 from cdc_outbox.errors import ConfigError, RoutingError
 from cdc_outbox.router import Change, ConnectRecord, ConnectType, ConnectValue, EventRouter
 
@@ -92,12 +83,21 @@ class Paths:
     def of_other(self, table: str) -> list[Path]:
         """Return the paths of a row of a table that is no outbox; empty for a table whose name is not known."""
         topics = self.config.topics_of(table) if table else ()
-        return [self.walk(change(topic, _OTHER_ROW), table) for topic in topics or [""]]
+        of_mongo = self.config.kind is Kind.MONGODB
+        return [self.walk(change(topic, _OTHER_ROW, of_mongo=of_mongo), table) for topic in topics or [""]]
 
     def of_heartbeats(self) -> Path:
         """Return the path of a heartbeat."""
         prefix = self.config.get("topic.heartbeat.prefix", "__debezium-heartbeat")
         return self.walk(heartbeat(f"{prefix}.{self.config.get('topic.prefix')}"), "")
+
+    def topic_by(self, router: Router, step: Step) -> str:
+        """Return where a router with a predicate would send a row that another one takes, empty if not known."""
+        try:
+            after = self._apply(router, step.before) if router.predicate else None
+        except (ConfigError, RoutingError):
+            return ""
+        return "" if after is None else after.topic
 
     def walk(self, record: ConnectRecord, table: str, *, is_outbox: bool = False) -> Path:
         """Follow a record.
@@ -122,7 +122,7 @@ class Paths:
         return Path(table=table, start=start, steps=tuple(steps))
 
     def _runs(self, plugin: Plugin, record: ConnectRecord, *, is_outbox: bool) -> bool:
-        name = plugin.get("predicate")
+        name = plugin.predicate
         if not name:
             return True
         predicate = self.config.predicates.get(name)
@@ -130,7 +130,25 @@ class Paths:
             raise ConfigError(f"there is no predicate {name}")
         if is_outbox and not record.topic and predicate.type == TOPIC_NAMES and plugin.alias in self.routers:
             return True
-        return holds(predicate, record) is not plugin.on("negate")
+        try:
+            return holds(predicate, record) is not plugin.on("negate")
+        except ConfigError:
+            hoped = self._hoped(plugin, record) if is_outbox else None
+            if hoped is None:
+                raise
+            return hoped is not plugin.on("negate")
+
+    def _hoped(self, plugin: Plugin, record: ConnectRecord) -> bool | None:
+        """Return what the only router's predicate has to answer of a row, if that is the one which is asked.
+
+        Otherwise the row is not routed, and what is wrong behind does not matter.
+        """
+        if len(self.config.routers) != 1 or not isinstance(record.value, Change):
+            return None
+        [router] = self.config.routers
+        asks_the_same = plugin.predicate == router.predicate
+        is_first = plugin.alias == router.alias or (asks_the_same and sees_raw_topics(self.config, router))
+        return not router.on("negate") if is_first else None
 
     def _apply(self, plugin: Plugin, record: ConnectRecord) -> ConnectRecord | None:
         known = self.routers.get(plugin.alias)
@@ -151,7 +169,8 @@ def paths_of(config: Config) -> Paths:
     if config.reads_messages:
         starts = [("message", logical_message(topic)) for topic in config.topics_of("message") or [""]]
     else:
-        starts = [(table, change(topic, paths.row)) for table, topic in _outbox_topics(config)]
+        of_mongo = config.kind is Kind.MONGODB
+        starts = [(table, change(topic, paths.row, of_mongo=of_mongo)) for table, topic in _outbox_topics(config)]
     return Paths(config, routers, paths.row, tuple(paths.walk(start, name, is_outbox=True) for name, start in starts))
 
 
@@ -186,18 +205,18 @@ def is_outbox(pattern: str) -> bool:
 def _named_by_predicates(config: Config) -> Iterator[str]:
     start = f"{config.get('topic.prefix')}{config.get('topic.delimiter', '.')}"
     for router in config.routers:
-        predicate = config.predicates.get(router.get("predicate"))
+        predicate = config.predicates.get(router.predicate)
         if predicate is None or predicate.type != TOPIC_NAMES or router.on("negate"):
             continue
         topic = literal(predicate.get("pattern"))
-        if topic is None or not topic.startswith(start) or not _sees_raw_topics(config, router):
+        if topic is None or not topic.startswith(start) or not sees_raw_topics(config, router):
             continue
         for table in _tables_of(config, topic.removeprefix(start)):
             if config.topics_of(table):
                 yield table
 
 
-def _sees_raw_topics(config: Config, router: Router) -> bool:
+def sees_raw_topics(config: Config, router: Router) -> bool:
     """Tell whether the topics that a router's predicate sees are surely those of tables."""
     before = takewhile(lambda plugin: plugin.alias != router.alias, config.transforms)
     return all(map(keeps_topic, before))

@@ -1,17 +1,27 @@
 """Where typical rows and heartbeats go: not captured, past the router, dropped, or into a failing transform."""
 
-from cdc_outbox.connect.lint.config import MONGO_ROUTER, ROUTER, Config, Kind, Router, listed
-from cdc_outbox.connect.lint.java import literal, matches
-from cdc_outbox.connect.lint.path import FEW, Path, Step, find_exclusion, is_outbox, named_outboxes, paths_of, reaches
+import re
+
+from cdc_outbox.connect.lint.config import MONGO_ROUTER, ROUTER, TOPIC_NAMES, Config, Kind, Router, listed
+from cdc_outbox.connect.lint.java import literal
+from cdc_outbox.connect.lint.path import (
+    FEW,
+    Path,
+    Step,
+    find_exclusion,
+    is_outbox,
+    named_outboxes,
+    paths_of,
+    reaches,
+    sees_raw_topics,
+)
 from cdc_outbox.connect.lint.rule import ERROR, WARNING, Hit, Hits, Rulebook
-from cdc_outbox.connect.lint.transforms import TIMESTAMP_ROUTER, TOPIC_NAMES, UNWRAPPING
+from cdc_outbox.connect.lint.transforms import TIMESTAMP_ROUTER, UNWRAPPING
 from cdc_outbox.router import Change, ConnectRecord
 
 book = Rulebook()
 
 _ROUTERS = frozenset({ROUTER, MONGO_ROUTER})
-_PREFIXES = ("", "x", "orders.created")
-"""Logical messages may have any prefix: a pattern that matches all of these is meant to match every one."""
 
 
 @book.rule("CC523", ERROR, *Kind)
@@ -34,21 +44,29 @@ def outbox_that_is_left_out(config: Config) -> Hits:
 
 @book.rule("CC524", ERROR, Kind.POSTGRESQL)
 def messages_that_are_left_out(config: Config) -> Hits:
-    option = "message.prefix.exclude.list"
-    for pattern in listed(config.get(option)) if config.routers and config.reads_messages else ():
-        if all(matches(pattern, prefix, ignores_case=True) for prefix in _PREFIXES):
-            message = "events are logical messages, and every one of them is left out."
-            yield Hit(option, message, "Set message.prefix.include.list to the prefix of events instead.")
+    if config.routers and config.reads_messages and config.message_exclusion is not None:
+        message = "events are logical messages, and every one of them is left out."
+        remedy = "Set message.prefix.include.list to the prefix of events instead."
+        yield Hit("message.prefix.exclude.list", message, remedy)
 
 
 @book.router_rule("CC505", ERROR, *Kind)
 def predicate_that_never_matches(config: Config, router: Router) -> Hits:
-    predicate = config.predicates.get(router.get("predicate"))
-    steps = [path.step(router) for path in paths_of(config).outboxes]
+    predicate = config.predicates.get(router.predicate)
+    paths = paths_of(config).outboxes
+    steps = [path.step(router) for path in paths]
     others = () if config.reads_messages else config.tables[:FEW]
     if predicate is None or any(reaches(config, router, table) for table in others):
         return
-    past = [step for step in steps if step is not None and not step.runs and not _was_routed(config, step)]
+    past = [step for path, step in zip(paths, steps, strict=True) if step and not step.runs and not _was_routed(path)]
+    first = _took(config, router)
+    if first is not None and first.after is not None:
+        message = f"the router never runs: {first.transform.alias!r} takes all rows before, to {first.after.topic}."
+        yield Hit("transforms", message, f"Give {first.transform.alias!r} a predicate of its own rows.")
+    expected = _names_no_table(config, router) if not any(path.table for path in paths) else ""
+    if expected:
+        message = f"the router never runs: its predicate matches no table's topic, which is {expected} before routing."
+        yield Hit(f"{predicate.prefix}pattern", message, "Write the topic of the outbox before routing.")
     if not past or len(past) < len(steps):
         return
     topic = past[0].before.topic
@@ -77,8 +95,39 @@ def predicate_that_never_matches(config: Config, router: Router) -> Hits:
         yield Hit(f"{predicate.prefix}pattern", message, f"Write {pattern}.")
 
 
-def _was_routed(config: Config, step: Step) -> bool:
-    return not isinstance(step.before.value, Change) and not config.reads_messages
+def _took(config: Config, router: Router) -> Step | None:
+    """Return the step at which another router takes every row, although a router is to send some to another topic."""
+    paths = paths_of(config)
+    for path in paths.outboxes:
+        step = next((step for step in path.steps if step.runs and step.transform.type in _ROUTERS), None)
+        if step is None or step.transform.alias == router.alias or step.transform.predicate:
+            continue
+        own = paths.topic_by(router, step)
+        if step.after is not None and step.after.topic and own and own != step.after.topic:
+            return step
+    return None
+
+
+def _names_no_table(config: Config, router: Router) -> str:
+    """Return how topics of tables are written, where a router's predicate names one that is written otherwise."""
+    predicate = config.predicates[router.predicate]
+    [example, *_] = config.topics_of("SCHEMA.TABLE") or [""]
+    delimiter = config.get("topic.delimiter", ".")
+    named = re.fullmatch(r"\^?((?:[\w\-]|\\\.)+)\$?", predicate.get("pattern"))
+    is_judged = named and example and sees_raw_topics(config, router) and config.kind is Kind.POSTGRESQL
+    if not named or not is_judged or predicate.type != TOPIC_NAMES or router.on("negate") or config.reads_messages:
+        return ""
+    topic, start = named[1].replace("\\.", "."), f"{config.get('topic.prefix')}{delimiter}"
+    parts = example.removeprefix(start).count(delimiter)
+    fits = topic.startswith(start) and topic.removeprefix(start).count(delimiter) >= parts
+    return "" if fits else example
+
+
+def _was_routed(path: Path) -> bool:
+    taken = (
+        step.runs and isinstance(step.before.value, Change) for step in path.steps if step.transform.type in _ROUTERS
+    )
+    return any(taken)
 
 
 def _renaming(path: Path, router: Router) -> Step | None:
@@ -119,7 +168,7 @@ def everything_is_dropped(config: Config) -> Hits:
     if not config.routers or not drops or len(drops) < len(paths):
         return
     plugin, topic = drops[0].transform, drops[0].before.topic
-    if not plugin.get("predicate"):
+    if not plugin.predicate:
         message = f"{plugin.alias!r} drops every event: it has no predicate."
         yield Hit(f"{plugin.prefix}type", message, "Name a predicate of what is to be dropped.")
     else:
@@ -140,8 +189,10 @@ def transform_that_fails(config: Config) -> Hits:
     told = set()
     for record, path in records:
         step = path.steps[-1] if path.steps else None
-        if step is None or not step.failure or step.transform.type in _ROUTERS or step.transform.alias in told:
+        if step is None or not step.failure or step.transform.alias in told:
             continue
+        if step.transform.type in _ROUTERS and step.before.value is path.start.value:
+            continue  # what is wrong with a router itself is told by its own rules
         told.add(step.transform.alias)
         message = f"the task fails on {record} in the transform {step.transform.alias!r}: {step.failure}."
         yield Hit(f"{step.transform.prefix}type", message, "List it before the router, or give it a predicate.")

@@ -8,26 +8,15 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from cdc_outbox.connect.lint.config import DECODER, MONGO_ROUTER, ROUTER, Config, Kind, Plugin, Router, is_reference
+from cdc_outbox.connect.lint.config import DECODER, MONGO_ROUTER, ROUTER, TOPIC_NAMES, Plugin, is_reference, listed
 from cdc_outbox.connect.lint.java import compiled, matches
+from cdc_outbox.connect.lint.records import KEY, MESSAGE, STRUCTURE, Envelope, change, fields_of, text, with_fields
 from cdc_outbox.errors import ConfigError, RoutingError
-from cdc_outbox.router import (
-    Change,
-    ConnectRecord,
-    ConnectSchema,
-    ConnectStruct,
-    ConnectType,
-    ConnectValue,
-    EventRouter,
-    LogicalName,
-    PlacementKind,
-)
-from cdc_outbox.router.envelope import EnvelopeMemory
+from cdc_outbox.router import Change, ConnectRecord, ConnectStruct, ConnectValue
 from cdc_outbox.router.java_regex import InvalidRegexError, replace_first
 
 _KAFKA = "org.apache.kafka.connect.transforms."
 _DEBEZIUM = "io.debezium.transforms."
-TOPIC_NAMES = f"{_KAFKA}predicates.TopicNameMatches"
 _TOMBSTONES = f"{_KAFKA}predicates.RecordIsTombstone"
 _HEADER_KEY = f"{_KAFKA}predicates.HasHeaderKey"
 TIMESTAMP_ROUTER = f"{_KAFKA}TimestampRouter"
@@ -64,6 +53,7 @@ _NEED_A_STRUCTURE = frozenset(
             for name in (
                 "ExtractField",
                 "Flatten",
+                "HeaderFrom",
                 "InsertField",
                 "MaskField",
                 "ReplaceField",
@@ -72,89 +62,14 @@ _NEED_A_STRUCTURE = frozenset(
                 "ValueToKey",
             )
         ),
+        f"{_DEBEZIUM}HeaderToValue",
         f"{_DEBEZIUM}partitions.PartitionRouting",
     }
 )
+_READ_BY_ROUTERS = frozenset({"op", "after", "ts_ms"})
+"""The fields of an envelope that a router reads, the last one where no column has the event's time."""
 _SCRIPTS = frozenset({f"{_DEBEZIUM}Filter", f"{_DEBEZIUM}ContentBasedRouter"})
-_ENVELOPE = frozenset({"before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns"})
-_STRUCTURE = ConnectSchema(type=ConnectType.STRUCT)
-_MESSAGE = "io.debezium.connector.postgresql.MessageValue"
-_HEARTBEAT = ConnectSchema(
-    type=ConnectType.STRUCT,
-    name="io.debezium.connector.common.Heartbeat",
-    fields=(("ts_ms", ConnectSchema(type=ConnectType.INT64, optional=False)),),
-)
-_KEY = ConnectStruct(_STRUCTURE, {})
-_KEY_OF_HEARTBEAT = ConnectStruct(
-    ConnectSchema(type=ConnectType.STRUCT, fields=(("serverName", ConnectSchema(type=ConnectType.STRING)),)), {}
-)
-
 _Transform = Callable[[Plugin, ConnectRecord], ConnectRecord | None]
-
-
-def compiled_router(router: Router, config: Config) -> tuple[EventRouter, bool]:
-    """Return a router that routes as this one does, and whether the topics that it gives are known.
-
-    JSON is not expanded. MongoDB's options are those of the usual router under another name.
-
-    Raises:
-        RoutingError: The real one's ``configure()`` throws.
-        ConfigError: It cannot be imitated.
-    """
-    options = {
-        f"table.{option.removeprefix('collection.')}" if option.startswith("collection.") else option: value
-        for option, value in router.options.items()
-        if not option.endswith(".expand.json.payload")
-    }
-    knows = _is_known(router.get("route.topic.regex")) and not is_reference(router.get("route.topic.replacement"))
-    if not knows:
-        options = {option: value for option, value in options.items() if not option.startswith("route.topic.re")}
-    connector = "oracle" if config.kind is Kind.ORACLE else ""
-    version = (config.version[0], config.version[1])
-    return EventRouter.from_options(options, version=version, connector=connector), knows
-
-
-def _is_known(regex: str) -> bool:
-    try:
-        return compiled(regex) is not None
-    except InvalidRegexError:
-        return True  # EventRouter refuses it, as the real one does
-
-
-def typical_row(routers: list[EventRouter]) -> dict[str, ConnectValue]:
-    """Return an outbox's row with every column that the routers read, of a type that they take."""
-    row = {}
-    for router in routers:
-        for placement in router.placements:
-            integer = placement.kind is PlacementKind.PARTITION
-            row[placement.column] = ConnectValue(ConnectType.INT32, 0) if integer else _text("x")
-        if router.version_column is not None:
-            row[router.version_column] = ConnectValue(ConnectType.INT32, 1)
-        if router.timestamp_column is not None:
-            row[router.timestamp_column] = ConnectValue(ConnectType.INT64, 0, LogicalName.MICRO_TIMESTAMP)
-        row |= {column: _text("1") for column in (router.id_column, router.key_column)}
-        row |= {router.payload_column: _text("{}"), router.route_by_column: _text("order")}
-    return row
-
-
-def _text(value: str) -> ConnectValue:
-    return ConnectValue(ConnectType.STRING, value)
-
-
-def change(topic: str, row: dict[str, ConnectValue]) -> ConnectRecord:
-    """Return the record of an inserted row, before any transform."""
-    value = Change(row=row, connector_time_ms=0, row_schema=f"{topic}.Value")
-    return ConnectRecord(topic=topic, key=_KEY, value=value)
-
-
-def logical_message(topic: str) -> ConnectRecord:
-    """Return the record of a logical message of PostgreSQL's, before any transform."""
-    return ConnectRecord(topic=topic, key=_KEY, value=ConnectStruct(replace(_STRUCTURE, name=_MESSAGE), {}))
-
-
-def heartbeat(topic: str) -> ConnectRecord:
-    """Return the record of a heartbeat."""
-    return ConnectRecord(topic=topic, key=_KEY_OF_HEARTBEAT, value=ConnectStruct(_HEARTBEAT, {"ts_ms": 0}))
 
 
 def keeps_topic(plugin: Plugin) -> bool:
@@ -203,27 +118,12 @@ def transformed(plugin: Plugin, record: ConnectRecord, row: dict[str, ConnectVal
     if plugin.type in UNWRAPPING:
         return _unwrapped(record)
     if plugin.type == DECODER:
-        is_message = isinstance(record.value, ConnectStruct) and record.value.schema.name == _MESSAGE
+        is_message = isinstance(record.value, ConnectStruct) and record.value.schema.name == MESSAGE
         return change(record.topic, row) if is_message else record
     known = _KNOWN.get(plugin.type.removeprefix(_KAFKA)) or _KNOWN.get(plugin.type)
     if known is None:
         raise _unknown(plugin)
     return known(plugin, record)
-
-
-def routed(router: Router, real: EventRouter, record: ConnectRecord, *, knows_topic: bool) -> ConnectRecord | None:
-    """Return what a router makes of a record; an expanded payload is a structure of fields that are not known.
-
-    Raises:
-        RoutingError: The task fails on it.
-        ConfigError: What becomes of it is not known.
-    """
-    found = real.transform(record, EnvelopeMemory())
-    if found is None or not isinstance(record.value, Change):
-        return found
-    if not knows_topic:
-        found = replace(found, topic="")
-    return replace(found, value=ConnectStruct(_STRUCTURE, {})) if router.expands else found
 
 
 def _unknown(plugin: Plugin) -> ConfigError:
@@ -238,6 +138,13 @@ def _side(plugin: Plugin, record: ConnectRecord) -> object:
     return record.key if _is_for_keys(plugin) else record.value
 
 
+def _with_fields(plugin: Plugin, record: ConnectRecord, fields: frozenset[str]) -> ConnectRecord:
+    """Return the record with these fields in the structure that a transform works on."""
+    if _is_for_keys(plugin):
+        return replace(record, key=with_fields(record.key, fields))
+    return replace(record, value=with_fields(record.value, fields))
+
+
 def _scripted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     script, topics = plugin.get("condition") or plugin.get("topic.expression"), plugin.get("topic.regex")
     asked = matches(topics, record.topic) if topics and record.topic else not topics
@@ -249,7 +156,7 @@ def _scripted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
 
 
 def _unwrapped(record: ConnectRecord) -> ConnectRecord:
-    return replace(record, value=ConnectStruct(_STRUCTURE, {})) if isinstance(record.value, Change) else record
+    return replace(record, value=ConnectStruct(STRUCTURE, {})) if isinstance(record.value, Change) else record
 
 
 def _renamed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
@@ -281,23 +188,67 @@ def _dated(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
 
 
 def _extracted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
-    side, name = _side(plugin, record), plugin.get("field")
-    fields = [field for field, _ in side.schema.fields] if isinstance(side, ConnectStruct) else []
-    if fields and name not in fields and plugin.get("field.syntax.version", "V1").upper() == "V1":
+    name, fields = plugin.get("field"), fields_of(_side(plugin, record))
+    if plugin.get("field.syntax.version", "V1").upper() != "V1":
+        raise _unknown(plugin)
+    if fields is not None and name not in fields:
         raise RoutingError(f"there is no field {name}", exception="IllegalArgumentException")
     if _is_for_keys(plugin):
-        return replace(record, key=_text("1"))
-    if isinstance(record.value, Change) and plugin.get("field") in {"before", "after", "source"}:
+        return replace(record, key=text("1"))
+    if isinstance(record.value, Change) and name in {"before", "after", "source"}:
         return _unwrapped(record)
+    if isinstance(record.value, Change) and name in {"op", "ts_ms", "ts_us", "ts_ns"}:
+        return replace(record, value=text("c"))
     raise _unknown(plugin)
 
 
 def _replaced(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
-    named = set(
-        ",".join(plugin.get(option) for option in ("exclude", "renames", "blacklist")).replace(":", ",").split(",")
-    )
-    narrows = plugin.get("include") or plugin.get("whitelist") or named & _ENVELOPE
-    if isinstance(record.value, Change) and narrows and not _is_for_keys(plugin):
+    fields = fields_of(_side(plugin, record))
+    if fields is None:
+        return record
+    if plugin.get("whitelist") or plugin.get("blacklist"):
+        raise _unknown(plugin)  # which Kafka before 4.0 reads
+    included, excluded = listed(plugin.get("include")), listed(plugin.get("exclude"))
+    renames = dict(entry.partition(":")[::2] for entry in listed(plugin.get("renames")))
+    if renames.keys() & _READ_BY_ROUTERS or set(renames.values()) & _READ_BY_ROUTERS:
+        raise _unknown(plugin)
+    kept = {name for name in fields if name not in excluded and (not included or name in included)}
+    return _with_fields(plugin, record, frozenset(renames.get(name, name) for name in kept))
+
+
+def _inserted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    sources = ("offset", "partition", "static", "timestamp", "topic")
+    return _widened(plugin, record, *(plugin.get(f"{source}.field").rstrip("!?") for source in sources))
+
+
+def _widened(plugin: Plugin, record: ConnectRecord, *names: str) -> ConnectRecord:
+    """Return the record with further fields in the structure that a transform works on."""
+    fields = fields_of(_side(plugin, record))
+    return record if fields is None else _with_fields(plugin, record, fields | set(filter(None, names)))
+
+
+def _masked(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    if isinstance(record.value, Change) and _READ_BY_ROUTERS & set(listed(plugin.get("fields"))):
+        raise _unknown(plugin)
+    return record
+
+
+def _with_field_as_header(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    names, fields = listed(plugin.get("fields")), fields_of(_side(plugin, record))
+    if fields is None:
+        raise _unknown(plugin)
+    missing = sorted(set(names) - fields)
+    if missing:
+        raise RoutingError(f"there is no field {missing[0]}", exception="NullPointerException")
+    headers = tuple((name, text("x")) for name in listed(plugin.get("headers")))
+    if plugin.get("operation").lower() == "move":
+        record = _with_fields(plugin, record, fields - set(names))
+    return replace(record, headers=(*record.headers, *headers))
+
+
+def _with_header_as_field(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    """Return a record that has none of the headers as it is; of another one the fields are not known."""
+    if set(listed(plugin.get("headers"))) & dict(record.headers).keys():
         raise _unknown(plugin)
     return record
 
@@ -311,44 +262,50 @@ def _named_anew(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
 
 
 def _cast(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
-    """Return the record as it is: which type a text has makes no difference here."""
+    """Return the record as it is: which type a text has makes no difference here, but that of ``ts_ms`` does."""
     takes_fields, is_text = ":" in plugin.get("spec"), isinstance(_side(plugin, record), ConnectValue)
     if takes_fields is is_text:
         needed = "a structure, and gets text or bytes" if takes_fields else "text or bytes, and gets a structure"
         raise RoutingError(f"it needs {needed}", exception="DataException")
-    if isinstance(record.value, Change) and not _is_for_keys(plugin):
+    types = dict(entry.partition(":")[::2] for entry in listed(plugin.get("spec")))
+    return _retyped(plugin, record, {name for name, kind in types.items() if (name, kind) != ("ts_ms", "int64")})
+
+
+def _converted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    return _retyped(plugin, record, {plugin.get("field")} if plugin.get("target.type") != "unix" else set())
+
+
+def _retyped(plugin: Plugin, record: ConnectRecord, names: set[str]) -> ConnectRecord:
+    """Return the record with fields of other types."""
+    if _is_for_keys(plugin) or not isinstance(record.value, Envelope) or not names & _READ_BY_ROUTERS:
+        return record
+    if names & {"op", "after"}:
         raise _unknown(plugin)
-    return record
+    return replace(record, value=replace(record.value, connector_time_ms=None))
 
 
 def _keyed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     """Return the record with a key of fields of its value."""
-    fields = {name.strip() for name in plugin.get("fields").split(",")}
-    if isinstance(record.value, Change):
-        there: frozenset[str] | set[str] = _ENVELOPE
-    elif isinstance(record.value, ConnectStruct) and record.value.schema.fields:
-        there = {name for name, _ in record.value.schema.fields}
-    else:
+    there = fields_of(record.value)
+    if there is None:
         raise _unknown(plugin)
-    missing = sorted(fields - there)
+    missing = sorted(set(listed(plugin.get("fields"))) - there)
     if missing:
         raise RoutingError(f"the value has no field {missing[0]}", exception="DataException")
-    return replace(record, key=_KEY)
+    return replace(record, key=KEY)
 
 
 def _flattened(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
-    if isinstance(record.value, Change) and not _is_for_keys(plugin):
-        raise _unknown(plugin)
-    return record
+    if not isinstance(record.value, Envelope) or _is_for_keys(plugin):
+        return record
+    if record.value.document is not None:
+        raise _unknown(plugin)  # MongoDB's documents are texts, and stay
+    return _with_fields(plugin, record, record.value.fields - {"before", "after", "source"})
 
 
 def _hoisted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
-    structure = ConnectStruct(_STRUCTURE, {})
+    structure = ConnectStruct(STRUCTURE, {})
     return replace(record, key=structure) if _is_for_keys(plugin) else replace(record, value=structure)
-
-
-def _same(_plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
-    return record
 
 
 def _dropped(_plugin: Plugin, _record: ConnectRecord) -> None:
@@ -356,11 +313,11 @@ def _dropped(_plugin: Plugin, _record: ConnectRecord) -> None:
 
 
 def _with_header(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
-    return replace(record, headers=(*record.headers, (plugin.get("header"), _text("x"))))
+    return replace(record, headers=(*record.headers, (plugin.get("header"), text("x"))))
 
 
 def _without_headers(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
-    names = {name.strip() for name in plugin.get("headers").split(",")}
+    names = listed(plugin.get("headers"))
     return replace(record, headers=tuple(header for header in record.headers if header[0] not in names))
 
 
@@ -370,17 +327,19 @@ _KNOWN: dict[str, _Transform] = {
     "ExtractField": _extracted,
     "Filter": _dropped,
     "Flatten": _flattened,
+    "HeaderFrom": _with_field_as_header,
     "HoistField": _hoisted,
-    "InsertField": _same,
+    "InsertField": _inserted,
     "InsertHeader": _with_header,
-    "MaskField": _same,
+    "MaskField": _masked,
     "RegexRouter": _renamed,
     "ReplaceField": _replaced,
     "SetSchemaMetadata": _named_anew,
-    "TimestampConverter": _same,
+    "TimestampConverter": _converted,
     "TimestampRouter": _dated,
     "ValueToKey": _keyed,
     f"{_DEBEZIUM}ByLogicalTableRouter": _renamed,
+    f"{_DEBEZIUM}HeaderToValue": _with_header_as_field,
 }
 """By the name of the class, without Kafka's package."""
 
