@@ -63,7 +63,13 @@ ALIKE_OPTION = 0.85
 
 
 def did_you_mean(word: str, known: Iterator[str] | list[str], *, alike: float = ALIKE) -> str:
-    """Return a sentence that offers the nearest known word, empty where none is near.
+    """Return a sentence that offers the :func:`nearest` known word, empty where none is near."""
+    near = nearest(word, known, alike=alike)
+    return f"Did you mean {near!r}?" if near else ""
+
+
+def nearest(word: str, known: Iterator[str] | list[str], *, alike: float = ALIKE) -> str:
+    """Return the nearest known word, empty where none is near.
 
     One that goes on where the word ends is nearest: people leave out ends more often than they mistype beginnings.
 
@@ -73,4 +79,4 @@ def did_you_mean(word: str, known: Iterator[str] | list[str], *, alike: float = 
     words = list(known)
     longer = [each for each in words if len(word) > 2 and each.startswith(word)]  # two letters begin too much
     near = sorted(longer, key=len) or get_close_matches(word, words, n=1, cutoff=alike)
-    return f"Did you mean {near[0]!r}?" if near else ""
+    return near[0] if near else ""

@@ -94,6 +94,13 @@ ROUTED = (
         shows=topics("order2"),
     ),
     Routed(
+        code="CC339",
+        changes={f"{_R}route.topic.regex": "(?<routedByValue>order)"},
+        rows=[{"aggregatetype": "customer"}],
+        shows=topics("customer"),
+    ),
+    Routed(code="CC338", changes={_PLACEMENT: "type:header:id"}, shows=headers("id", "id")),
+    Routed(
         code="CC317",
         changes={f"{_T}field.event.key": "id"},
         rows=[{"id": "e1"}, {"id": "e2"}],
@@ -196,7 +203,7 @@ ROUTED = (
         code="CC326",
         kind=Kind.MONGODB,
         changes={f"{_R}type": ROUTER},
-        also=("CC301", "CC335"),
+        also=("CC226", "CC335"),
         connector="mongodb",
         plugin="mongodb",
         rows=[{"document": _DOCUMENT % '"x"'}],
@@ -205,7 +212,7 @@ ROUTED = (
     Routed(
         code="CC327",
         changes={f"{_R}type": MONGO_ROUTER},
-        also=("CC301", "CC335"),
+        also=("CC226", "CC335"),
         plugin="mongodb",
         shows=fails("DataException"),
     ),

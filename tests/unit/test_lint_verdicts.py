@@ -11,6 +11,7 @@ from tests.support.configs import BINARY, DECODER, ROUTER, TOPIC_NAMES, changed,
 _KAFKA, _DEBEZIUM = "org.apache.kafka.connect.transforms.", "io.debezium."
 _R, _T, _PREDICATE = "transforms.outbox.", "transforms.outbox.table.", "predicates.isOutbox."
 _PATTERN, _TABLES = f"{_PREDICATE}pattern", "table.include.list"
+_PLACEMENT = f"{_T}fields.additional.placement"
 _MODE = "snapshot.mode.configuration.based.start.stream"
 
 Changes = Mapping[str, str | None]
@@ -67,6 +68,12 @@ LOST: list[tuple[str, Changes]] = [
     ("CC221", before(f"{_KAFKA}HeaderFrom$Value", fields="op", headers="op", operation="copy")),
     ("CC221", behind(f"{_KAFKA}HeaderFrom$Value", fields="op", headers="op", operation="copy")),
     ("CC221", behind(f"{_DEBEZIUM}transforms.HeaderToValue", headers="id", fields="id", operation="copy")),
+    # What the router itself takes, and gives.
+    ("CC318", {f"{_T}field.event.timestamp": ""}),
+    ("CC336", {"field.name.adjustment.mode": "avro_unicode"}),
+    ("CC338", {_PLACEMENT: "type:header:id"}),
+    ("CC339", {f"{_R}route.topic.regex": "(?<routedByValue>order)"}),
+    ("CC301", {f"{_T}field.payload": "body"}),
     ("CC505", _FIRST),
     # A table, or the case of its name, that is not known does not keep the rest from being followed.
     ("CC221", {_TABLES: r"public\.OUTBOX", **before(f"{_KAFKA}Flatten$Value", predicate="isOutbox")}),
@@ -106,6 +113,13 @@ ARRIVES: list[Changes] = [
     behind(DECODER, predicate="isOutbox"),
     {_TABLES: r"public\.o.*", **behind(DECODER, predicate="isOutbox")},
     {_PATTERN: ".*", **before(DECODER, predicate="isOutbox")},
+    {f"{_T}field.additional.missing": None},  # of which only a row that lacks a column knows
+    {f"{_T}field.payload": "payload"},  # which is what the router does anyway
+    {f"{_T}no.such.option": "x"},
+    {_PLACEMENT: "id:header"},
+    {f"{_R}route.topic.regex": "order", f"{_R}route.topic.replacement": "orders"},
+    {f"{_R}route.topic.regex": "(?<routedByValue>.)"},
+    {"field.name.adjustment.mode": "avro"},
     {_TABLES: None, "table.exclude.list": r"public\.customers", _PATTERN: ".*"},
     {
         "value.converter": BINARY,

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.router.java_regex import InvalidRegexError, UnknownRegexError, translated
-from cdc_outbox.router.regex_program import Pattern, SpentError
+from cdc_outbox.router.regex_program import Atom, Mark, Pattern, SpentError
 
 _ANCHORED = re.compile(r"\^?((?:[\w.,\- ]|\\[^A-Za-z0-9])+)\$?")
 
@@ -45,6 +45,19 @@ def _matches(pattern: str, text: str, *, ignores_case: bool) -> bool | None:
         raise
     except (InvalidRegexError, UnknownRegexError, ConfigError):
         return None
+
+
+def only_text(pattern: str) -> str | None:
+    """Return the one text that a pattern matches, ``None`` if it matches several, none, or that is not known."""
+    try:
+        found = compiled(pattern)
+    except InvalidRegexError:
+        return None
+    if found is None or not all(isinstance(step, Atom | Mark) for step in found.program):
+        return None
+    written = [step.pattern.pattern for step in found.program if isinstance(step, Atom)]
+    is_plain = all(re.escape(each[-1]) == each for each in written)
+    return "".join(each[-1] for each in written) if written and is_plain else None
 
 
 def groups(pattern: str) -> tuple[set[str], int] | None:

@@ -31,10 +31,24 @@ def placement_to_nowhere(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC305", WARNING)
 def header_twice(config: Config, router: Router) -> Hits:
-    for name in _repeated(["id", *router.placed("header")]):
+    own = router.column("id", "_id" if router.of_mongo else "id")
+    placed = router.placed("header")
+    if "id" in placed and not any(parts[0] == own for parts in router.placements):
+        placed = [name for name in placed if name != "id"]  # of which CC338 tells
+    for name in _repeated(["id", *placed]):
         also = ", which the router writes anyway" if name == "id" else ""
         message = f"a column more than needed becomes the header {name!r}{also}: messages have it twice."
         yield Hit(router.prefix + router.placement, message, "Leave it out, or give it another alias.")
+
+
+@book.router_rule("CC338", ERROR)
+def another_id(config: Config, router: Router) -> Hits:
+    own = router.column("id", "_id" if router.of_mongo else "id")
+    for parts in router.placements:
+        is_header = len(parts) in {2, 3} and parts[1].lower() == "header"
+        if is_header and parts[0] != own and parts[0 if len(parts) == 2 else 2] == "id":
+            message = f"the column {parts[0]} becomes a header id beside the event's: consumers take it for its id."
+            yield Hit(router.prefix + router.placement, message, "Give it another alias.")
 
 
 @book.router_rule("CC306", ERROR)

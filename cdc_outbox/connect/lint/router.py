@@ -2,15 +2,20 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from cdc_outbox.connect.catalogue import plugin
+from cdc_outbox.connect.catalogue import plugin, renamed
 from cdc_outbox.connect.lint.config import BINLOG, IMPLICIT, Config, Kind, Router, listed
 from cdc_outbox.connect.lint.java import matches
+from cdc_outbox.connect.lint.routers import compiled_router
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
-from cdc_outbox.document import ALIKE_OPTION, did_you_mean
+from cdc_outbox.document import ALIKE_OPTION, did_you_mean, nearest
+from cdc_outbox.errors import ConfigError, RoutingError
 
 book = Rulebook()
 
+_MANY = 100
+"""Options that the router does not have, and that are looked at."""
 _FEW = 50
 """Columns, tables and patterns that are held against each other."""
 _LATER = {"field.additional.missing": (3, 6), "json.payload.empty.array.behavior": (3, 7)}
@@ -20,17 +25,47 @@ _VALUES = {
     "json.payload.null.behavior": ("ignore", "optional_bytes"),
     "json.payload.empty.array.behavior": ("ignore", "optional_string"),
 }
+_STAYS = {"avro": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "avro_unicode": re.compile(r"[A-Za-z][A-Za-z0-9]*")}
+"""Names of columns that ``field.name.adjustment.mode`` leaves as they are."""
 _TRUTHS = ("expand.json.payload", "fields.additional.error.on.missing")
 
 
 @book.router_rule("CC301", ERROR)
+def misspelt_option(config: Config, router: Router) -> Hits:
+    for option, meant in _unknown_options(config, router):
+        if meant and _changes(config, router, option, meant):
+            message = f"the router has no option {option!r}, and does not say so."
+            yield Hit(router.prefix + option, message, f"Did you mean {meant!r}?")
+
+
+@book.router_rule("CC226", WARNING)
 def unknown_option(config: Config, router: Router) -> Hits:
+    for option, meant in _unknown_options(config, router):
+        if not meant or not _changes(config, router, option, meant):
+            message = f"the router has no option {option!r}, and does not say so."
+            yield Hit(router.prefix + option, message, f"Did you mean {meant!r}?" if meant else "")
+
+
+def _unknown_options(config: Config, router: Router) -> Iterator[tuple[str, str]]:
+    """Yield each option that the router does not have, with the one that is meant, which is empty where none is."""
     found = plugin(router.type, ".".join(map(str, config.version)))
     known = [*IMPLICIT, *(found.options if found is not None else ())]
-    for option in router.options if found is not None else ():
-        if option not in {*known, *_found_elsewhere(router)}:
-            offer = did_you_mean(option, known, alike=ALIKE_OPTION)
-            yield Hit(router.prefix + option, f"the router has no option {option!r}, and does not say so.", offer)
+    unknown = router.options.keys() - {*known, *_found_elsewhere(router)} if found is not None else ()
+    for option in sorted(unknown)[:_MANY]:
+        rename = renamed(option, plugin=router.type)
+        yield option, (rename.new if rename else "") or nearest(option, known, alike=ALIKE_OPTION)
+
+
+def _changes(config: Config, router: Router, option: str, meant: str) -> bool:
+    """Tell whether the router would route otherwise if an option had the name that is meant."""
+    kept = {name: value for name, value in router.options.items() if name != option}
+    other = replace(router, options={**kept, meant: router.options[option]})
+    if meant in IMPLICIT or other.expands is not router.expands:
+        return True
+    try:
+        return compiled_router(router, config) != compiled_router(other, config)
+    except (ConfigError, RoutingError):
+        return True
 
 
 def _found_elsewhere(router: Router) -> set[str]:
@@ -78,7 +113,7 @@ def key_that_keeps_no_order(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC318", ERROR)
 def column_without_a_name(config: Config, router: Router) -> Hits:
-    columns = [f"{router.table}.field.event.{role}" for role in ("id", "key", "payload")]
+    columns = [f"{router.table}.field.event.{role}" for role in ("id", "key", "payload", "timestamp")]
     for option in (*columns, "route.by.field"):
         if option in router.options and not router.get(option):
             yield Hit(router.prefix + option, f"{option} is empty, and the task fails.", "Leave it out, or name one.")
@@ -126,12 +161,12 @@ def refinement_of_nothing(config: Config, router: Router) -> Hits:
             yield Hit(f"{router.prefix}table.{name}", f"table.{name} does nothing without expansion.", "Leave it out.")
 
 
-@book.router_rule("CC324", ERROR)
+@book.router_rule("CC324", WARNING)
 def missing_columns_by_an_old_name(config: Config, router: Router) -> Hits:
     option = f"{router.table}.fields.additional.error.on.missing"
     told = router.get(f"{router.table}.field.additional.missing").lower() == "ignore"
     if option in router.options and config.version >= (3, 6) and not router.on(option) and not told:
-        message = f"{option} is not read since Debezium 3.6: a missing column fails the task."
+        message = f"{option} is not read since Debezium 3.6: a row that lacks a placed column fails the task."
         yield Hit(router.prefix + option, message, f"Write {router.table}.field.additional.missing=ignore.")
 
 
@@ -188,7 +223,7 @@ def update_that_fails_the_task(config: Config, router: Router) -> Hits:
 @book.rule("CC330", WARNING)
 def routers_in_a_row(config: Config) -> Hits:
     for before, router in zip(config.routers, config.routers[1:], strict=False):
-        if not before.get("predicate"):
+        if not before.predicate:
             message = f"{router.alias!r} never sees a row: {before.alias!r} routes them all."
             yield Hit("transforms", message, "Give each a predicate.")
 
@@ -232,8 +267,8 @@ def time_that_is_none(config: Config, router: Router) -> Hits:
 
 @book.router_rule("CC335", NOTE)
 def clock_of_the_connector(config: Config, router: Router) -> Hits:
-    if not router.column("timestamp") and not config.reads_messages:
-        option = f"{router.prefix}{router.table}.field.event.timestamp"
+    option = f"{router.prefix}{router.table}.field.event.timestamp"
+    if option not in config.options and not config.reads_messages:
         message = "messages have the time at which the connector met them, not the event's."
         yield Hit(option, message, "Name a column without time zone that has it.")
 
@@ -247,12 +282,18 @@ def columns_that_are_hidden(config: Config, router: Router) -> Hits:
         if hidden:
             message = f"the router does not find {', '.join(hidden)} as it was written."
             yield Hit(option, message, "Let the outbox's columns be.")
+    option, stays = "field.name.adjustment.mode", _STAYS.get(config.get("field.name.adjustment.mode").lower())
+    adjusted = [column for column in sorted({*_columns(router)})[:_FEW] if stays and not stays.fullmatch(column)]
+    if adjusted:
+        message = f"the router does not find {', '.join(adjusted)}: columns come under other names."
+        yield Hit(option, message, "Leave it out.")
 
 
 def _columns(router: Router) -> Iterator[str]:
     defaults = {"id": "id", "key": "aggregateid", "payload": "payload"}
     yield from (router.column(role, default) for role, default in defaults.items())
     yield router.get("route.by.field", "aggregatetype")
+    yield from filter(None, [router.column("timestamp")])
     yield from (parts[0] for parts in router.placements)
 
 

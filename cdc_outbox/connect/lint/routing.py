@@ -3,7 +3,7 @@
 import re
 
 from cdc_outbox.connect.lint.config import Config, Router, is_reference
-from cdc_outbox.connect.lint.java import compiled, groups, matches
+from cdc_outbox.connect.lint.java import compiled, groups, matches, only_text
 from cdc_outbox.connect.lint.rule import ERROR, NOTE, Hit, Hits, Rulebook
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.router.java_regex import InvalidRegexError
@@ -75,9 +75,25 @@ def topic_that_the_row_names(config: Config, router: Router) -> Hits:
         yield Hit(f"{router.prefix}route.topic.replacement", message, "Put something of your own before the group.")
 
 
+@book.router_rule("CC339", ERROR)
+def regex_of_one_type(config: Config, router: Router) -> Hits:
+    if _is_of_one_type(router):
+        only = only_text(router.get("route.topic.regex"))
+        message = f"the regex matches {only!r} alone: events of any other type go to a topic of that type's bare name."
+        yield Hit(f"{router.prefix}route.topic.regex", message, f"Write {_DEFAULT_REGEX}, or the topic itself.")
+
+
+def _is_of_one_type(router: Router) -> bool:
+    """Tell whether the regex matches one text alone, although the replacement tells types apart."""
+    references = _REFERENCE.finditer(router.get("route.topic.replacement", _DEFAULT_REPLACEMENT))
+    tells = any(found[1] is not None or found[2] is not None for found in references)
+    return tells and only_text(router.get("route.topic.regex", _DEFAULT_REGEX)) is not None
+
+
 @book.router_rule("CC316", NOTE)
 def values_that_the_regex_lets_pass(config: Config, router: Router) -> Hits:
     regex = router.get("route.topic.regex", _DEFAULT_REGEX)
-    if any(matches(regex, probe) is False for probe in ("order", "Order", "order-line", "order_line", "order.line")):
+    probes = ("order", "Order", "order-line", "order_line", "order.line")
+    if not _is_of_one_type(router) and any(matches(regex, probe) is False for probe in probes):
         message = "what the regex does not match as a whole goes to a topic of its own name, without a word."
         yield Hit(f"{router.prefix}route.topic.regex", message, "Make sure that it matches every aggregate type.")
