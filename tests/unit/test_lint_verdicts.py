@@ -108,6 +108,7 @@ ARRIVES: list[Changes] = [
         "transforms.key.predicate": "isOutbox",
     },
     {**behind(ROUTER, route_topic_replacement="first.${routedByValue}"), f"{_R}predicate": None},
+    {**behind(ROUTER, route_topic_replacement="rest.${routedByValue}"), _TABLES: r"public\.outbox,public\.outbox_b"},
     # Rows, with a decoder that has nothing to decode.
     before(DECODER, predicate="isOutbox"),
     behind(DECODER, predicate="isOutbox"),

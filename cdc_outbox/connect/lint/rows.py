@@ -1,6 +1,7 @@
 """Where typical rows and heartbeats go: not captured, past the router, dropped, or into a failing transform."""
 
 import re
+from itertools import takewhile
 
 from cdc_outbox.connect.lint.config import MONGO_ROUTER, ROUTER, TOPIC_NAMES, Config, Kind, Router, listed
 from cdc_outbox.connect.lint.java import literal
@@ -58,7 +59,8 @@ def predicate_that_never_matches(config: Config, router: Router) -> Hits:
     others = () if config.reads_messages else config.tables[:FEW]
     if predicate is None or any(reaches(config, router, table) for table in others):
         return
-    past = [step for path, step in zip(paths, steps, strict=True) if step and not step.runs and not _was_routed(path)]
+    taken = [_taking_step(path, router) for path in paths]
+    past = [step for step, first in zip(steps, taken, strict=True) if step and not step.runs and not first]
     first = _took(config, router)
     if first is not None and first.after is not None:
         message = f"the router never runs: {first.transform.alias!r} takes all rows before, to {first.after.topic}."
@@ -99,8 +101,8 @@ def _took(config: Config, router: Router) -> Step | None:
     """Return the step at which another router takes every row, although a router is to send some to another topic."""
     paths = paths_of(config)
     for path in paths.outboxes:
-        step = next((step for step in path.steps if step.runs and step.transform.type in _ROUTERS), None)
-        if step is None or step.transform.alias == router.alias or step.transform.predicate:
+        step = _taking_step(path, router)
+        if step is None or step.transform.predicate:
             continue
         own = paths.topic_by(router, step)
         if step.after is not None and step.after.topic and own and own != step.after.topic:
@@ -123,11 +125,11 @@ def _names_no_table(config: Config, router: Router) -> str:
     return "" if fits else example
 
 
-def _was_routed(path: Path) -> bool:
-    taken = (
-        step.runs and isinstance(step.before.value, Change) for step in path.steps if step.transform.type in _ROUTERS
-    )
-    return any(taken)
+def _taking_step(path: Path, router: Router) -> Step | None:
+    """Return the step at which another router takes a row before it comes to a router."""
+    before = takewhile(lambda step: step.transform.alias != router.alias, path.steps)
+    routed = (step for step in before if step.runs and step.transform.type in _ROUTERS)
+    return next((step for step in routed if isinstance(step.before.value, Change)), None)
 
 
 def _renaming(path: Path, router: Router) -> Step | None:
