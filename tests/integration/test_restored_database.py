@@ -190,7 +190,7 @@ def test_a_running_consumer_notices_a_topic_that_was_created_anew(fed_service: S
         replace_topic(service)
         service.send(*(make_event(1, str(number)) for number in range(3, 8)))
         with pytest.raises(TopicReplacedError, match=f"{service.pipeline.topic} is not the topic"):
-            run.result(30)
+            run.result(60)
     assert len(service.effects()) == 3
 
 

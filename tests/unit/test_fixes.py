@@ -13,7 +13,8 @@ from cdc_outbox.connect.lint import Kind, find_in_text, lint_all
 from cdc_outbox.connect.lint.fixes import FIXERS, fix
 from fuzz.lint import named_texts
 from tests.support.configs import CLEAN, D5, changed
-from tests.support.hazards import CASES, Case
+from tests.support.hazards import CASES
+from tests.support.lint_case import Case
 from tests.support.specs import MINIMAL
 
 FIXABLE = [case for case in CASES if case.code in FIXERS]

@@ -9,7 +9,8 @@ from cdc_outbox.connect.lint import RULES, Kind, lint, lint_all
 from cdc_outbox.connect.lint.promises import PROMISES, reason_against
 from cdc_outbox.finding import Severity
 from tests.support.configs import CLEAN, JSON, MONGO_ROUTER, changed, config_of
-from tests.support.hazards import CASES, Case
+from tests.support.hazards import CASES
+from tests.support.lint_case import Case
 
 
 def codes(changes: Mapping[str, str | None], kind: Kind = Kind.POSTGRESQL) -> list[str]:
