@@ -24,6 +24,7 @@ from cdc_outbox.testing.settings import settings_file
 
 _HEAP = "512m"
 """Enough for a million small events; two stacks fit into a laptop."""
+_PASSING = PASSING_ERRORS | {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH}
 _TOPIC_SECONDS, _LEADER_SECONDS = 10.0, 0.05
 
 _quiet = logging.getLogger(f"{__name__}.librdkafka")
@@ -136,8 +137,8 @@ def _ends(admin: AdminClient, topic: str) -> dict[int, int]:
         try:
             return _asked_ends(admin, topic)
         except KafkaException as error:
-            # A topic shows before its leader does.
-            if error.args[0].code() not in PASSING_ERRORS or time.monotonic() >= deadline:
+            # A topic shows before its leader does, and a leader before the broker takes its epoch.
+            if error.args[0].code() not in _PASSING or time.monotonic() >= deadline:
                 raise translate(error.args[0]) from error
         time.sleep(_LEADER_SECONDS)
 
