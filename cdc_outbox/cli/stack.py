@@ -35,7 +35,6 @@ _LOOK_SECONDS = 0.1
 _DOWN_SECONDS = 60.0
 _RESTART_SECONDS = 90.0
 """Longer than a part may take to end and to be ready again."""
-_ENDED = "not running"
 
 
 def _known_parts(context: click.Context, _argument: click.Parameter, incomplete: str) -> list[str]:
@@ -168,9 +167,13 @@ def status(*, name: str, prints_json: bool) -> None:
     """
     folder = _find(name)
     parts = [
-        {"name": part, "state": state, "pid": None if state == _ENDED else record.pid, "log": str(folder.log(part))}
+        {
+            "name": part,
+            "state": record.state(),
+            "pid": record.pid if record.find() else None,
+            "log": str(folder.log(part)),
+        }
         for part, record in sorted(folder.find_records().items())
-        for state in (record.state(),)
     ]
     if prints_json:
         say(safe_json({"apiVersion": API_VERSION, "kind": "Stack", "name": name, "parts": parts}, indent=2))
@@ -235,7 +238,7 @@ def restart(part: str, *, name: str, variables: dict[str, str]) -> None:
                 hint="Only a stack of `cdc-outbox stack up` can be told so, and not one of a program's own.",
             )
         time.sleep(_LOOK_SECONDS)
-    state = folder.find_states().get(part, _ENDED)
+    state = folder.find_states().get(part, "not running")
     if state != "running":
         raise StackError(
             f"{part} did not start again: {state}", hint=f"Try `cdc-outbox stack logs --name {name} {part}`."

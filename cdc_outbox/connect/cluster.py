@@ -122,9 +122,9 @@ class Cluster:
     Args:
         urls: For example ``http://localhost:8083``; credentials in one are refused.
         login: ``None`` where Connect wants none.
-        patience_seconds: How long one request is repeated that meets a rebalance, an error of the worker's or nobody
-            at all. ``None`` is thirty, because a worker that was killed is replaced within that time; commands that
-            only look do not wait then for workers that are away.
+        patience_seconds: How long one request is repeated that meets a rebalance, an error of the worker's or no
+            worker at all. ``None`` is thirty, because a worker that was killed is replaced within that time; commands
+            that only look do not wait then for workers that are away.
         allow_plaintext_login: Whether the login may go over ``http`` to other hosts than this one; not by default,
             because it can be read on the way.
         proxy: The URL of an HTTP proxy that leads to the workers; those of the environment are not used.

@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not in __all__
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox.errors import StackError
@@ -25,6 +24,7 @@ from cdc_outbox.testing.settings import settings_file
 _HEAP = "512m"
 """Enough for a million small events; two stacks fit into a laptop."""
 _PASSING = PASSING_ERRORS | {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH}
+"""A topic shows before its leader does, and a leader before the broker takes its epoch."""
 _TOPIC_SECONDS, _LEADER_SECONDS = 10.0, 0.05
 
 _quiet = logging.getLogger(f"{__name__}.librdkafka")
@@ -128,7 +128,7 @@ def _make_admin(servers: str) -> AdminClient:
 
 
 _admin = lru_cache(maxsize=2)(_make_admin)
-"""The client of a broker that is up, kept: each new one asks for all topics."""
+"""The client of a broker that is up, kept: each new one asks for all topics. A test seldom has more than two stacks."""
 
 
 def _ends(admin: AdminClient, topic: str) -> dict[int, int]:
@@ -137,7 +137,6 @@ def _ends(admin: AdminClient, topic: str) -> dict[int, int]:
         try:
             return _asked_ends(admin, topic)
         except KafkaException as error:
-            # A topic shows before its leader does, and a leader before the broker takes its epoch.
             if error.args[0].code() not in _PASSING or time.monotonic() >= deadline:
                 raise translate(error.args[0]) from error
         time.sleep(_LEADER_SECONDS)

@@ -72,7 +72,7 @@ def groups(pattern: str) -> tuple[set[str], int] | None:
 def literal(pattern: str) -> str | None:
     """Return the one name that a pattern is written for, ``None`` if it is written for several.
 
-    An unescaped dot counts as a dot: that is what whoever wrote ``public.outbox`` meant. Anchors at its ends change
+    An unescaped dot counts as a dot: that is what the author of ``public.outbox`` meant. Anchors at its ends change
     nothing, for whole names are compared.
     """
     found = _ANCHORED.fullmatch(pattern)
