@@ -371,8 +371,7 @@ class Loop:
             await self._close()
         seconds = self._pause_seconds * self._random.uniform(0.5, 1.0)
         self._pause_seconds = min(_LAST_RETRY_SECONDS, self._pause_seconds * 2)
-        _log.warning("will be tried again", extra={"reason": str(error), "seconds": round(seconds, 2)})
-        self._watch.retried(error, outage)
+        self._watch.retried(error, outage, seconds=seconds)
         await self._sleep(seconds)
 
     async def _close(self) -> None:

@@ -93,7 +93,8 @@ class UnhandledEvents:
         return self._handlers.get(item.event.type) is not None
 
     def _error(self) -> NoHandlerError:
-        handled, there = sorted(self._handlers.types), [name for name, _ in self._types.most_common(_SHOWN)]
+        # In an order that counts do not change: a text that is the same is logged once.
+        handled, there = sorted(self._handlers.types), sorted(name for name, _ in self._types.most_common(_SHOWN))
         near = next(filter(None, (did_you_mean(name, there) for name in handled)), "")
         return NoHandlerError(
             f"no event in the topics has a handler, so all are left there; handled: {', '.join(handled)}; "

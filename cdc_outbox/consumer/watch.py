@@ -88,6 +88,8 @@ class Watch:
         self._has_caught_up = False
         self._paused: set[Place] = set()
         self._outage = ""
+        self._told = ""
+        """What was told last of what is tried again."""
         self._is_connected = True
         self.has_joined = False
         """Whether the group has given it partitions since the run began."""
@@ -110,7 +112,7 @@ class Watch:
         """Note that a run begins."""
         self._started_at, self._is_stopping, self.polled_at = self._clock(), False, None
         self._unassigned_since, self.has_joined, self._is_connected = self._started_at, False, True
-        self._assigned = set()
+        self._assigned, self._told = set(), ""
         _log.info("joins its group", extra={"consumer": self._name})
         self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
 
@@ -257,12 +259,15 @@ class Watch:
         """Count a transaction that was undone for what its events are."""
         self._metrics.count("cdc_outbox_consumer_batches_total", consumer=self._name, result="undone")
 
-    def retried(self, error: CdcOutboxError, outage: str = "") -> None:
+    def retried(self, error: CdcOutboxError, outage: str = "", *, seconds: float | None = None) -> None:
         """Count what is tried again for no fault of an event's.
 
         Args:
             outage: What is waited for, where that is not our own database.
+            seconds: In how many it is tried again; ``None`` where the caller tells of it.
         """
+        if seconds is not None and self._is_news(error):
+            _log.warning("will be tried again", extra={"reason": str(error), "seconds": round(seconds, 2)})
         if isinstance(error, NoHandlerError):
             outage = outage or _HANDLED
         elif isinstance(error, DatabaseError) and not isinstance(error, TransactionConflictError):  # which it answered
@@ -296,6 +301,11 @@ class Watch:
             outage=" and ".join(filter(None, [self._outage, "" if self._is_connected else "the brokers"])),
             stopping=self._is_stopping,
         )
+
+    def _is_news(self, error: CdcOutboxError) -> bool:
+        """Tell whether an error is to be logged: that events have no handler is so for as long as it is not mended."""
+        before, self._told = self._told, str(error)
+        return not isinstance(error, NoHandlerError) or self._told != before
 
     def _goes_on(self, *outages: str) -> None:
         """Tell that one of these is over, if it is what was waited for."""

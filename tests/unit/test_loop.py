@@ -26,7 +26,7 @@ from cdc_outbox.consumer.start_offsets import Partition, Partitions
 from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
-from cdc_outbox.errors import DatabaseUnavailableError, HandlerError, PartitionLostError
+from cdc_outbox.errors import DatabaseUnavailableError, HandlerError, NoHandlerError, PartitionLostError
 from cdc_outbox.metrics import NoMetrics
 from fuzz.consumer_group import Client, Group
 from fuzz.consumer_world import ModelKeeper
@@ -282,6 +282,24 @@ def test_slow_handlers_have_batches_that_end_in_time(monkeypatch: pytest.MonkeyP
     consume(second, 100, aggregates=1, until=120)
     assert len(second.applied) == 100
     assert 4 < max(second.sizes) * 0.5 <= Limits().batch_seconds
+
+
+class Waiting(Second):
+    """A database whose consumer has nothing but events without a handler; others come in the middle of an hour."""
+
+    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[Place, int]) -> Delivered:
+        if self.clock < self.back_at:
+            self.attempts += 1
+            raise NoHandlerError("in the topics: Charged" if self.clock < self.back_at / 2 else "Charged, Opened")
+        return await super().apply(items, *arguments, stored=stored)
+
+
+def test_what_has_no_handler_is_logged_once_and_not_at_every_try(caplog: pytest.LogCaptureFixture) -> None:
+    waiting = Waiting(back_at=3600)
+    consume(waiting, 2, aggregates=1, until=3700)
+    assert (len(waiting.applied), waiting.attempts > 500) == (2, True)
+    told = [vars(record)["reason"] for record in caplog.records if record.message == "will be tried again"]
+    assert told == ["in the topics: Charged", "Charged, Opened"]
 
 
 class Away(Second):

@@ -189,6 +189,14 @@ def test_a_consumer_waits_for_an_event_with_a_handler(watch: Watch, caplog: pyte
     assert told(caplog) == [("goes on", {"consumer": "shipping", "waited_for": "an event with a handler"})]
 
 
+def test_the_log_says_at_every_try_that_the_database_is_gone(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    for error in (DatabaseUnavailableError("gone"), NoHandlerError("none")) * 2:
+        for _ in range(2):
+            watch.retried(error, seconds=1.234)
+    gone, none = [("will be tried again", {"reason": reason, "seconds": 1.23}) for reason in ("gone", "none")]
+    assert told(caplog) == [gone, gone, none, gone, gone, none]
+
+
 def test_a_consumer_that_has_a_partition_does_not_wait_for_one(
     watch: Watch, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
