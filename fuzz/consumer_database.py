@@ -4,6 +4,7 @@ Transactions are READ COMMITTED: what one commits is seen by the next step of th
 told so at once, as the victim of a deadlock is, for here nobody can wait.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -189,9 +190,11 @@ class Connected(MemoryDatabase):
     async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:
         return await self._write("wake", "row", (), partial(super().wake, connection, successors))
 
-    async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:
+    async def find_due(
+        self, connection: Any, owned: Iterable[Place], limit: int, most_bytes: float = math.inf
+    ) -> list[ParkedEvent]:
         self._look_alive("find_due")
-        return await super().find_due(connection, owned, limit)
+        return await super().find_due(connection, owned, limit, most_bytes)
 
     async def count(self, connection: Any) -> list[ParkedCount]:
         self._look_alive("count")

@@ -207,8 +207,8 @@ class Loop:
         with self._keeper.busy():
             if counts:
                 await self._adoption.look(await self._session.find_parked_places(), held)
-            places, most = {*held, *self._adoption.adopted}, self._limits.batch_events
-            found = await self._session.find_due(places, most, counts=counts)
+            places, most = {*held, *self._adoption.adopted}, (self._limits.batch_events, self._limits.batch_bytes)
+            found = await self._session.find_due(places, *most, counts=counts)
         due = [row for row in found[0] if self._adoption.takes(row)]
         if found[1] is not None:
             self._watch.looked(found[1], time.monotonic() - began_at)

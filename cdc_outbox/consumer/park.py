@@ -2,9 +2,11 @@
 
 import base64
 import json
+import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple, Protocol
 
 from cdc_outbox.consumer.epochs import Place, place_of
@@ -138,6 +140,7 @@ class Due(NamedTuple):
     place: int
     aggregate: Aggregate
     blocks: bool
+    bytes: int
 
 
 class ParkStore(Protocol):
@@ -170,11 +173,21 @@ class ParkStore(Protocol):
                 wait for either. ``None`` for whatever came first.
         """
 
-    async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401
+    async def find_due(
+        self,
+        connection: Any,  # noqa: ANN401
+        owned: Iterable[Place],
+        limit: int,
+        most_bytes: float = math.inf,
+    ) -> list[ParkedEvent]:
         """Return what is due in these partitions, each with what waits behind it, in order from the first.
 
         Where there is more than the limit, each aggregate has as much of it as any other, as far as they are looked at:
         the cost does not grow with what is parked. What others own is among it.
+
+        Args:
+            limit: The largest number of events.
+            most_bytes: The largest number of bytes of their messages; one event may have more.
         """
 
     async def find_places(self, connection: Any) -> set[Place]:  # noqa: ANN401
@@ -184,21 +197,43 @@ class ParkStore(Protocol):
         """Return how many events are parked."""
 
 
+Sized = tuple[int, int]
+"""The place of a parked event, and its bytes."""
+
+
 def choose(due: Sequence[Due], limit: int, looks: int = 0) -> tuple[list[Due], int]:
     """Return which events are read, one for each aggregate in which others wait, and how many of each aggregate then.
 
     Args:
         due: In the order in which they became due.
-        looks: How often was looked before. Where not all are chosen, another one comes first each time, so that
-            events that stay due behind a dead one do not keep the others from being chosen.
+        looks: How often was looked before. Another one comes first each time, so that events that stay due behind a
+            dead one do not keep the others from being chosen, or from the room that there is for bytes.
     """
     heads: dict[Aggregate | int, Due] = {}
     for event in due:
         heads.setdefault(event.aggregate if event.blocks else event.place, event)
     found = list(heads.values())
-    first = looks % len(found) if len(found) > limit else 0
+    first = looks % max(1, len(found))
     chosen = [*found[first:], *found[:first]][:limit]
     return chosen, max(1, limit // max(1, len(chosen)))
+
+
+def fitting(chains: Iterable[Sequence[Sized]], most_bytes: float) -> list[int]:
+    """Return which events are read of so many bytes: the first of each chain, then the second, until one has no room.
+
+    So what is read of a chain is its beginning, and each has its turn.
+
+    Args:
+        chains: Events in order.
+        most_bytes: One event may have more.
+    """
+    places: list[int] = []
+    for place, size in filter(None, chain.from_iterable(zip_longest(*chains))):
+        most_bytes -= size
+        if places and most_bytes < 0:
+            break
+        places.append(place)
+    return places
 
 
 def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[ParkedEvent]:

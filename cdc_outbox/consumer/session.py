@@ -210,7 +210,7 @@ class Session:
             return await stores.epochs.start(connection, event_id)
 
     async def find_due(
-        self, owned: Iterable[Place], limit: int, *, counts: bool = True
+        self, owned: Iterable[Place], limit: int, most_bytes: float = math.inf, *, counts: bool = True
     ) -> tuple[list[ParkedEvent], list[ParkedCount] | None]:
         """Return what is due in these partitions, and how much is parked altogether: ``None`` if not asked for.
 
@@ -220,7 +220,7 @@ class Session:
         places = set(owned)
         async with self._transaction() as (stores, connection):
             counted = await stores.park.count(connection) if counts else None
-            due = await stores.park.find_due(connection, places, limit) if counted != [] else []
+            due = await stores.park.find_due(connection, places, limit, most_bytes) if counted != [] else []
             return unbroken(due, places), counted
 
     async def find_parked_places(self) -> set[Place]:

@@ -1,5 +1,6 @@
 """The park in the consumer's own database."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -14,8 +15,10 @@ from cdc_outbox.consumer.park import (
     ParkedEvent,
     Rank,
     Reason,
+    Sized,
     State,
     choose,
+    fitting,
     parked_bytes,
     parked_message,
     written_headers,
@@ -85,7 +88,13 @@ class SqlPark:
         following = [successors[aggregate] for aggregate in aggregates]
         return len(await self._sql.fetch(connection, "wake", **columns_of(aggregates), successors=following))
 
-    async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401
+    async def find_due(
+        self,
+        connection: Any,  # noqa: ANN401
+        owned: Iterable[Place],
+        limit: int,
+        most_bytes: float = math.inf,
+    ) -> list[ParkedEvent]:
         """Look for what is due, as far as that is looked at in one go, and read the rows of what is chosen."""
         places = sorted(owned)
         if not places:
@@ -93,18 +102,27 @@ class SqlPark:
         topics, partitions = [place.topic for place in places], [place.partition for place in places]
         most = limit * _LOOKED_AT
         rows = await self._sql.fetch(connection, "find_due", topics=topics, partitions=partitions, limit=most)
-        due = [Due(place, Aggregate(*names), bool(blocks)) for place, *names, blocks in rows]
+        due = [Due(place, Aggregate(*names), bool(blocks), size) for place, *names, blocks, size in rows]
         heads, share = choose(due, limit, next(self._looks))
-        if not heads:
-            return []
-        found = await self._sql.fetch(
-            connection,
-            "read_due",
-            places=[None if head.blocks else head.place for head in heads],
-            **columns_of([head.aggregate for head in heads]),
-            share=share,
-        )
+        chains = await self._find_chains(connection, [head.aggregate for head in heads if head.blocks], share)
+        each = [chains.get(head.aggregate, []) if head.blocks else [(head.place, head.bytes)] for head in heads]
+        chosen = fitting(each, most_bytes)
+        found = await self._sql.fetch(connection, "read", places=chosen) if chosen else []
         return [_parked(*row) for row in found]
+
+    async def _find_chains(
+        self,
+        connection: Any,  # noqa: ANN401
+        aggregates: Sequence[Aggregate],
+        share: int,
+    ) -> dict[Aggregate, list[Sized]]:
+        """Return so many events of each aggregate that others wait for or that wait, in order from the first."""
+        found: dict[Aggregate, list[Sized]] = {}
+        if aggregates:
+            rows = await self._sql.fetch(connection, "find_chains", **columns_of(aggregates), share=share)
+            for number, place, size in rows:
+                found.setdefault(aggregates[number - 1], []).append((place, size))
+        return found
 
     async def find_places(self, connection: Any) -> set[Place]:  # noqa: ANN401
         """Read the topic-partitions."""

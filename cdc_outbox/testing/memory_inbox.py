@@ -1,6 +1,7 @@
 """The inbox in memory: for unit tests that want no database, and for models of a consumer."""
 
 import copy
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -10,7 +11,18 @@ from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.epochs import NO_IDS, NO_OFFSET, OffsetMove, Place, Tenure, TopicId, place_of
 from cdc_outbox.consumer.inbox import Claims
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
-from cdc_outbox.consumer.park import Due, Failure, ParkedCount, ParkedEvent, Rank, Reason, State, choose, parked_bytes
+from cdc_outbox.consumer.park import (
+    Due,
+    Failure,
+    ParkedCount,
+    ParkedEvent,
+    Rank,
+    Reason,
+    State,
+    choose,
+    fitting,
+    parked_bytes,
+)
 from cdc_outbox.drivers import Parameters, Row, TransactionState
 from cdc_outbox.errors import OutboxError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.event import Event
@@ -231,7 +243,13 @@ class MemoryDatabase:
                     woken += 1
         return woken
 
-    async def find_due(self, connection: Any, owned: Iterable[Place], limit: int) -> list[ParkedEvent]:  # noqa: ANN401, ARG002
+    async def find_due(
+        self,
+        connection: Any,  # noqa: ANN401, ARG002
+        owned: Iterable[Place],
+        limit: int,
+        most_bytes: float = math.inf,
+    ) -> list[ParkedEvent]:
         """Return what is due, each with what waits behind it, in order."""
         ours = set(owned)
         due = sorted(
@@ -243,14 +261,14 @@ class MemoryDatabase:
             and place_of(row.parked.message) in ours
         )
         parked = {place: self.now.rows[place].parked for _, place in due}
-        found = [Due(place, row.aggregate, row.blocks) for place, row in parked.items()]
+        found = [Due(place, row.aggregate, row.blocks, parked_bytes(row.message)) for place, row in parked.items()]
         heads, share = choose(found, limit, self._looks)
         self._looks += 1
-        chosen = {head.place for head in heads if not head.blocks}
-        for head in heads:
-            if head.blocks:
-                chosen |= set(self._chain(head.aggregate)[:share])
-        in_order = sorted(chosen, key=lambda place: (self.now.rows[place].parked.aggregate, self._turn(place)))
+        chains = [self._chain(head.aggregate)[:share] if head.blocks else [head.place] for head in heads]
+        sized = [[(place, parked_bytes(self.now.rows[place].parked.message)) for place in chain] for chain in chains]
+        in_order = sorted(
+            fitting(sized, most_bytes), key=lambda place: (self.now.rows[place].parked.aggregate, self._turn(place))
+        )
         return [replace(self.now.rows[place].parked, is_due=place in parked) for place in in_order]
 
     def _chain(self, aggregate: Aggregate) -> list[int]:

@@ -79,11 +79,11 @@ class Opened:
         finish(self.park.add(self.connection, event, replace(MESSAGE, **message), failure))
         return event_id
 
-    def due(self, *owned: Place, limit: int = 10) -> list[ParkedEvent]:
-        return finish(self.park.find_due(self.connection, owned or [HOME], limit))
+    def due(self, *owned: Place, limit: int = 10, **bounds: float) -> list[ParkedEvent]:
+        return finish(self.park.find_due(self.connection, owned or [HOME], limit, **bounds))
 
-    def due_ids(self, *owned: Place, limit: int = 10) -> list[str]:
-        return [row.event_id for row in self.due(*owned, limit=limit)]
+    def due_ids(self, *owned: Place, limit: int = 10, **bounds: float) -> list[str]:
+        return [row.event_id for row in self.due(*owned, limit=limit, **bounds)]
 
     def wake(self, successors: dict[Aggregate, int | None]) -> int:
         return finish(self.park.wake(self.connection, successors))

@@ -71,6 +71,21 @@ class ParkContract:
         assert opened.due_ids(limit=4) == [*many[:2], *others]
         assert opened.due_ids(limit=6) == [*many[:3], *others]
 
+    def test_no_more_is_read_than_a_bound_of_bytes_unless_one_event_has_them(self, opened: Opened) -> None:
+        sized: dict[str, Any] = {"key": None, "headers": (("h", b"123456789"),), "value": b"x" * 90}
+        ids = [opened.add(1, failed(), **sized), *(opened.add(number, gap(), **sized) for number in (2, 3, 4))]
+        assert [opened.due_ids(most_bytes=most) for most in (300, 299, 1)] == [ids[:3], ids[:2], ids[:1]]
+
+    def test_each_aggregate_has_its_turn_where_bytes_are_bounded(self, opened: Opened) -> None:
+        conflict = Failure(reason=Reason.CONFLICT, error="", attempts=0, retry_seconds=0.0)
+        sized: dict[str, Any] = {"key": None, "value": b"x" * 100}
+        many = [opened.add(1, failed(), **sized), opened.add(2, gap(), **sized)]
+        other, alone = opened.add(1, failed(), aggregate=B, **sized), opened.add(9, conflict, **sized)
+        found = [opened.due_ids(most_bytes=100) for _ in range(3)]
+        assert sorted(found) == sorted([[many[0]], [other], [alone]])
+        assert set(opened.due_ids(most_bytes=300)) == {many[0], other, alone}
+        assert set(opened.due_ids(most_bytes=400)) == {*many, other, alone}
+
     def test_what_has_no_number_waits_behind_what_was_parked_before_it(self, opened: Opened) -> None:
         behind = Failure(reason=Reason.BEHIND, error="", attempts=0)
         ids = [opened.add(10, failed()), *(opened.add(number, behind) for number in (None, None, 30))]

@@ -130,9 +130,9 @@ class Second:
         return {PLACE} if self.rows else set()
 
     async def find_due(
-        self, _owned: Iterable[Place], limit: int, *, counts: bool
+        self, _owned: Iterable[Place], limit: int, most_bytes: float, *, counts: bool
     ) -> tuple[list[ParkedEvent], list[ParkedCount]]:
-        del counts
+        assert (most_bytes, counts) == (Limits().batch_bytes, True)
         due = [row for row, due_at in self.rows.values() if due_at is not None and due_at <= self.clock]
         parked = [ParkedCount(state=row.state, reason=row.reason, events=1) for row, _ in self.rows.values()]
         return due[:limit], parked
@@ -343,11 +343,11 @@ class Away(Second):
         self.waits("find_parked_places")
         return await super().find_parked_places()
 
-    async def find_due(self, owned: Iterable[Place], limit: int, *, counts: bool) -> Any:
+    async def find_due(self, owned: Iterable[Place], limit: int, most_bytes: float, *, counts: bool) -> Any:
         self.waits("find_due")
         if self.step in {"close", "sleep"}:
             raise DatabaseUnavailableError("terminating connection")
-        return await super().find_due(owned, limit, counts=counts)
+        return await super().find_due(owned, limit, most_bytes, counts=counts)
 
     async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[Place, int]) -> Delivered:
         self.waits("apply")

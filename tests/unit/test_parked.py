@@ -113,7 +113,7 @@ def test_a_baseline_is_for_what_was_never_seen_or_is_named() -> None:
 
 
 def test_what_is_due_and_cannot_go_on_keeps_others_from_their_turn_once() -> None:
-    due = [Due(1, A, blocks=True), Due(2, B, blocks=True), Due(3, B, blocks=False)]
+    due = [Due(1, A, blocks=True, bytes=1), Due(2, B, blocks=True, bytes=1), Due(3, B, blocks=False, bytes=1)]
     looks = [choose(due, 2, number)[0] for number in range(3)]
     assert [[each.place for each in chosen] for chosen in looks] == [[1, 2], [2, 3], [3, 1]]
-    assert choose(due, 3, 1)[0] == due  # there is room for all
+    assert choose(due, 3, 1)[0] == [*due[1:], due[0]]  # there is room for all, unless for their bytes

@@ -123,7 +123,7 @@ set parked.retry_at = utc_timestamp(6)
 -- As many as are looked at in one go, however many there are.
 select
     due.place, convert(due.source using utf8mb4), convert(due.aggregatetype using utf8mb4),
-    convert(due.aggregateid using utf8mb4), due.blocks
+    convert(due.aggregateid using utf8mb4), due.blocks, due.bytes
 from {parked} as due
 where due.consumer = convert(:consumer using utf8mb4)
     and due.state = 'waiting'
@@ -135,13 +135,13 @@ where due.consumer = convert(:consumer using utf8mb4)
 order by due.retry_at, due.place
 limit :limit
 
--- name: read_due
--- Of each aggregate what was parked first, in the order in which it is applied; or one event that others do not wait for.
--- There is no limit for each aggregate in one statement: what follows is looked up from one event to the next.
+-- name: find_chains
+-- Of each aggregate what was parked first, in the order in which it is applied. There is no limit for each aggregate in
+-- one statement: what follows is looked up from one event to the next.
 with recursive wanted as (
     select asked.*
     from json_table(convert(:rows using utf8mb4), '$[*]' columns (
-        place bigint path '$.places',
+        number for ordinality,
         source varchar({source_bytes}) character set utf8mb4 path '$.sources',
         aggregatetype varchar({aggregate_type_bytes}) character set utf8mb4 path '$.aggregate_types',
         aggregateid varchar({aggregate_id_bytes}) character set utf8mb4 path '$.aggregate_ids'
@@ -149,23 +149,23 @@ with recursive wanted as (
 ),
 found as (
     select
-        coalesce(wanted.place, (
+        wanted.number as chain,
+        (
             select waiting.place
             from {parked} as waiting
-            where wanted.place is null
-                and waiting.consumer = convert(:consumer using utf8mb4)
+            where waiting.consumer = convert(:consumer using utf8mb4)
                 and waiting.source = wanted.source
                 and waiting.aggregatetype = wanted.aggregatetype
                 and waiting.aggregateid = wanted.aggregateid
                 and waiting.blocks = true
             order by waiting.turn, waiting.place
             limit 1
-        )) as place,
-        wanted.place is null as has_more,
+        ) as place,
         1 as number
     from wanted
     union all
     select
+        found.chain,
         (
             select waiting.place
             from {parked} as waiting
@@ -178,12 +178,17 @@ found as (
             order by waiting.turn, waiting.place
             limit 1
         ),
-        found.has_more,
         found.number + 1
     from found
     join {parked} as before_it on before_it.place = found.place
-    where found.has_more and found.number < :share
+    where found.number < :share
 )
+select found.chain, parked.place, parked.bytes
+from found
+straight_join {parked} as parked on parked.place = found.place
+order by found.chain, found.number
+
+-- name: read
 select
     parked.place, convert(parked.event_id using utf8mb4), parked.state, parked.reason, parked.blocks, parked.forced,
     parked.attempts, convert(parked.topic using utf8mb4), parked.`partition`, parked.`offset`, parked.timestamp_ms,
@@ -191,8 +196,9 @@ select
     coalesce(parked.state = 'waiting' and parked.retry_at <= utc_timestamp(6), false),
     convert(parked.source using utf8mb4), convert(parked.aggregatetype using utf8mb4),
     convert(parked.aggregateid using utf8mb4)
-from found
-straight_join {parked} as parked on parked.place = found.place
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (place bigint path '$.places')) as wanted
+straight_join {parked} as parked on parked.place = wanted.place
+where parked.consumer = convert(:consumer using utf8mb4)
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
 
 -- name: find_places

@@ -74,7 +74,7 @@ returning parked.place
 
 -- name: find_due
 -- As many as are looked at in one go, however many there are. The index takes no time that changes within a statement.
-select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks
+select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.bytes
 from {parked} as due
 where due.consumer = :consumer
     and due.state = 'waiting'
@@ -86,34 +86,33 @@ where due.consumer = :consumer
 order by due.retry_at, due.place
 limit :limit
 
--- name: read_due
--- Of each aggregate what was parked first, in the order in which it is applied; or one event that others do not wait for.
-with found as (
-    select coalesce(wanted.place, chain.place) as place
-    from unnest(
-        cast(:places as bigint[]), cast(:sources as text[]), cast(:aggregate_types as text[]),
-        cast(:aggregate_ids as text[])
-    ) as wanted (place, source, aggregatetype, aggregateid)
-    left join lateral (
-        select waiting.place
-        from {parked} as waiting
-        where wanted.place is null
-            and waiting.consumer = :consumer
-            and waiting.source = wanted.source
-            and waiting.aggregatetype = wanted.aggregatetype
-            and waiting.aggregateid = wanted.aggregateid
-            and waiting.blocks
-        order by waiting.turn, waiting.place
-        limit :share
-    ) as chain on true
-)
+-- name: find_chains
+-- Of each aggregate what was parked first, in the order in which it is applied.
+select wanted.number, chain.place, chain.bytes
+from unnest(
+    cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
+) with ordinality as wanted (source, aggregatetype, aggregateid, number)
+cross join lateral (
+    select waiting.place, waiting.turn, waiting.bytes
+    from {parked} as waiting
+    where waiting.consumer = :consumer
+        and waiting.source = wanted.source
+        and waiting.aggregatetype = wanted.aggregatetype
+        and waiting.aggregateid = wanted.aggregateid
+        and waiting.blocks
+    order by waiting.turn, waiting.place
+    limit :share
+) as chain
+order by wanted.number, chain.turn, chain.place
+
+-- name: read
 select
     parked.place, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
     parked.topic, parked."partition", parked."offset", parked.timestamp_ms, parked."key", parked.value, parked.headers,
     coalesce(parked.state = 'waiting' and parked.retry_at <= clock_timestamp(), false),
     parked.source, parked.aggregatetype, parked.aggregateid
-from found
-join {parked} as parked on parked.place = found.place
+from {parked} as parked
+where parked.consumer = :consumer and parked.place = any(cast(:places as bigint[]))
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
 
 -- name: find_places

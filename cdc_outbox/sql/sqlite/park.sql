@@ -73,7 +73,7 @@ returning place
 
 -- name: find_due
 -- As many as are looked at in one go, however many there are.
-select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks
+select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.bytes
 from {parked} as due
 where due.consumer = :consumer
     and due.state = 'waiting'
@@ -84,36 +84,32 @@ where due.consumer = :consumer
 order by due.retry_at, due.place
 limit :limit
 
--- name: read_due
--- Of each aggregate what was parked first, in the order in which it is applied; or one event that others do not wait for.
-with found as (
-    select wanted.value ->> '$.places' as place
-    from json_each(:rows) as wanted
-    where wanted.value ->> '$.places' is not null
-    union all
-    select chain.place
-    from json_each(:rows) as wanted
-    cross join {parked} as chain
-    where wanted.value ->> '$.places' is null
-        and chain.place in (
-            select waiting.place
-            from {parked} as waiting
-            where waiting.consumer = :consumer
-                and waiting.source = wanted.value ->> '$.sources'
-                and waiting.aggregatetype = wanted.value ->> '$.aggregate_types'
-                and waiting.aggregateid = wanted.value ->> '$.aggregate_ids'
-                and waiting.blocks = true
-            order by waiting.turn, waiting.place
-            limit :share
-        )
+-- name: find_chains
+-- Of each aggregate what was parked first, in the order in which it is applied.
+select wanted.key + 1, chain.place, chain.bytes
+from json_each(:rows) as wanted
+cross join {parked} as chain
+where chain.place in (
+    select waiting.place
+    from {parked} as waiting
+    where waiting.consumer = :consumer
+        and waiting.source = wanted.value ->> '$.sources'
+        and waiting.aggregatetype = wanted.value ->> '$.aggregate_types'
+        and waiting.aggregateid = wanted.value ->> '$.aggregate_ids'
+        and waiting.blocks = true
+    order by waiting.turn, waiting.place
+    limit :share
 )
+order by wanted.key, chain.turn, chain.place
+
+-- name: read
 select
     parked.place, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
     parked.topic, parked."partition", parked."offset", parked.timestamp_ms, parked."key", parked.value, parked.headers,
     coalesce(parked.state = 'waiting' and parked.retry_at <= julianday('now'), false),
     parked.source, parked.aggregatetype, parked.aggregateid
-from found
-cross join {parked} as parked on parked.place = found.place
+from {parked} as parked
+where parked.consumer = :consumer and parked.place in (select value ->> '$.places' from json_each(:rows))
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
 
 -- name: find_places
