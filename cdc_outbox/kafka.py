@@ -1,12 +1,13 @@
-"""Where librdkafka's settings are chosen, and its errors become ours."""
+"""Where librdkafka's settings are chosen, and its records read."""
 
 import json
 import logging
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import methodcaller
 from typing import Any, cast
 
@@ -15,70 +16,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox import message
-from cdc_outbox.errors import BrokerError, BrokerUnavailableError, ConfigError
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.kafka_errors import answered, translate
 from cdc_outbox.kafka_refusals import refuse_settings
 from cdc_outbox.topic import Topic
-
-_UNREACHABLE = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - librdkafka's local errors are spelt so
-        KafkaError._RESOLVE,  # noqa: SLF001
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-        KafkaError._TRANSPORT,  # noqa: SLF001
-    }
-)
-_RESTARTING = frozenset(
-    {
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError._WAIT_COORD,  # noqa: SLF001
-    }
-)
-"""What is answered while a broker starts again, and partitions and groups move."""
-PASSING_ERRORS = (
-    _UNREACHABLE
-    | _RESTARTING
-    | {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,  # not created yet
-        KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - the next poll joins the group again
-    }
-)
-"""What a consumer reports and gets over by itself."""
-
-WAITED_OUT = PASSING_ERRORS | {
-    KafkaError.UNKNOWN,  # what a broker says of an error of its own
-    KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.REBALANCE_IN_PROGRESS,
-    KafkaError.ILLEGAL_GENERATION,
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # while instances with another assignment strategy are replaced
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_ID,
-    KafkaError.INCONSISTENT_TOPIC_ID,
-    KafkaError.FETCH_SESSION_ID_NOT_FOUND,
-    KafkaError.INVALID_FETCH_SESSION_EPOCH,
-    KafkaError.THROTTLING_QUOTA_EXCEEDED,
-}
-"""What a running consumer waits out: librdkafka tries again, and the brokers or an operator mend it."""
-_REFUSALS = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError._AUTHENTICATION,  # noqa: SLF001
-    }
-)
-"""A wrong configuration at the start; later an ACL or a password that is changed, which is waited out."""
 
 _ABOUT_CONNECTIONS = re.compile(
     r"(api|broker|client|connections|https|metadata|oauth|reconnect|resolve|sasl|security|socket|ssl|enable\.(sasl|ssl))[._].*"
@@ -274,16 +215,19 @@ class Topics:
         Raises:
             BrokerError: The brokers do not answer, or do not tell.
         """
-        found: dict[str, int] = {}
         try:
-            known = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics
-            places = [TopicPartition(name, each) for name in names if name in known for each in known[name].partitions]
-            wanted = {place: OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
-            asked = self._admin.list_offsets(wanted, request_timeout=_ADMIN_SECONDS) if wanted else {}
-            for place, answer in asked.items():
-                found[place.topic] = found.get(place.topic, 0) + answer.result().offset
+            return answered(partial(self._asked_ends, [*names]), _ADMIN_SECONDS)
         except KafkaException as error:
             raise translate(error.args[0], self._servers) from error
+
+    def _asked_ends(self, names: Sequence[str]) -> dict[str, int]:
+        known = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics
+        places = [TopicPartition(name, each) for name in names if name in known for each in known[name].partitions]
+        wanted = {place: OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+        asked = self._admin.list_offsets(wanted, request_timeout=_ADMIN_SECONDS) if wanted else {}
+        found: dict[str, int] = {}
+        for place, answer in asked.items():
+            found[place.topic] = found.get(place.topic, 0) + answer.result().offset
         return found
 
     def create(self, topic: Topic) -> bool:
@@ -331,32 +275,6 @@ def retention_seconds(config: Mapping[str, str]) -> float | None:
     if milliseconds < 0 or "delete" not in config["cleanup.policy"].split(","):
         return None
     return (milliseconds + int(config["segment.ms"])) / 1000
-
-
-def translate(error: KafkaError, servers: str = "") -> BrokerError:
-    """Return our error for one of librdkafka's, by its code, with the brokers that were asked if they are named."""
-    sentence = f"{error.str()} ({error.name()}){servers and f'; the brokers asked are {servers}'}"
-    if error.code() in _UNREACHABLE:  # librdkafka names what it was about to ask
-        sentence = f"the brokers {servers and f'{servers} '}do not answer ({error.name()})"
-    # Of a partition without a leader librdkafka says that it is unknown.
-    passes = error.code() in _UNREACHABLE | _RESTARTING | {KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
-    return (BrokerUnavailableError if passes else BrokerError)(sentence)
-
-
-def raise_lasting(error: KafkaError) -> None:
-    """Raise our error for one that a consumer does not get over by itself."""
-    if error.fatal() or error.code() not in PASSING_ERRORS:
-        raise translate(error)
-
-
-def raise_stopping(error: KafkaError, *, has_joined: bool) -> None:
-    """Raise our error for one that stops a running consumer; it waits all others out.
-
-    Args:
-        has_joined: Whether the group has given it partitions since it started.
-    """
-    if error.fatal() or error.code() not in (WAITED_OUT | _REFUSALS if has_joined else WAITED_OUT):
-        raise translate(error)
 
 
 def settings_telling(settings: Mapping[str, Any], told: Callable[[bool], None]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Collection
 import confluent_kafka
 from confluent_kafka import KafkaError, TopicPartition
 
-from cdc_outbox import kafka
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.keeper import Keeper
@@ -15,6 +14,7 @@ from cdc_outbox.consumer.offsets import Offsets, rewind
 from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.errors import ParkFullError
+from cdc_outbox.kafka_errors import raise_stopping
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def pass_over(record: confluent_kafka.Message, watch: Watch) -> None:
     """
     error = record.error()
     assert error is not None  # noqa: S101 - the caller looked
-    kafka.raise_stopping(error, has_joined=watch.has_joined)
+    raise_stopping(error, has_joined=watch.has_joined)
     topic = {"topic": record.topic()} if record.topic() else {}
     if topic and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
         _log.warning("topic does not exist: is the aggregate type spelt as in the outbox?", extra=topic)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from cdc_outbox import kafka
 from cdc_outbox.consumer.epochs import Place, place_of
+from cdc_outbox.kafka_errors import translate
 from cdc_outbox.message import Message
 
 _log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ def rewind(client: Consumer, message: Message) -> None:
         client.seek(TopicPartition(*place_of(message), message.offset or 0))
     except KafkaException as error:
         if place_of(message) in _owned(client):
-            raise kafka.translate(error.args[0]) from error
+            raise translate(error.args[0]) from error
         _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
 
 
@@ -189,7 +189,7 @@ def is_still_owned(client: Consumer, place: _Place, offset: int | None) -> bool:
         client.seek(position)
     except KafkaException as error:
         if place in _owned(client):
-            raise kafka.translate(error.args[0]) from error
+            raise translate(error.args[0]) from error
         return False
     return True
 

@@ -16,6 +16,7 @@ from cdc_outbox.consumer.epochs import Place, Tenure, TopicId
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.topics import find_topic_ids
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError, OffsetOutOfRangeError, TopicReplacedError
+from cdc_outbox.kafka_errors import WAITED_OUT, translate
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ _ANSWER_SECONDS = 5.0
 """How long the brokers may take to answer a question."""
 _MARKERS = 1
 """Offsets behind the last message that may hold none: the marker of a transaction's end, which retention takes too."""
-_WAITED_OUT = kafka.WAITED_OUT | {KafkaError._NOENT}  # noqa: SLF001 - librdkafka's local errors are spelt so
+_WAITED_OUT = WAITED_OUT | {KafkaError._NOENT}  # noqa: SLF001 - librdkafka's local errors are spelt so
 """The last one is said of a partition whose leader is not known yet."""
 
 
@@ -174,4 +175,4 @@ def _translated(error: KafkaError) -> BrokerError:
     # A broker that starts again has no coordinator for a moment; a topic that was deleted is taken from us soon.
     if error.code() in _WAITED_OUT:
         return BrokerUnavailableError(f"{error.str()} ({error.name()})")
-    return kafka.translate(error)
+    return translate(error)

@@ -15,6 +15,7 @@ from confluent_kafka.admin._resource import ResourceType
 from cdc_outbox import kafka
 from cdc_outbox.consumer.epochs import Place, TopicId
 from cdc_outbox.errors import BrokerUnavailableError
+from cdc_outbox.kafka_errors import raise_lasting, translate
 from cdc_outbox.message import Message
 
 _log = logging.getLogger("cdc_outbox.consumer.topics.librdkafka")
@@ -70,7 +71,7 @@ class TopicReader:
         try:
             yield reader
         except KafkaException as error:
-            raise kafka.translate(error.args[0], str(settings["bootstrap.servers"])) from error
+            raise translate(error.args[0], str(settings["bootstrap.servers"])) from error
         finally:
             reader._client.close()
 
@@ -166,7 +167,7 @@ class TopicReader:
     def _received(self, record: confluent_kafka.Message, left: dict[Place, int]) -> Iterator[Message]:
         place, error = Place(record.topic() or "", record.partition() or 0), record.error()
         if error is not None and error.code() != _PARTITION_EOF:
-            kafka.raise_lasting(error)
+            raise_lasting(error)
             return
         if place not in left:
             return

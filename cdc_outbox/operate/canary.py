@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import BrokerError, ConfigError, ConnectorFailedError
 from cdc_outbox.event import Event
-from cdc_outbox.kafka import find_topics, make_consumer, raise_lasting, translate
+from cdc_outbox.kafka import find_topics, make_consumer
+from cdc_outbox.kafka_errors import raise_lasting, translate
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.spec import Spec
 from cdc_outbox.writer import Outbox

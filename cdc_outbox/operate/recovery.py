@@ -19,6 +19,7 @@ from cdc_outbox.errors import BrokerError
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding
 from cdc_outbox.finding import Place as Location
+from cdc_outbox.kafka_errors import translate
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.heartbeats import Acceptance, Break, Chain, Heartbeat, Kind, Stored, read_record
@@ -123,7 +124,7 @@ class HeartbeatTopic:
             )
             producer.flush(_PRODUCED_SECONDS)
         except KafkaException as error:
-            raise kafka.translate(error.args[0]) from error
+            raise translate(error.args[0]) from error
         if failed != [None]:
             reason = failed[0].str() if failed else f"no answer within {_PRODUCED_SECONDS:g} s"
             raise BrokerError(f"the acceptance could not be written to {self._place.topic}: {reason}")

@@ -3,10 +3,9 @@
 import logging
 import os
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -15,7 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox.errors import StackError
 from cdc_outbox.jvm import Jvm
-from cdc_outbox.kafka import PASSING_ERRORS, message_of, translate
+from cdc_outbox.kafka import message_of
+from cdc_outbox.kafka_errors import answered, translate
 from cdc_outbox.message import Message
 from cdc_outbox.testing.folder import HOST
 from cdc_outbox.testing.process import Server, ServerCommand, run_to_end
@@ -23,9 +23,7 @@ from cdc_outbox.testing.settings import settings_file
 
 _HEAP = "512m"
 """Enough for a million small events; two stacks fit into a laptop."""
-_PASSING = PASSING_ERRORS | {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH}
-"""A topic shows before its leader does, and a leader before the broker takes its epoch."""
-_TOPIC_SECONDS, _LEADER_SECONDS = 10.0, 0.05
+_TOPIC_SECONDS = 10.0
 
 _quiet = logging.getLogger(f"{__name__}.librdkafka")
 _quiet.addHandler(logging.NullHandler())
@@ -61,7 +59,10 @@ class Broker(Server):
 
     def ends(self, topic: str) -> dict[int, int]:
         """Return each partition's next offset, empty while there is no such topic."""
-        return _ends(_admin(self.bootstrap_servers), topic)
+        try:
+            return answered(partial(_ends, _admin(self.bootstrap_servers), topic), _TOPIC_SECONDS)
+        except KafkaException as error:
+            raise translate(error.args[0]) from error
 
     def messages(self, topic: str) -> list[Message]:
         """Return every message that a topic holds now, each partition in its order."""
@@ -132,17 +133,6 @@ _admin = lru_cache(maxsize=2)(_make_admin)
 
 
 def _ends(admin: AdminClient, topic: str) -> dict[int, int]:
-    deadline = time.monotonic() + _TOPIC_SECONDS
-    while True:
-        try:
-            return _asked_ends(admin, topic)
-        except KafkaException as error:
-            if error.args[0].code() not in _PASSING or time.monotonic() >= deadline:
-                raise translate(error.args[0]) from error
-        time.sleep(_LEADER_SECONDS)
-
-
-def _asked_ends(admin: AdminClient, topic: str) -> dict[int, int]:
     [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=_TOPIC_SECONDS).values()
     try:
         partitions = [TopicPartition(topic, partition.id) for partition in described.result().partitions]

@@ -35,6 +35,7 @@ FLOORS = [
         "database",
         "envelope",
         "json_text",
+        "kafka_errors",
         "kafka_refusals",
         "patch",
         "properties_text",

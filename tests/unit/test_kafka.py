@@ -1,15 +1,20 @@
 import json
 import logging
+from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from cdc_outbox import ConfigError
 from cdc_outbox.consumer import Consumer as OutboxConsumer
 from cdc_outbox.consumer import Limits, SequenceMode, WireContract
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
-from cdc_outbox.kafka import Topics, consumer_settings, make_consumer, raise_stopping, settings_telling, translate
+from cdc_outbox.kafka import Topics, consumer_settings, make_consumer, settings_telling
+from cdc_outbox.kafka_errors import raise_stopping, translate
 
 
 def test_offsets_follow_the_effects_whatever_the_user_sets() -> None:
@@ -167,3 +172,55 @@ def test_a_consumer_is_told_whether_any_broker_is_connected(states: list[str], e
     settings["stats_cb"](text)
     assert (told, theirs, settings["statistics.interval.ms"]) == (expected, [text], 700)
     assert settings_telling({}, told.append)["statistics.interval.ms"] == 5000
+
+
+class _Admin:
+    """Brokers whose answers about offsets are errors at first."""
+
+    def __init__(self, *codes: int) -> None:
+        self._codes, self.asked = [*codes], 0
+
+    def list_topics(self, timeout: float) -> SimpleNamespace:
+        assert timeout > 0
+        return SimpleNamespace(topics={"orders": SimpleNamespace(partitions={0: None, 1: None})})
+
+    def list_offsets(self, places: Mapping[object, object], request_timeout: float) -> dict[object, Future[Any]]:
+        assert request_timeout > 0
+        self.asked += 1
+        found: dict[object, Future[Any]] = {place: Future() for place in places}
+        code = self._codes.pop(0) if self._codes else None
+        for answer in found.values():
+            if code is None:
+                answer.set_result(SimpleNamespace(offset=7))
+            else:
+                answer.set_exception(KafkaException(KafkaError(code)))
+        return found
+
+
+def topics_of(admin: _Admin, monkeypatch: pytest.MonkeyPatch) -> Topics:
+    monkeypatch.setattr("cdc_outbox.kafka.AdminClient", lambda *_, **__: admin)
+    return Topics({"bootstrap.servers": "127.0.0.1:1"}, logging.getLogger("silent"))
+
+
+def test_the_ends_of_a_topic_that_was_just_made_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE]
+    admin = _Admin(*codes)
+    assert topics_of(admin, monkeypatch).ends(name for name in ("orders", "absent")) == {"orders": 14}
+    assert admin.asked == len(codes) + 1
+
+
+def test_an_error_about_ends_that_does_not_pass_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = _Admin(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        topics_of(admin, monkeypatch).ends(["orders"])
+    assert admin.asked == 1
+
+
+def test_an_error_about_ends_that_passes_is_waited_out_no_longer_than_the_brokers_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cdc_outbox.kafka._ADMIN_SECONDS", 0.2)
+    admin = _Admin(*[KafkaError.UNKNOWN_LEADER_EPOCH] * 1000)
+    with pytest.raises(BrokerUnavailableError, match="UNKNOWN_LEADER_EPOCH"):
+        topics_of(admin, monkeypatch).ends(["orders"])
+    assert 1 < admin.asked < 20
