@@ -130,7 +130,7 @@ def polled(
     """Yield up to so many messages: wait for the first, and take the rest as far as they are there.
 
     Args:
-        most_bytes: Of keys and values, after which no more is taken; a few messages may come on top.
+        most_bytes: Of keys, values and headers, after which no more is taken; a few messages may come on top.
     """
     first = client.poll(seconds)
     if first is None:
@@ -147,8 +147,9 @@ def polled(
 
 
 def bytes_of(record: "Message[bytes, bytes]") -> int:
-    """Return how many bytes key and value of a record have."""
-    return len(record.value() or b"") + len(record.key() or b"")
+    """Return how many bytes key, value and headers of a record have; headers that the client cannot return count 0."""
+    headers = sum(len(name.encode()) + len(value or b"") for name, value in _headers_of(record) or ())
+    return len(record.value() or b"") + len(record.key() or b"") + headers
 
 
 def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -299,20 +300,35 @@ _read_headers = methodcaller("headers")
 specialised such a call, does not check for that. The error would come up in whatever is called next."""
 
 
-def message_of(record: "Message[bytes, bytes]") -> message.Message:
-    """Return a record of a topic as a value."""
-    kind, timestamp = record.timestamp()
+_UNREADABLE: Any = object()
+"""What stands for the headers of a record that the client could not return."""
+
+
+def _headers_of(record: "Message[bytes, bytes]") -> list[tuple[str, bytes | None]] | None:
+    """Return the headers of a record, ``None`` for those with a name that is not UTF-8.
+
+    Kafka takes any bytes as a header's name, and the client decodes them. It says only once that it cannot, and returns
+    what came before at the next call: so that is noted in the record itself.
+    """
     try:
         headers = _read_headers(record) or []
     except (SystemError, UnicodeDecodeError):
-        headers = None  # Kafka takes any bytes as a header's name, and the client decodes them
+        headers = _UNREADABLE
+        record.set_headers(headers)
+    return None if headers is _UNREADABLE else cast("list[tuple[str, bytes | None]]", headers)
+
+
+def message_of(record: "Message[bytes, bytes]") -> message.Message:
+    """Return a record of a topic as a value."""
+    kind, timestamp = record.timestamp()
+    headers = _headers_of(record)
     return message.Message(
         topic=record.topic() or "",
         partition=record.partition(),
         offset=record.offset(),
         key=record.key(),
         value=record.value(),
-        headers=tuple(cast("list[tuple[str, bytes | None]]", headers or [])),
+        headers=tuple(headers or ()),
         timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
         has_headers=headers is not None,
     )

@@ -26,6 +26,12 @@ class Message:
     has_headers: bool = True
 
     @property
+    def size(self) -> int:
+        """How many bytes key, value and headers have."""
+        headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
+    @property
     def position(self) -> str:
         """Where the record lies, as a person writes it: ``topic[partition]@offset``."""
         return f"{self.topic}[{self.partition}]@{self.offset}"

@@ -10,7 +10,7 @@ from cdc_outbox.consumer.inbox import Claims, InboxStore
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict, sentence
-from cdc_outbox.consumer.park import REASONS, Failure, ParkedEvent, ParkStore, Reason, parked_bytes
+from cdc_outbox.consumer.park import REASONS, Failure, ParkedEvent, ParkStore, Reason
 from cdc_outbox.errors import ParkFullError
 
 
@@ -91,7 +91,7 @@ class Aside:
         await self._park.rest(self._connection, self._rested)
 
     async def _put(self, item: Item, failure: Failure) -> None:
-        size = parked_bytes(item.message)
+        size = item.message.size
         # What leaves its row for another one takes no room that it did not have.
         if item.parked is None and (limit := self._room.without(self.reasons.total(), self.bytes).reached):
             raise ParkFullError(f"{item.event} cannot be parked: {limit} is reached")

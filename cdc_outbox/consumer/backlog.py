@@ -22,7 +22,7 @@ class Backlog:
         most: The largest batch, in events.
         read: Turns a record of the Kafka client into an event's item.
         seconds: How long a batch should take.
-        most_bytes: The largest batch, in bytes of keys and values; one event may have more.
+        most_bytes: The largest batch, in bytes of keys, values and headers; one event may have more.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Backlog:
 
     @property
     def bytes(self) -> int:
-        """How many bytes of keys and values are at hand, read or not."""
-        return sum(map(_bytes_of, self._items)) + sum(map(kafka.bytes_of, self._unread))
+        """How many bytes of keys, values and headers are at hand, read or not."""
+        return sum(item.message.size for item in self._items) + sum(map(kafka.bytes_of, self._unread))
 
     def waiting(self) -> Counter[Place]:
         """Return how much of each partition is at hand, read or not."""
@@ -96,7 +96,7 @@ class Backlog:
             if places is None or item.place in places:
                 if items and is_alone is not None and (is_alone(item) or is_alone(items[-1])):
                     break
-                room -= _bytes_of(item)
+                room -= item.message.size
                 if items and room < 0:
                     break
                 items.append(item)
@@ -115,10 +115,6 @@ class Backlog:
         dropped = [item for item in self._items if is_dropped(item)]
         self._items = deque(item for item in self._items if not is_dropped(item))
         return dropped
-
-
-def _bytes_of(item: Item) -> int:
-    return len(item.message.value or b"") + len(item.message.key or b"")
 
 
 def origin_of(record: Message) -> Place:

@@ -39,9 +39,9 @@ class Limits:
             shared by so many that the handlers are what costs.
         batch_seconds: How long a transaction should take; handlers that take long have fewer events in each. A
             rebalance waits for the one at hand, and so does the next offset.
-        batch_bytes: The largest number of bytes of keys and values in one transaction, in what is read ahead for the
-            next one, and in what is read of the park at once; librdkafka's queue holds as many again. Decoded they take
-            several times as much memory.
+        batch_bytes: The largest number of bytes of keys, values and headers in one transaction, in what is read ahead
+            for the next one, and in what is read of the park at once; librdkafka's queue holds as many again. Decoded
+            they take several times as much memory.
         handler_seconds: How long the database lets a transaction sit between two statements before it ends it, and so
             how long a consumer that was paused in the middle can keep its successor waiting.
         max_parked_events: How many events may be parked at once. At the bound the partition that would park another

@@ -121,7 +121,7 @@ class ParkedCount:
     """How many events are parked for one reason.
 
     Args:
-        bytes: Those of their messages, as :func:`parked_bytes` counts them.
+        bytes: Those of their messages' keys, values and headers.
         gap_events: How many of them wait for one that is missing. What waits behind a failed one is not among them.
         gap_seconds: How long the first of those has been there.
     """
@@ -250,12 +250,6 @@ def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[Parke
         elif row.forced or not row.blocks or row.aggregate not in broken:
             ours.append(row)
     return ours
-
-
-def parked_bytes(message: Message) -> int:
-    """Return how many bytes a message counts for in the park: those of its key, its value and its headers."""
-    headers = sum(len(name.encode()) + len(value or b"") for name, value in message.headers)
-    return len(message.key or b"") + len(message.value or b"") + headers
 
 
 def written_headers(message: Message) -> str:

@@ -19,7 +19,6 @@ from cdc_outbox.consumer.park import (
     State,
     choose,
     fitting,
-    parked_bytes,
     parked_message,
     written_headers,
 )
@@ -63,7 +62,7 @@ class SqlPark:
             key=message.key,
             value=message.value,
             headers=written_headers(message),
-            bytes=parked_bytes(message),
+            bytes=message.size,
         )
 
     async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401

@@ -21,7 +21,6 @@ from cdc_outbox.consumer.park import (
     State,
     choose,
     fitting,
-    parked_bytes,
 )
 from cdc_outbox.drivers import Parameters, Row, TransactionState
 from cdc_outbox.errors import OutboxError, TransactionEndedError, WatermarkMovedError
@@ -261,11 +260,11 @@ class MemoryDatabase:
             and place_of(row.parked.message) in ours
         )
         parked = {place: self.now.rows[place].parked for _, place in due}
-        found = [Due(place, row.aggregate, row.blocks, parked_bytes(row.message)) for place, row in parked.items()]
+        found = [Due(place, row.aggregate, row.blocks, row.message.size) for place, row in parked.items()]
         heads, share = choose(found, limit, self._looks)
         self._looks += 1
         chains = [self._chain(head.aggregate)[:share] if head.blocks else [head.place] for head in heads]
-        sized = [[(place, parked_bytes(self.now.rows[place].parked.message)) for place in chain] for chain in chains]
+        sized = [[(place, self.now.rows[place].parked.message.size) for place in chain] for chain in chains]
         in_order = sorted(
             fitting(sized, most_bytes), key=lambda place: (self.now.rows[place].parked.aggregate, self._turn(place))
         )
@@ -299,7 +298,7 @@ class MemoryDatabase:
                 state=row.parked.state,
                 reason=row.parked.reason,
                 events=1,
-                bytes=parked_bytes(row.parked.message),
+                bytes=row.parked.message.size,
                 gap_events=int(row.parked.blocks and firsts[aggregate_of(row.event)][1]),
             )
             for row in self.now.rows.values()

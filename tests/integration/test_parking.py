@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cdc_outbox.consumer import Consumer, Event, Fate, Outcome, Retry
-from cdc_outbox.consumer.park import parked_bytes
 from cdc_outbox.event import new_event_id
 from tests.support.commands import run_command
 from tests.support.events import make_event
@@ -260,9 +259,7 @@ def test_at_the_bound_the_partition_is_paused_loudly_and_others_go_on_until_ther
 ) -> None:
     service = two_partition_service
     # Of two events: the second one may exceed it.
-    limits = replace(
-        QUICK_LIMITS, max_parked_bytes=parked_bytes(service.pipeline.spec.contract.message_of(make_event(2))) + 1
-    )
+    limits = replace(QUICK_LIMITS, max_parked_bytes=service.pipeline.spec.contract.message_of(make_event(2)).size + 1)
     with caplog.at_level(logging.WARNING), service.running(service.consumer(limits=limits)) as consumer:
         # The first event of "1" is missing.
         service.send(*(make_event(number) for number in range(2, 6)), partition=0)

@@ -155,3 +155,13 @@ def test_what_was_not_read_is_dropped_with_its_partition_too() -> None:
     queue.read_some()
     queue.size.succeeded(4)
     assert numbers(queue.take()) == [2, 4]
+
+
+def test_headers_count_for_the_bytes_of_a_batch() -> None:
+    queue = Backlog(100, most_bytes=100)
+    queue.size.succeeded(50)
+    one = sized(1, 40)
+    headers = (("ü" * 10, b"x" * 30), ("null", None))
+    queue.put([replace(one, message=replace(one.message, headers=headers)), sized(2, 6), sized(3, 1)])
+    assert queue.bytes == 40 + 20 + 30 + 4 + 6 + 1
+    assert [numbers(queue.take()) for _ in range(2)] == [[1, 2], [3]]

@@ -1,19 +1,19 @@
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException
 
 from cdc_outbox import ConfigError
 from cdc_outbox.consumer import Consumer as OutboxConsumer
 from cdc_outbox.consumer import Limits, SequenceMode, WireContract
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
-from cdc_outbox.kafka import Topics, consumer_settings, make_consumer, settings_telling
+from cdc_outbox.kafka import Topics, bytes_of, consumer_settings, make_consumer, message_of, settings_telling
 from cdc_outbox.kafka_errors import raise_stopping, translate
 
 
@@ -224,3 +224,40 @@ def test_an_error_about_ends_that_passes_is_waited_out_no_longer_than_the_broker
     with pytest.raises(BrokerUnavailableError, match="UNKNOWN_LEADER_EPOCH"):
         topics_of(admin, monkeypatch).ends(["orders"])
     assert 1 < admin.asked < 20
+
+
+class _Record:
+    """A record of the client, whose headers it can return or not: then it says so once, and returns a part later."""
+
+    def __init__(self, headers: list[tuple[str, bytes | None]], *, is_broken: bool = False) -> None:
+        self._headers: Any = headers
+        self._is_broken = is_broken
+
+    def headers(self) -> Any:
+        if self._is_broken:
+            self._is_broken = False
+            raise SystemError("returned a result with an exception set")
+        return self._headers
+
+    def set_headers(self, headers: Any) -> None:
+        self._headers = headers
+
+    def __getattr__(self, name: str) -> Callable[[], Any]:
+        return {
+            "key": lambda: b"key",
+            "value": lambda: b"value",
+            "timestamp": lambda: (TIMESTAMP_NOT_AVAILABLE, 0),
+        }.get(name, lambda: None)
+
+
+def test_the_bytes_of_a_record_are_those_of_key_value_and_headers() -> None:
+    record = cast("Any", _Record([("ü", b"123"), ("null", None)]))
+    assert bytes_of(record) == message_of(record).size == 3 + 5 + 2 + 3 + 4
+    assert bytes_of(cast("Any", _Record([]))) == 8
+
+
+def test_to_count_the_bytes_of_a_record_keeps_that_its_headers_cannot_be_read() -> None:
+    record = cast("Any", _Record([("first", b"1")], is_broken=True))
+    assert [bytes_of(record), bytes_of(record)] == [8, 8]
+    message = message_of(record)
+    assert (message.headers, message.has_headers) == ((), False)

@@ -97,6 +97,9 @@ class Record:
     def value(self) -> bytes:
         return b"{}"
 
+    def headers(self) -> None:
+        return None
+
     def error(self) -> None:
         return None
 
