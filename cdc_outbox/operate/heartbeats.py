@@ -35,8 +35,8 @@ class Kind(StrEnum):
     """Heartbeats are missing, and the events that were committed beside them."""
     TWO = "two databases"
     """Two databases go on from the same state."""
-    ANEW = "begun anew"
-    """The topic does not hold the beginning."""
+    ANEW = "no beginning"
+    """The topic does not hold the first heartbeat: it was made anew, or that one never came."""
     SILENT = "silent"
     """No heartbeat is written, or none arrives."""
 
@@ -218,7 +218,7 @@ class Chain:
         if head is None:
             if new.previous is None or self.starts_at > 0:
                 return None
-            return Break(Kind.ANEW, new.id, f"the topic begins with heartbeat {new.number}, so it was made anew")
+            return Break(Kind.ANEW, new.id, _beginning(new.number))
         return None if new.previous == head.id else self._explain(new, head)
 
     def _explain(self, new: Heartbeat, head: Heartbeat) -> Break:
@@ -292,6 +292,14 @@ def _went_back(joint: int, head: Heartbeat, new: Heartbeat) -> str:
         f"the database went back to heartbeat {joint}, though {head.number} of {_at(head)} is in the topic: what was "
         f"committed in between is no longer in it, and what it has committed since "
         f"{'then' if new.number == joint else _at(new)} need not be published"
+    )
+
+
+def _beginning(number: int) -> str:
+    before = "heartbeat 1" if number == 2 else f"heartbeats 1 to {number - 1}"
+    return (
+        f"the topic begins with heartbeat {number}: either it was made anew, or {before} never came, and what was "
+        "committed before was not published, or not all of it"
     )
 
 

@@ -135,9 +135,19 @@ def test_a_second_restore_to_the_same_state_is_another_finding() -> None:
     assert kinds(made, stored(OLD[:14])) == [(Kind.WENT_BACK, "a14+")]
 
 
-def test_a_topic_that_was_made_anew_does_not_begin_at_one() -> None:
-    assert kinds(chain(*OLD[9:])) == [(Kind.ANEW, "a10")]
-    assert kinds(chain(*OLD[9:], starts_at=9)) == []  # records were deleted, and the topic is the same
+@pytest.mark.parametrize(("number", "missing"), [(2, "heartbeat 1"), (10, "heartbeats 1 to 9")])
+def test_a_topic_that_was_made_anew_or_whose_first_heartbeats_never_came_does_not_begin_at_one(
+    number: int, missing: str
+) -> None:
+    made = chain(*OLD[number - 1 :])
+    assert kinds(made) == [(Kind.ANEW, f"a{number}")]
+    assert [each.text.partition(", and what")[0] for each in made.breaks()] == [
+        f"the topic begins with heartbeat {number}: either it was made anew, or {missing} never came"
+    ]
+
+
+def test_a_topic_of_which_records_were_deleted_does_not_begin_at_one() -> None:
+    assert kinds(chain(*OLD[9:], starts_at=9)) == []
 
 
 def test_silence_is_told_after_a_while() -> None:
