@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from operator import methodcaller
@@ -16,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox import message
-from cdc_outbox.errors import ConfigError
+from cdc_outbox.errors import BrokerError, ConfigError
 from cdc_outbox.kafka_errors import answered, translate
 from cdc_outbox.kafka_refusals import refuse_settings
 from cdc_outbox.topic import Topic
@@ -231,25 +232,29 @@ class Topics:
             found[place.topic] = found.get(place.topic, 0) + answer.result().offset
         return found
 
-    def create(self, topic: Topic) -> bool:
-        """Create a topic; tell whether it was this call that did, and not somebody else meanwhile.
+    def create(self, topics: Iterable[Topic]) -> dict[str, bool | BrokerError]:
+        """Create topics, one at least; return of each whether this call made it, or why the brokers refuse.
 
-        Raises:
-            BrokerError: The brokers refuse.
+        ``False`` where another process made it meanwhile.
         """
-        wanted = NewTopic(
-            topic.name,
-            num_partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            config=dict(topic.config),
-        )
-        [made] = self._admin.create_topics([wanted], request_timeout=_ADMIN_SECONDS).values()
+        wanted = [
+            NewTopic(
+                topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                config=dict(topic.config),
+            )
+            for topic in topics
+        ]
+        asked = self._admin.create_topics(wanted, request_timeout=_ADMIN_SECONDS)
+        return {name: self._created(answer) for name, answer in asked.items()}
+
+    def _created(self, answer: "Future[None]") -> bool | BrokerError:
         try:
-            made.result()
+            answer.result()
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return False
-            raise translate(error.args[0], self._servers) from error
+            there = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            return False if there else translate(error.args[0], self._servers)
         return True
 
 

@@ -16,6 +16,7 @@ from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import paint, say
 from cdc_outbox.cli.specs import read_specs, specs_argument
 from cdc_outbox.connect.topics import topics_of
+from cdc_outbox.errors import BrokerError
 from cdc_outbox.kafka import Topics
 from cdc_outbox.operate.topics import Difference, differences
 from cdc_outbox.safe_text import counted, safe_json, visible
@@ -24,6 +25,10 @@ from cdc_outbox.topic import Topic
 
 _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())  # what librdkafka says is in the error
+
+
+_STATES = {None: "missing", True: "created", False: "created meanwhile"}
+"""What became of a topic that was missing, by whether this process made it."""
 
 
 @click.group(cls=Group, short_help="Create the topics of pipelines.")
@@ -111,13 +116,24 @@ def create(
 
 
 def _create(spec: Spec, brokers: Topics, *, dry_run: bool) -> Iterator[_Outcome]:
-    """Create what is missing, and yield what became of each topic."""
+    """Create what is missing, and yield what became of each topic.
+
+    Raises:
+        BrokerError: The brokers refuse one of them; what became of the others was yielded before.
+    """
     wanted = topics_of(spec)
     there = brokers.find(topic.name for topic in wanted)
+    missing = [topic for topic in wanted if topic.name not in there]
+    made = {} if dry_run or not missing else brokers.create(missing)
+    # The brokers, or another process, may have made them other than they were asked for.
+    found = {**there, **(brokers.find(made) if made else {})}
+    refused = [error for error in made.values() if isinstance(error, BrokerError)]
     for topic in wanted:
-        found, state = there.get(topic.name), "exists"
-        if found is None:
-            state = "missing" if dry_run else "created" if brokers.create(topic) else "created meanwhile"
-            # The brokers, or another process, may have made it other than it was asked for.
-            found = None if dry_run else brokers.find([topic.name]).get(topic.name)
-        yield _Outcome(topic=topic, state=state, differences=() if found is None else tuple(differences(topic, found)))
+        created = made.get(topic.name)
+        if isinstance(created, BrokerError):
+            continue
+        state = "exists" if topic.name in there else _STATES[created]
+        known = found.get(topic.name)
+        yield _Outcome(topic=topic, state=state, differences=() if known is None else tuple(differences(topic, known)))
+    if refused:
+        raise refused[0]

@@ -1,6 +1,14 @@
 """The topics of a pipeline, as they shall be and as they are."""
 
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cdc_outbox.cli.topics import create
 from cdc_outbox.connect.topics import topics_of
+from cdc_outbox.errors import BrokerError
 from cdc_outbox.operate.topics import differences
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.topic import HEARTBEATS, Topic
@@ -40,3 +48,59 @@ def test_a_history_is_kept_for_ever_in_one_partition() -> None:
     compacted = Topic(name=history.name, partitions=1, config={**history.config, "cleanup.policy": "compact"})
     [difference] = differences(history, compacted)
     assert "cleanup.policy=compact" in difference.text
+
+
+class Brokers:
+    """Brokers that were asked, and make topics as they are told, unless their name is refused."""
+
+    def __init__(self, *there: Topic, refused: str = "") -> None:
+        self.there = {topic.name: topic for topic in there}
+        self.refused = refused
+        self.asked: list[str] = []
+
+    def find(self, names: Iterable[str]) -> dict[str, Topic]:
+        self.asked.append("find")
+        return {name: self.there[name] for name in names if name in self.there}
+
+    def create(self, wanted: Iterable[Topic]) -> dict[str, bool | BrokerError]:
+        self.asked.append("create")
+        answers: dict[str, bool | BrokerError] = {
+            topic.name: BrokerError("not allowed") if topic.name == self.refused else True for topic in wanted
+        }
+        self.there |= {topic.name: topic for topic in wanted if answers[topic.name] is True}
+        return answers
+
+
+def run_create(brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[str, object]:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(MINIMAL)
+    monkeypatch.setattr("cdc_outbox.cli.topics.Topics", lambda *_: brokers)
+    done = CliRunner().invoke(create, [str(spec), "--bootstrap-servers=b:1", *options])
+    return done.stdout, done.exception
+
+
+def test_brokers_are_asked_once_for_all_topics_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers, wanted = Brokers(), topics(MINIMAL)
+    assert len(wanted) > 1
+    said, _ = run_create(brokers, tmp_path, monkeypatch)
+    assert (brokers.asked, brokers.there) == (["find", "create", "find"], wanted)
+    assert said.count(": created, ") == len(wanted)
+    brokers.asked.clear()
+    assert run_create(brokers, tmp_path, monkeypatch)[0] == ""
+    assert brokers.asked == ["find"]
+    brokers = Brokers()
+    run_create(brokers, tmp_path, monkeypatch, "--dry-run")
+    assert brokers.asked == ["find"]
+
+
+def test_one_topic_that_is_refused_keeps_no_other_from_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = topics(MINIMAL)
+    refused = next(iter(wanted))
+    brokers = Brokers(refused=refused)
+    said, error = run_create(brokers, tmp_path, monkeypatch)
+    assert str(error) == "not allowed"
+    assert (said.count(": created, "), refused in said) == (len(wanted) - 1, False)
