@@ -141,7 +141,7 @@ def _refuse_half_a_login(content: Mapping[str, Any]) -> None:
     for key, other in (("user", "password"), ("password", "user")):
         if key in content and other not in content:
             hint = f"Write database.{other} too, or leave both to the connection string."
-            raise ConfigError(f"a {key} without a {other} logs nobody in", field=f"database.{key}", hint=hint)
+            raise ConfigError(f"a {key} without a {other} logs no client in", field=f"database.{key}", hint=hint)
 
 
 def _refuse(kind: DatabaseKind, content: Mapping[str, Any], keys: set[str], reason: str) -> None:

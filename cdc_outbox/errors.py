@@ -117,7 +117,7 @@ class UnprovenDeliveryError(OutboxError):
 
     hint = (
         "Name in the spec the slot that the connector reads; `cdc-outbox deploy-connector` makes it, and asks what "
-        "shall become of the events that are in no slot."
+        "is to become of the events that are in no slot."
     )
 
 
@@ -272,7 +272,7 @@ class UnpublishedEventsError(ConnectError):
 
 
 class InboxError(CdcOutboxError):
-    """What somebody decided about an inbox cannot be; nothing was changed."""
+    """What an operator decided about an inbox cannot be; nothing was changed."""
 
 
 class ConsumerError(CdcOutboxError):

@@ -187,7 +187,7 @@ def _refuse_foreign_tables(execute: Execute, component: Component) -> None:
         if exists(execute, table):
             raise OutboxError(
                 f"{table} exists already, and cdc-outbox did not make it",
-                hint="Choose another name, or drop it if nobody needs it.",
+                hint="Choose another name, or drop it if it is not needed.",
             )
 
 
@@ -209,7 +209,7 @@ def drop(execute: Execute, component: Component, *, force: bool = False) -> None
             if not force and exists(execute, table) and execute(statements["used"].render(_named(table)))[0][0]:
                 raise OutboxError(
                     f"{table} has rows, and with it would go what they say; nothing was dropped",
-                    hint="Say force=True if nobody needs them: numbers that were given out would be given out again.",
+                    hint="Say force=True if they are not needed: numbers that were given out would be given out again.",
                 )
         for sql in drop_statements(component):
             execute(sql)

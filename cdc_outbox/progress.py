@@ -1,4 +1,4 @@
-"""What a consumer says of itself while it runs, for whoever asks how it goes."""
+"""What a consumer says of itself while it runs, for who asks how it goes."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -35,7 +35,7 @@ class Progress:
         lag_events: Messages from the ones at hand to the ends of its partitions; ``None`` before that is known.
         paused: The partitions from which nothing is taken.
         waiting_events: Events that are parked until a missing one comes or a retry is due.
-        dead_events: Events that are parked until somebody decides.
+        dead_events: Events that are parked until an operator decides.
         max_parked_events: How many may be parked; at that bound partitions are paused. ``None`` means no limit.
         parked_bytes: How many bytes their messages have.
         max_parked_bytes: How many they may have before partitions are paused. ``None`` means no limit.

@@ -1,4 +1,4 @@
-"""A topic, as it shall be or as it is."""
+"""A topic, as it is wanted or as it is."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def raw_topic_name(*parts: str, delimiter: str = ".") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic, as it shall be or as it is.
+    """A topic, as it is wanted or as it is.
 
     Args:
         replication_factor: -1 for the broker's default.

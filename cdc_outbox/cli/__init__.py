@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "adopt": (
         "cdc_outbox.cli.adopt:adopt_connector",
-        "Write the spec of a connector that somebody configured by hand.",
+        "Write the spec of a connector that was configured by hand.",
     ),
     "baseline": ("cdc_outbox.cli.baseline:baseline", "Begin in the middle of a history: accept what came before."),
     "completion": (

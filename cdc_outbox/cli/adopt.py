@@ -21,7 +21,7 @@ from cdc_outbox.finding import Finding
 from cdc_outbox.safe_text import visible
 
 
-@click.command("adopt", short_help="Write the spec of a connector that somebody configured by hand.")
+@click.command("adopt", short_help="Write the spec of a connector that was configured by hand.")
 @click.argument("config", required=False, shell_complete=complete_file)
 @click.option(
     "--connector", metavar="NAME", help="The connector of this name: in CONFIG, or in Kafka Connect without it."

@@ -20,7 +20,7 @@ from cdc_outbox.safe_text import counted, safe_json
     "--aggregate", callback=split_aggregate, metavar="TYPE/ID", help="Only this one; its missing events are given up."
 )
 @click.option("--source", metavar="SOURCE", help="With --aggregate: who numbered its events, such as orders.1.")
-@click.option("--note", help="Why, for whoever asks later; it is kept with the hole in the sequence.")
+@click.option("--note", help="The reason, for later; it is kept with the hole in the sequence.")
 @click.option("--dry-run", is_flag=True, help="Print what would be accepted, and change nothing.")
 @json_option("lines, or a JSON array")
 def baseline(

@@ -65,7 +65,7 @@ def check_roles(roles: Iterable[Role], connection: Any, driver: TransactionDrive
 
 
 def refuse_other_database(spec: Spec, connection: Any, driver: TransactionDriver) -> None:  # noqa: ANN401
-    """Refuse a DSN that leads elsewhere: an environment variable of yesterday makes tables where nobody wants them.
+    """Refuse a DSN that leads elsewhere: an environment variable of yesterday makes tables where they are not wanted.
 
     Raises:
         ConfigError: The database is not the spec's; one that the worker resolves is not compared.

@@ -25,7 +25,7 @@ class Databases:
     """The DSNs of one context: one for every pipeline, or one for each by its name.
 
     Args:
-        resolve: Puts in what the references of a DSN stand for; of others nobody need know it.
+        resolve: Puts in what the references of a DSN stand for; of others it is not needed.
     """
 
     default: str | None = field(default=None, repr=False)
@@ -61,7 +61,7 @@ class Databases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """One context, with its references unresolved until somebody asks for what they stand for."""
+    """One context, with its references unresolved until what they stand for is asked for."""
 
     name: str
     file: Path

@@ -14,7 +14,7 @@ def user_folder(variables: Mapping[str, str], variable: str, default: str) -> Pa
         variable: Of the XDG base directories, such as ``XDG_STATE_HOME``.
         default: Where it is below the user's home without the variable.
     """
-    # A relative one would be a folder of the working directory, whoever owns that; XDG says to ignore it.
+    # A relative one would be a folder of the working directory, whatever user owns that; XDG says to ignore it.
     named, home = Path(variables.get(variable, "")), Path(variables.get("HOME", ""))
     if named.is_absolute():
         return named

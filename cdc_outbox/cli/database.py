@@ -35,7 +35,7 @@ def connected(
 ) -> Iterator[tuple[Any, TransactionDriver]]:
     """Open a connection in autocommit mode; its driver is imported no sooner, for most commands do without.
 
-    Nobody here tries again, so conflicts become ours too.
+    Nothing here tries again, so conflicts become ours too.
 
     Args:
         kind: What the database must be; ``None`` takes any.
@@ -75,7 +75,7 @@ def dialect_of(dsn: str) -> Dialect:
     """Return what a DSN leads to, by its scheme; one without is libpq's ``host=… dbname=…``.
 
     Raises:
-        ConfigError: Nobody here knows the scheme.
+        ConfigError: The scheme is not known.
     """
     found = re.match(r"([a-z][a-z0-9+.]*)://", dsn, re.IGNORECASE)
     if found is None:

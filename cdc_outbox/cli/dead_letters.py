@@ -264,7 +264,7 @@ _LEFT = {
 @dead_letters.command(short_help="Give parked events up.")
 @click.argument("places", metavar="PLACE...", type=int, nargs=-1, required=True)
 @_of_a_consumer
-@click.option("--note", required=True, help="Why, for whoever asks later; it is kept with the hole in the sequence.")
+@click.option("--note", required=True, help="The reason, for later; it is kept with the hole in the sequence.")
 def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str) -> None:
     """Give parked events up for good: all that are named, or none. What waited behind them goes on.
 
@@ -313,7 +313,7 @@ def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, new_file: Pa
 
 @contextmanager
 def _written_to(output: Path | None) -> Iterator[TextIO | None]:
-    """Open a new file that nobody else may read; ``None`` is standard output."""
+    """Open a new file that no other user may read; ``None`` is standard output."""
     if output is None:
         yield None
         return

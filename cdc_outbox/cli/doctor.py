@@ -58,7 +58,7 @@ def doctor(
     asked all the same.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec, 75 no other error than that
-    somebody does not answer who may do so later; with --strict also 3, warnings and no errors.
+    a database, a broker or Connect does not answer and may do so later; with --strict also 3, warnings and no errors.
 
     \b
     Examples:

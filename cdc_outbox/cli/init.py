@@ -56,7 +56,7 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @click.option("--check", is_flag=True, help="Say what is not as it should be, change nothing; exit 3 if anything is.")
 @click.option("--new-incarnation", is_flag=True, help="Begin a new life of the outbox, with a new source.")
 @click.option("--from", "before", metavar="SOURCE", help="The source that ends, for --new-incarnation: orders.1.")
-@click.option("--to", "after", metavar="SOURCE", help="The source that begins, if it shall not be the next one.")
+@click.option("--to", "after", metavar="SOURCE", help="The source that begins, if not the next one.")
 @_role_option("writer", "NAME_writer")
 @_role_option("consumer", "NAME_consumer")
 @_role_option("connector", "the spec's database.user")
@@ -91,7 +91,7 @@ def init(
 
     A new incarnation is needed when sequences were given out that the database no longer knows: after a restore, after
     a failover that lost commits, after the table was made again. Consumers would take what is written next for events
-    that they have had, or stop at a conflict. With a new source sequences start again at 1, and everybody knows why.
+    that they have had, or stop at a conflict. With a new source sequences start again at 1, and consumers can tell.
     Where a later incarnation was in use before the restore, name one after it with --to. The connector must be stopped
     meanwhile, and its offset and its slot must be of this server: the command prints what has to be done, in order, and
     refuses while the slot is read or the two disagree.

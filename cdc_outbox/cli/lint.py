@@ -45,7 +45,7 @@ debezium_option = click.option(
 def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, version: Version) -> int:
     """Find what is wrong with FILES, without a database and without Kafka Connect; - reads standard input.
 
-    A file is a spec of ours (YAML), or what Connect runs today, whoever wrote it: a flat configuration as JSON or
+    A file is a spec of ours (YAML), or what Connect runs today, written by any tool: a flat configuration as JSON or
     properties, one with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi,
     also among other resources in several documents of YAML or in a List.
     A folder stands for its files of those kinds. A typical row of each captured table is followed through filters,
@@ -55,7 +55,7 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be opened; with --strict
     also 3, warnings and no errors. Notes never change it.
 
-    --fix renames what has another name by now, leaves out what does nothing, places an event type that nobody reads,
+    --fix renames what has another name by now, leaves out what does nothing, places an event type that is not read,
     and sets the plugin pgoutput where none is named. It says so on stderr, keeps the rest as it is written, and leaves
     alone slot, publication and the form of messages. A connector that ran with another plugin needs another slot.
 

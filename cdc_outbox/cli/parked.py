@@ -50,7 +50,7 @@ def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool
 
 
 def name_of(row: ParkedRow) -> str:
-    """Return the aggregate as the options take it, empty where nobody can tell."""
+    """Return the aggregate as the options take it, empty where it is not known."""
     return f"{row.aggregate.aggregate_type}/{row.aggregate.aggregate_id}" if row.aggregate.aggregate_type else ""
 
 

@@ -46,7 +46,7 @@ def preflight(
     A folder stands for its specs. Server, role, table, publication, slot and log are asked, Connect for the offsets
     that it has stored, and the brokers for the heartbeats, which tell whether the database went back. What could not be
     asked is told as a note. The transactions of the connection are read-only; a slot is looked into without moving it,
-    and while that lasts, half a minute at most, nobody else can read it.
+    and while that lasts, half a minute at most, no other process can read it.
 
     DSN is the outbox's database, which several SPECs share, as this machine reaches it, for a role that may read
     outbox, heads and statistics and look into slots: on PostgreSQL a superuser, or REPLICATION and pg_read_all_stats;

@@ -117,7 +117,7 @@ class ProgressLine:
 
 
 def _duration(seconds: float) -> str:
-    """Return a time that is left in the two largest units, as nobody needs it more exactly."""
+    """Return a time that is left in the two largest units, which is exact enough."""
     whole = round(seconds)
     for size, unit, part, smaller in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:

@@ -167,7 +167,7 @@ def _refuse_another_history(found: Sequence[Finding]) -> None:
 
 
 def _confirm() -> None:
-    """Ask whether events may go as soon as they are delivered; refuse where nobody is there to answer."""
+    """Ask whether events may go as soon as they are delivered; refuse without a terminal."""
     if not sys.stdin.isatty():
         raise click.UsageError(_NO_KEEP)
     click.confirm("Without --keep, every delivered event is deleted and cannot be published again. Go on?", abort=True)
@@ -201,7 +201,9 @@ def _pruning(
                     comparison=comparison,
                 )
         case other:
-            raise ConfigError(f"what is in {other} is delivered by nobody who could prove it", field="database.kind")
+            raise ConfigError(
+                f"what is in {other} is delivered by no publisher that could prove it", field="database.kind"
+            )
 
 
 def _table(name: str, spec: Spec) -> TableName:

@@ -152,7 +152,7 @@ def _check(
 
 def _incomparable(missing: str) -> ConfigError:
     return ConfigError(
-        f"without {missing} nobody can tell whether events outlive the horizon",
+        f"without {missing} it is not known whether events outlive the horizon",
         field="SPEC" if missing == "topics" else "--bootstrap-servers",
         hint="Give --bootstrap-servers, and a SPEC or --topic; or take it upon yourself with --accept-shorter-horizon.",
     )

@@ -23,7 +23,7 @@ _WORDS = {
     Fate.DUPLICATE: ("duplicates, skipped", "duplicates, would be skipped"),
     Fate.PARKED: ("parked", "would be parked"),
     Fate.WAITING: ("parked already", "parked already"),
-    Fate.LEFT_OUT: ("left out: nobody knows whether they were applied", "would be left out"),
+    Fate.LEFT_OUT: ("left out: it is not known whether they were applied", "would be left out"),
     Fate.UNREADABLE: ("unreadable, left out", "unreadable, would be left out"),
 }
 

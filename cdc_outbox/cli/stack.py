@@ -234,7 +234,7 @@ def restart(part: str, *, name: str, variables: dict[str, str]) -> None:
         if not folder.is_held or time.monotonic() >= deadline:
             folder.answer_restart(part)
             raise StackError(
-                f"whoever holds the stack {name} did not start {part} again",
+                f"the process that holds the stack {name} did not start {part} again",
                 hint="Only a stack of `cdc-outbox stack up` can be told so, and not one of a program's own.",
             )
         time.sleep(_LOOK_SECONDS)
@@ -287,7 +287,7 @@ def _exports(environment: dict[str, str]) -> str:
 
 
 def _watch(running: Stack) -> None:
-    """Wait for Ctrl-C, say when a part ends or comes back, and start again what somebody asks for."""
+    """Wait for Ctrl-C, say when a part ends or comes back, and start again what is asked for."""
     known = {part.name: part.state() for part in running.parts}
     while True:
         time.sleep(_WATCH_SECONDS)

@@ -70,7 +70,7 @@ def status(
 
     NOT CONFIRMED is how much of the log the connector has not confirmed yet, WAL KEPT how much the slot keeps on the
     database's disk. BEHIND is how long the connector took to confirm what it confirmed last (- while it rests), or how
-    long nobody has read its slot.
+    long its slot has not been read.
 
     With the database slot and offset are compared, and with the brokers the heartbeats are read: what they show stands
     below.
@@ -217,7 +217,7 @@ def _topics(name: str, client: ConnectClient) -> list[str]:
 
 
 def _lag(name: str, config: dict[str, str], databases: Databases | None) -> SlotLag | None:
-    """Return how far the slot of a connector is behind, where there is one and somebody says in which database."""
+    """Return how far the slot of a connector is behind, where there is one and its database is named."""
     if databases is None or kind_of(config.get("connector.class", "")) is not Kind.POSTGRESQL:
         return None
     try:
@@ -244,7 +244,7 @@ def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     counts = sorted(Counter(task["state"] for task in row["tasks"]).items())
     tasks = ", ".join(f"{count} {state}" for state, count in counts) or "none"
-    active = "" if row["slotActive"] in {None, True} else " (nobody reads it)"
+    active = "" if row["slotActive"] in {None, True} else " (no reader)"
     slot = "-" if row["slot"] is None else f"{row['slot']}{active}"
     return (
         row["name"],

@@ -33,7 +33,7 @@ _STATES = {None: "missing", True: "created", False: "created meanwhile"}
 
 @click.group(cls=Group, short_help="Create the topics of pipelines.")
 def topics() -> None:
-    """Create the topics that pipelines write to, where the brokers or Connect shall not.
+    """Create the topics that pipelines write to, where the brokers or Connect must not.
 
     \b
     Example:

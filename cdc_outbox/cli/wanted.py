@@ -56,7 +56,7 @@ class Wanted:
         return [*found, inbox_component(self.inbox)] if self.inbox is not None else found
 
     def statements(self, known: Collection[str], *, source: str | None = None) -> list[str]:
-        """Return what is not versioned, because it says what shall be.
+        """Return what is not versioned, because it says what is wanted.
 
         Args:
             known: Columns that the outbox is known to have.
@@ -77,7 +77,7 @@ class Wanted:
         """Return a party's role, ``None`` if there is nothing for it here.
 
         Args:
-            named: Only if somebody named it.
+            named: Only if it was named.
         """
         spec, name = self.spec, self.roles.get(kind) or ("" if named else self._default(kind))
         match kind:
@@ -90,7 +90,7 @@ class Wanted:
             case "consumer" if name and self.inbox is not None:
                 return consumer_role(name, self.inbox)
             case "migrator" if name and self.components:
-                # A table can be added to a publication by its owner only, who is somebody else if it is adopted.
+                # A table can be added to a publication by its owner only, who is another role if it is adopted.
                 own = spec is not None and not spec.outbox.adopted
                 publication = spec.database.publication if spec is not None and own else None
                 return migrator_role(name, self.components, publication=publication)
@@ -135,7 +135,7 @@ def wanted_of(
     wanted = Wanted(spec=spec, inbox=table, roles={kind: name for kind, name in roles.items() if name})
     if (grants or wanted.roles) and wanted.dialect is Dialect.SQLITE:
         raise ConfigError(
-            "SQLite has no roles: whoever may write the file may do everything",
+            "SQLite has no roles: who may write the file may do everything",
             field="--grants",
             hint="Give the file to the service's user alone.",
         )

@@ -49,7 +49,7 @@ KNOWN = (
     ),
     _known(
         r"no pg_hba\.conf entry for|pg_hba\.conf rejects",
-        "The database's pg_hba.conf lets nobody in from where the worker runs, or not as this role, or not "
+        "The database's pg_hba.conf lets no client in from where the worker runs, or not as this role, or not "
         "without TLS.",
         "Add a line for role, database and the worker's address to pg_hba.conf, one for `replication` if it is "
         "that old, and reload the server. Where it wants TLS, set overrides: {database.sslmode: verify-full, "
@@ -72,7 +72,7 @@ KNOWN = (
     ),
     _known(
         r'replication slot "(?P<slot>[^"]*)" is active for PID (?P<pid>\d+)',
-        "Somebody else reads the slot {slot} already (process {pid}).",
+        "Another process reads the slot {slot} already (process {pid}).",
         "Find who it is in pg_stat_replication, usually another connector with the same slot.name, and stop it, "
         "or give this pipeline a slot of its own.",
     ),
@@ -83,13 +83,13 @@ KNOWN = (
         "The server has removed WAL that the slot was to keep, so events that were not read yet are not in the "
         "slot any more.",
         "Run `cdc-outbox deploy-connector` again: it makes the slot anew and asks with --earlier-events what "
-        "shall become of "
+        "is to become of "
         "those events. Raise max_slot_wal_keep_size so that it does not happen again.",
     ),
     _known(
         r"but this is no longer available on the server",
         "Connect's offset is older than what the slot holds: the slot was made anew, or moved, since it was stored.",
-        "Run `cdc-outbox deploy-connector` again: it compares the two and asks with --earlier-events what shall "
+        "Run `cdc-outbox deploy-connector` again: it compares the two and asks with --earlier-events what is to "
         "become of the events between them.",
     ),
     _known(
@@ -100,12 +100,12 @@ KNOWN = (
     _known(
         r'replication slot "(?P<slot>[^"]*)" does not exist',
         "The slot {slot} does not exist any more.",
-        "Run `cdc-outbox deploy-connector` again: it makes the slot and asks what shall become of earlier events.",
+        "Run `cdc-outbox deploy-connector` again: it makes the slot and asks what is to become of earlier events.",
     ),
     _known(
         r"all replication slots are in use",
         "The server has no replication slot left.",
-        "Drop slots that nobody reads (pg_replication_slots), or raise max_replication_slots and restart the server.",
+        "Drop slots without a reader (pg_replication_slots), or raise max_replication_slots and restart the server.",
     ),
     _known(
         r"number of requested standby connections exceeds|exceeds max_wal_senders",

@@ -293,7 +293,7 @@ def _kept(reason: str) -> ConnectError:
 
 def _made_by_another(name: str, error: ConnectError) -> ConnectError:
     return ConnectError(
-        f"somebody else made the connector {name} meanwhile",
+        f"another process made the connector {name} meanwhile",
         status=error.status,
         url=error.url,
         hint="If another deployment is under way, wait for it and run the command again.",

@@ -192,7 +192,7 @@ class Deployment:
             )
         except ConnectorFailedError as error:
             raise ConnectorFailedError(
-                f"somebody else has changed {name} while this deployment waited",
+                f"another process has changed {name} while this deployment waited",
                 hint="Agree on who deploys, and run again; `cdc-outbox plan` shows how it differs from this spec.",
             ) from error
 
@@ -360,6 +360,6 @@ class Deployment:
             found = plan_slot(name, SlotState(slot=made, written=self._look_into_slot(again, made)), earlier)
         except UnpublishedEventsError:
             self._database.drop_slot()
-            self._report("slot", f"{name} dropped again: somebody wrote meanwhile")
+            self._report("slot", f"{name} dropped again: a row was written meanwhile")
             raise
         return replace(slot, republishes=found.republishes)

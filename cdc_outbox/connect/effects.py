@@ -105,7 +105,7 @@ _ENTRIES = (
     _Entry(
         ("snapshot.mode",),
         Reach.CONNECTOR,
-        "A connector that has offsets goes on as before; without them it reads no rows, and deploy asks what shall "
+        "A connector that has offsets goes on as before; without them it reads no rows, and deploy asks what is to "
         "become of those that no slot holds.",
         _snapshots_no_more,
     ),

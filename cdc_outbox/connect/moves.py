@@ -136,7 +136,7 @@ def judge_set(standing: Standing, wanted: Offset) -> Move:
             text = f"what was committed between {target} and {stored} comes again, and consumers skip what they had"
             return Move(text, skips=False)
         return Move(f"the connector goes on at {target}, as it would have", skips=False)
-    return Move("nobody here can tell which events come again and which are never published", skips=True)
+    return Move("it is not known which events come again and which are never published", skips=True)
 
 
 def _judge_lsn(standing: Standing, target: Lsn | None, stored: Position | None) -> Move:
@@ -184,7 +184,7 @@ def judge_reset(standing: Standing) -> Move:
         return Move(f"{text}{again}", skips=True)
     slot, stored = standing.slot, position_in(standing.stored)
     if not standing.is_asked:
-        return Move(f"whether anything is left out depends on the slot, and without --dsn nobody asks it{again}", True)
+        return Move(f"whether anything is left out depends on the slot, and without --dsn it is not asked{again}", True)
     if slot is None:
         text = "there is no slot: what was committed before the connector makes one is never published"
         return Move(f"{text}{again}", skips=True)

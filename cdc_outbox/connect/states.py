@@ -75,7 +75,7 @@ class Ward:
         if status.is_halted:
             raise ConnectorInvalidError(
                 f"{self._name} is {status.state}, and a restart leaves it so",
-                hint="`cdc-outbox resume` lets it run, if nobody halted it on purpose.",
+                hint="`cdc-outbox resume` lets it run, if it was not halted on purpose.",
             )
         self._client.restart(self._name, only_failed=only_failed)
         self._wait_until_up(stable_seconds)

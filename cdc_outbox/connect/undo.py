@@ -45,7 +45,7 @@ class Undo:
         """Do it; an error is reported and not raised, for the first one says more."""
         try:
             if self._is_overwritten():
-                self.report("undo", f"somebody else has changed {self.name} meanwhile; it is left so")
+                self.report("undo", f"another process has changed {self.name} meanwhile; it is left so")
                 return
             if self.owes_rows:
                 self._forget_snapshot()

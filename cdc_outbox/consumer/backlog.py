@@ -81,7 +81,7 @@ class Backlog:
         is_alone: Callable[[Item], bool] | None = None,
         most: int | None = None,
     ) -> list[Item]:
-        """Return the next batch, without those that belong to somebody else by now.
+        """Return the next batch, without those that belong to another consumer by now.
 
         Args:
             places: Which partitions are ours; ``None`` where all are.

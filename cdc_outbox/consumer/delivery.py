@@ -57,7 +57,7 @@ class Outcome(StrEnum):
     SUPERSEDED = "superseded"
     """A later state of its aggregate had been applied before."""
     PARKED = "parked"
-    """It is set aside, durably, until it can be applied or somebody decides."""
+    """It is set aside, durably, until it can be applied or an operator decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

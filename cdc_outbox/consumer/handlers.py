@@ -74,7 +74,7 @@ class Handlers:
             )
         if not self._asynchronous and is_awaited:
             raise ConfigError(
-                f"{getattr(call, '__name__', call)} is a coroutine function, and nobody would await it",
+                f"{getattr(call, '__name__', call)} is a coroutine function, and would not be awaited",
                 field="Consumer.on",
                 hint="Use AsyncConsumer, or make it a plain function.",
             )

@@ -50,7 +50,7 @@ from cdc_outbox.wire import WireContract
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
-"""How long an idle consumer may take to notice that it shall stop."""
+"""How long an idle consumer may take to notice that it is to stop."""
 _ALIVE_SECONDS = 1.0
 """How often a consumer polls that has enough to do."""
 _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 5.0
@@ -157,7 +157,7 @@ class Loop:
         return self._fresh.drop(place)
 
     def _look_anew(self) -> None:
-        """Leave in the park what was found there: some of it is somebody else's now, and the rest may wait for that."""
+        """Leave in the park what was found there: some of it is another consumer's, and the rest may wait for that."""
         self._redo.drop_if(lambda _: True)
 
     async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
@@ -223,7 +223,7 @@ class Loop:
     async def _apply(self, backlog: Backlog) -> None:
         """Apply the next batch."""
         is_alone = self._is_suspect if self._ownership.has_suspects else None
-        # What comes out of the park comes in order: where one is somebody else's now, the others are looked for anew.
+        # What comes out of the park comes in order: where one is another consumer's, the others are looked for anew.
         places = None if backlog is self._redo else self._ownership.held
         taken = backlog.take(places, is_alone, most=1 if self._breaker.is_open else None)
         held = self._ownership.epochs_of(item.place for item in taken)

@@ -106,7 +106,7 @@ class Offsets:
         self.lose(client, partitions)
 
     def lose(self, _client: Consumer, partitions: list[TopicPartition]) -> None:
-        """Forget partitions that belong to somebody else now."""
+        """Forget partitions that belong to another consumer now."""
         for partition in partitions:
             self._done.pop((partition.topic, partition.partition), None)
             self._committed.pop((partition.topic, partition.partition), None)

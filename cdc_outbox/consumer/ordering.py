@@ -166,7 +166,7 @@ def judge(
     Args:
         failed: Ids of events whose handlers failed, so that they are set aside when they are next.
         redone: Ids of events that come out of the park, an aggregate's in order from its first.
-        forced: Ids among them that somebody decided to apply in spite of their verdict.
+        forced: Ids among them that an operator decided to apply in spite of their verdict.
         behind: Ids among them that wait for one that is not in the list, for nobody can read it any more.
     """
     state = _State(memory, redone, behind)
@@ -240,7 +240,7 @@ def sentence(judgement: Judgement) -> str:
         Verdict.GAP: f"{event} cannot be applied before #{last + 1}",
         Verdict.BEHIND: f"{event} waits for an event of its aggregate that is parked",
         Verdict.CONFLICT: f"{event} contradicts what was applied: {why}",
-        Verdict.EXPIRED: f"{event} is older than the last purge, so nobody knows whether it was applied",
+        Verdict.EXPIRED: f"{event} is older than the last purge, so it is not known whether it was applied",
     }[judgement.verdict]
 
 

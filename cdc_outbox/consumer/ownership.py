@@ -69,7 +69,7 @@ class Ownership:
                         self._suspects[place] = _SUSPECT_EVENTS
 
     def lose(self, places: Iterable[Place]) -> None:
-        """Forget partitions that belong to somebody else now."""
+        """Forget partitions that belong to another consumer now."""
         with self._lock:
             for place in places:
                 self.unissued.discard(place)

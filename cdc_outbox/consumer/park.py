@@ -1,4 +1,4 @@
-"""The seam to the park: events set aside, as the messages they came in, until they are applied or somebody decides."""
+"""The seam to the park: events set aside as messages until they are applied or an operator decides."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ class State(StrEnum):
     WAITING = "waiting"
     """It is tried again, by itself."""
     DEAD = "dead"
-    """Nothing, until somebody decides."""
+    """Nothing, until an operator decides."""
 
 
 class Reason(StrEnum):
@@ -100,7 +100,7 @@ class ParkedEvent:
     Args:
         place: Its number there, by which it is named.
         is_due: Whether it is this one that is due, or one that waits behind it.
-        forced: Whether somebody decided to apply it in spite of its verdict.
+        forced: Whether an operator decided to apply it in spite of its verdict.
         aggregate: What it was parked under; three empty texts where nobody could tell.
     """
 

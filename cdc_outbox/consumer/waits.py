@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 _GLANCE_SECONDS = 0.05
-"""How long one who waits may take to notice that it shall stop."""
+"""How long one who waits may take to notice that it is to stop."""
 
 
 class Waits(Protocol):

@@ -1,7 +1,7 @@
 """What each finding's code means: what happens, what was observed, what to do. Told in the files beside it.
 
 Where something was observed says how it is known: [exec] it was run, [code] it stands in the source, [docs] in the
-documentation, [issue] somebody reported it, [inference] it follows.
+documentation, [issue] it was reported, [inference] it follows.
 """
 
 import re
@@ -68,7 +68,7 @@ _INTRODUCTION = """\
 What the codes mean that `cdc-outbox lint`, `preflight`, `doctor`, `init --check` and `deploy-connector` print;
 `cdc-outbox explain CODE` shows one of them. *Error*: a promise of the pipeline breaks, and deploy refuses. *Warning*:
 it works, and will hurt. *Note*: worth knowing. Where something was observed, [exec] means that it was run, [code] that
-it stands in the source, [docs] in the documentation, [issue] that somebody reported it, [inference] that it follows.
+it stands in the source, [docs] in the documentation, [issue] that it was reported, [inference] that it follows.
 
 What lint tells of a configuration is provoked wherever it can be: tests/proofs runs the configuration that is flagged
 against Connect, Debezium, Kafka, PostgreSQL and MariaDB, sees it fail as the page says, and sees a mended one not

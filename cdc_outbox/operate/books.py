@@ -124,7 +124,7 @@ class Books:
     def unreadable(self, message: Message, reason: str) -> None:
         """Enter a message that nobody can read."""
         self.messages += 1
-        remedy = "Who wrote it? Consumers park it, and which event it is nobody can tell."
+        remedy = "Who wrote it? Consumers park it, and which event it is cannot be told."
         self.findings.add(
             Difference(kind=Kind.UNREADABLE, place=message.position, events=1, message=f"{reason}.", remedy=remedy)
         )

@@ -20,7 +20,7 @@ from cdc_outbox.writer import Outbox
 CANARY = "cdc-outbox.canary"
 """The aggregate type whose events prove that a pipeline carries events."""
 
-_DECLARE = f"Add `{CANARY}: {{sequence: none}}` to aggregates, and a topic that nobody minds to topics.name."
+_DECLARE = f"Add `{CANARY}: {{sequence: none}}` to aggregates, and a topic of its own to topics.name."
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 _END_SECONDS = 10.0

@@ -41,12 +41,12 @@ class Doctor:
     """One pipeline, and those who can be asked about it.
 
     Args:
-        database: ``None`` where nobody said which.
+        database: ``None`` where none was named.
         brokers: The same.
         heartbeats: Finds what they show, told whether the connector runs.
         timings: Its timeout is how long Connect may take to know a connector that was just made.
         silent: Which parts are known not to answer, with the error: they are not asked.
-        silences: Why somebody could not be asked.
+        silences: Why a server could not be asked.
     """
 
     spec: Spec
@@ -119,7 +119,7 @@ class Doctor:
         if condition is Condition.PENDING:
             remedy = "Look again in a moment; if it stays so, look into the worker's log."
             if found.status.is_halted:
-                remedy = PAY if found.is_republishing else "Run `cdc-outbox resume` if nobody halted it on purpose."
+                remedy = PAY if found.is_republishing else "Run `cdc-outbox resume` if it was not halted on purpose."
             yield _found("OP203", place, f"{describe(found.status)}.", remedy)
         if condition is Condition.FAILED:
             reason = reason_of(found.status) or Cause("There is no trace.", remedy="")
@@ -142,7 +142,7 @@ class Doctor:
         kind = self.spec.database.kind
         look = LOOKS.get(kind)
         if self.database is None or look is None:
-            message = f"nobody here looks into {kind}." if look is None else "the database was not asked."
+            message = f"there is no look into {kind}." if look is None else "the database was not asked."
             remedy = "" if look is None else "Give --dsn."
             yield _found("OP102", Place(document="database", path=self.spec.name), message, remedy)
             return
@@ -160,7 +160,7 @@ class Doctor:
         if slot is None or slot.active or self.client.find_config(self.spec.name) is None:
             return
         if condition_of(self.client.find_status(self.spec.name)) is Condition.UP:
-            message = "the connector runs, and nobody reads its slot here."
+            message = "the connector runs, and its slot has no reader here."
             remedy = "Compare the DSN with database.host and database.name of the spec."
             yield _found("OP206", Place(document="database", path=slot.slot), message, remedy)
 

@@ -3,7 +3,8 @@
 A connector writes a heartbeat through its outbox at its start and once a minute: a number, an id, and the id of the
 heartbeat before it. They take the events' own way into a topic of one partition that is kept for ever. Slot, system
 identifier, timeline and every table go back together with a server that is restored; the topic does not, and there its
-heartbeats do not continue what is known. An acceptance is a record of the same topic: that somebody saw what was found.
+heartbeats do not continue what is known. An acceptance is a record of the same topic: that an operator
+saw what was found.
 
 The chain says nothing of events that were lost while the connector was down and no heartbeat was written: a slot that
 was made anew or moved is found by comparing it with the offset that Connect stored.
@@ -65,7 +66,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """That somebody saw what was found.
+    """That an operator saw what was found.
 
     Args:
         ids: Of the heartbeats that broke the chain.
@@ -189,7 +190,7 @@ class Chain:
         self.head = record
 
     def breaks(self, stored: Stored | None = None) -> list[Break]:
-        """Return what nobody has accepted.
+        """Return what was not accepted.
 
         Args:
             stored: What the database holds; without it a restored database shows only when its heartbeats arrive.
@@ -205,7 +206,7 @@ class Chain:
 
         A heartbeat that topic and database have in common was written before the database went back, and what was
         committed before it was published before it. ``None`` where there is none, or where the topic itself shows a
-        break that nobody has accepted: commits before the heartbeats behind it may be missing.
+        break that was not accepted: commits before the heartbeats behind it may be missing.
         """
         joint = self._joint(stored)
         return None if joint is None or self.breaks() else joint.lsn

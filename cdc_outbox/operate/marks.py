@@ -94,7 +94,7 @@ def decide(marks: Sequence[Mark[PositionT]], delivery: Delivery[PositionT]) -> V
         delivery: Read after all of them were taken.
     """
     if not delivery.reader:
-        return Verdict(None, delivery.idle_because or f"nobody reads {delivery}: does the connector run?")
+        return Verdict(None, delivery.idle_because or f"no process reads {delivery}: does the connector run?")
     same = [mark for mark in marks if mark.reader == delivery.reader]
     if not same:
         return Verdict(None, f"{delivery} got another reader since the mark: was the connector started anew?")

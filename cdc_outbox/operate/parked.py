@@ -117,7 +117,7 @@ def why_not_forced(reason: Reason) -> str:
     if reason in _PATIENT:
         return "it goes on by itself when its predecessor is applied; one that is lost is given up by a baseline"
     if reason is Reason.UNREADABLE:
-        return "nobody can apply what cannot be read; a retry reads it again"
+        return "what cannot be read cannot be applied; a retry reads it again"
     return "it is tried again without"
 
 

@@ -265,7 +265,9 @@ class Pruning(Generic[PositionT]):
         keep, ends = self._options.keep_seconds, self._ends()
         delivery = self._witness.find_delivery()
         self._witness.check()
-        self._report(delivery.kind, f"{delivery.name} at {delivery.confirmed}, read by {delivery.read_by or 'nobody'}")
+        self._report(
+            delivery.kind, f"{delivery.name} at {delivery.confirmed}, read by {delivery.read_by or 'no process'}"
+        )
         earlier = self._memory.find() if self._memory is not None else []
         mark = replace(self._witness.look(delivery.reader), ends=ends)
         if records and self._memory is not None:

@@ -171,7 +171,7 @@ class History:
     """A pipeline's heartbeats, in its topic and in its database.
 
     Args:
-        table: Opens the database; ``None`` where nobody said which.
+        table: Opens the database; ``None`` where none was named.
     """
 
     beating: Beating
@@ -182,7 +182,7 @@ class History:
     """By the last look; see :meth:`Chain.published_until`."""
 
     def look(self, *, runs: bool | None = None) -> list[Finding]:
-        """Return what nobody has accepted.
+        """Return what was not accepted.
 
         The topic is read before the database, which so is never behind it unless it went back.
         """

@@ -89,7 +89,7 @@ class Reset:
 
         Raises:
             ConsumerError: The group has members, or parked events would be lost. Nothing was changed.
-            BrokerError, DatabaseError: Somebody cannot be asked.
+            BrokerError, DatabaseError: A server cannot be asked.
         """
         self._refuse_while_it_runs()
         bounds = self._reader.bounds(self._reader.places(self._topics))
@@ -115,7 +115,7 @@ class Reset:
 
         Raises:
             ConsumerError: The group has members. Nothing was changed.
-            BrokerError, DatabaseError: Somebody cannot be asked.
+            BrokerError, DatabaseError: A server cannot be asked.
         """
         self._refuse_while_it_runs()
         with self._database.transaction():

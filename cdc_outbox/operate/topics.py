@@ -1,4 +1,4 @@
-"""The topics of a pipeline: how those that there are differ from those that there shall be."""
+"""The topics of a pipeline: how those that there are differ from those that are wanted."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Difference:
 
 
 def differences(wanted: Topic, found: Topic) -> Iterator[Difference]:
-    """Yield what of a topic is not as it shall be. Pure."""
+    """Yield what of a topic is not as it is wanted. Pure."""
     name = wanted.name
     if found.partitions < wanted.partitions:
         text = f"has {_count(found.partitions)}, and the spec says {wanted.partitions}."

@@ -211,7 +211,7 @@ class StackFolder:
         if _is_ours(self.path) is False:
             raise StackError(
                 f"{self.path} is not a folder of yours that no other user may write to",
-                hint="Somebody else may have put it there. Choose another name, or set TMPDIR to a folder of your own.",
+                hint="Another user may have put it there. Choose another name, or set TMPDIR to a folder of your own.",
             )
         return self.path
 

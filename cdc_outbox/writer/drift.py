@@ -94,7 +94,7 @@ def _check_foreign_columns(
             yield _error(
                 "DB309",
                 f"{table}.{column}",
-                "nobody knows this column, and it takes no event without a value.",
+                "no writer fills this column, and it takes no event without a value.",
                 "Drop it, let it be null, or give it a default.",
             )
 

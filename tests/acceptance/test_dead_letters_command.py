@@ -240,7 +240,7 @@ def test_ids_are_not_forgotten_before_their_events_are(
         (["--topic", topics["endless"], "--horizon-days=999"], 2, f"{topics['endless']} for ever"),
         (["--topic", topics["endless"], "--horizon-days=999", "--accept-shorter-horizon"], 0, ""),
         (["--topic", "nowhere", "--horizon-days=999"], 2, "there is no topic nowhere"),
-        (["--horizon-days=999"], 2, "without topics nobody can tell"),
+        (["--horizon-days=999"], 2, "without topics it is not known"),
         (["--horizon-days=0"], 2, "--horizon-days"),
         (["--horizon-days=1e9"], 2, "--horizon-days"),
     ):
@@ -263,7 +263,7 @@ def test_ids_are_not_forgotten_before_the_events_of_every_topic_that_the_inbox_s
         connection.execute(read.encode(), ("billing", "deleted-since", ""))
         shell.run(*purge, code=0, **env)
         # All that it served is gone from these brokers, or they are not the ones that it was read from.
-        assert "without topics nobody can tell" in refused(*purge[:1], *purge[3:])
+        assert "without topics it is not known" in refused(*purge[:1], *purge[3:])
         connection.execute(read.encode(), ("billing", topics["endless"], ""))
         assert f"{topics['endless']} for ever" in refused(*purge)
         assert f"{topics['endless']} for ever" in refused(*purge[:1], *purge[3:])

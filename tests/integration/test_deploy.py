@@ -236,10 +236,10 @@ def test_what_somebody_else_deploys_meanwhile_is_neither_called_ours_nor_taken_b
 
     with monkeypatch.context() as patch:
         patch.setattr(Reader, "wait_until_reading", wait)
-        with pytest.raises(ConnectorFailedError, match="it failed" if fails else "somebody else has changed"):
+        with pytest.raises(ConnectorFailedError, match="it failed" if fails else "another process has changed"):
             deployed.deploy(spec=ours)
     assert deployed.client.find_config(deployed.name) == other
-    assert (f"undo: somebody else has changed {deployed.name} meanwhile; it is left so" in deployed.reports) is fails
+    assert (f"undo: another process has changed {deployed.name} meanwhile; it is left so" in deployed.reports) is fails
 
 
 def test_what_failed_may_be_left_to_look_at(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

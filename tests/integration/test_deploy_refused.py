@@ -91,7 +91,7 @@ def test_who_loses_the_race_of_two_deployments_leaves_the_winner_alone(
         create_stopped(client, config)
 
     monkeypatch.setattr(ConnectClient, "create_stopped", create_twice)
-    with pytest.raises(ConnectError, match="somebody else made the connector"):
+    with pytest.raises(ConnectError, match="another process made the connector"):
         pipeline.deploy()
     assert pipeline.client.find_config(pipeline.name) is not None
 

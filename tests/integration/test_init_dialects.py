@@ -343,7 +343,7 @@ def test_sqlite_says_that_it_has_no_roles(on_sqlite: Place) -> None:
     for way in (["--grants"], ["--check", "--writer", "orders_writer"]):
         done = on_sqlite.init(*way)
         assert done.returncode == 2
-        assert "SQLite has no roles: whoever may write the file may do everything" in done.stderr
+        assert "SQLite has no roles: who may write the file may do everything" in done.stderr
 
 
 def test_a_driver_that_is_missing_is_named_with_its_extra(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def assert_nothing_is_pruned(pipeline: Pipeline) -> None:
         options = PruneOptions(wait_seconds=1)
         pruned = slot_pruning(pipeline.spec, connection, Psycopg(), options, lambda _step, _text: None).run()
     assert pruned.deleted == 0
-    assert "nobody reads" in pruned.verdict.held_back
+    assert "no process reads" in pruned.verdict.held_back
 
 
 def assert_refused_until_republished(pipeline: Pipeline) -> None:

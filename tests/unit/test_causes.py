@@ -15,8 +15,12 @@ PSQL += "Caused by: org.postgresql.util.PSQLException: "
 
 CASES = (
     (f'{PSQL}FATAL: password authentication failed for user "me"', "password of the role me", "database.password"),
-    (f'{PSQL}FATAL: no pg_hba.conf entry for replication connection from host "::1"', "lets nobody in", "replication"),
-    (f'{PSQL}FATAL: pg_hba.conf rejects connection for host "::1", user "me"', "lets nobody in", "reload"),
+    (
+        f'{PSQL}FATAL: no pg_hba.conf entry for replication connection from host "::1"',
+        "lets no client in",
+        "replication",
+    ),
+    (f'{PSQL}FATAL: pg_hba.conf rejects connection for host "::1", user "me"', "lets no client in", "reload"),
     (f'{PSQL}FATAL: role "me" is not permitted to log in', "me may not log in", "alter role me login"),
     (f'{PSQL}FATAL: role "me" does not exist', "role me does not exist", "--grants"),
     (f'{PSQL}FATAL: database "x" does not exist', "database x does not exist", "database.name"),

@@ -84,7 +84,7 @@ def test_a_secret_that_came_into_the_configuration_since_is_not_shown() -> None:
 def test_a_connector_that_somebody_else_made_meanwhile_is_not_ours() -> None:
     """Connect says 409 to this as to a rebalance; who loses the race must not wait, nor take it for its own."""
     with connect_that_answers(EXISTS, config=(200, CONFIG)) as (client, asked):
-        with pytest.raises(ConnectError, match="somebody else made the connector orders meanwhile") as caught:
+        with pytest.raises(ConnectError, match="another process made the connector orders meanwhile") as caught:
             client.create_stopped(CONFIG)
         assert not caught.value.retryable
         assert methods(asked) == ["POST", "GET"]
@@ -99,7 +99,7 @@ def test_a_connector_that_was_made_although_the_answer_was_500_is_ours() -> None
 def test_after_a_500_another_configuration_is_somebody_elses() -> None:
     with (
         connect_that_answers(BROKEN, config=(200, CONFIG | {"slot.name": "other"})) as (client, _),
-        pytest.raises(ConnectError, match="somebody else"),
+        pytest.raises(ConnectError, match="another process"),
     ):
         client.create_stopped(CONFIG)
 

@@ -22,6 +22,15 @@ def place_order(connection: Any, outbox: Outbox, *, customer: int) -> None:
         raise OrderRefusedError
 
 
+def test_what_users_read_is_said_in_plain_words() -> None:
+    package = DOCS.parent / "cdc_outbox"
+    read = [*DOCS.rglob("*.md"), *(package / "explanations").glob("*.md"), *(package / "cli").glob("*.py")]
+    read += [DOCS.parent / "README.md", package / "spec.schema.json"]
+    words = re.compile(r"(?<!`)\b(somebody|nobody|whoever|shall)\b", re.IGNORECASE)  # `nobody` is a user
+    found = [f"{page.name}: {line}" for page in read for line in page.read_text().splitlines() if words.search(line)]
+    assert found == []
+
+
 def test_a_shown_curl_prints_the_answer_to_a_refused_request() -> None:
     shown = [line for page in DOCS.rglob("*.md") for line in page.read_text().splitlines() if "curl " in line]
     assert shown

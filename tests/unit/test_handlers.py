@@ -38,7 +38,7 @@ def test_neighbours_of_a_batch_handler_are_one_call_and_all_others_are_calls_of_
     [
         (["A"], handler, "'A' has a handler already"),
         ([], handler, "at least one event type"),
-        (["B"], coroutine, "coroutine is a coroutine function, and nobody would await it"),
+        (["B"], coroutine, "coroutine is a coroutine function, and would not be awaited"),
     ],
 )
 def test_what_cannot_be_registered_is_refused(types: list[str], call: Any, reason: str) -> None:

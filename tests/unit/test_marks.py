@@ -43,7 +43,7 @@ def test_a_position_is_passed_when_it_is_reached_and_not_before() -> None:
 def test_nothing_is_proven_while_nobody_reads() -> None:
     verdict = decide([mark(1), mark(1, reader="")], delivery(9, reader=""))
     assert verdict.mark is None
-    assert "nobody reads the slot orders_outbox" in verdict.held_back
+    assert "no process reads the slot orders_outbox" in verdict.held_back
 
 
 def test_a_mark_of_another_reader_proves_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The topics of a pipeline, as they shall be and as they are."""
+"""The topics of a pipeline, as they are wanted and as they are."""
 
 from collections.abc import Iterable
 from pathlib import Path

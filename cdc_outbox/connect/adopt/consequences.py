@@ -80,7 +80,7 @@ _CONSEQUENCES = (
         ("snapshot.mode",),
         _STAYS,
         "becomes no_data: a connector that has offsets goes on as before, and one that has none reads no rows.",
-        "On PostgreSQL deploy-connector asks what shall become of rows that were never published.",
+        "On PostgreSQL deploy-connector asks what is to become of rows that were never published.",
         lambda before: before in _SNAPSHOTS_ONCE,
     ),
     Consequence(("snapshot.mode",), _CHANGES, "becomes no_data: a start no longer publishes rows of the table again."),

@@ -121,7 +121,7 @@ def messages_of_others(config: Config) -> Hits:
     filtered = any(config.has(f"message.prefix.{which}.list") for which in ("include", "exclude"))
     if config.get("plugin.name") == "pgoutput" and config.routers and not filtered and not _emits(config):
         message = "logical messages of anybody in this database go to a topic of their own, PREFIX.message."
-        yield Hit("message.prefix.exclude.list", message, "Set it to .* if nobody wants them.")
+        yield Hit("message.prefix.exclude.list", message, "Set it to .* if they are not wanted.")
 
 
 @book.rule("CC512", WARNING, Kind.POSTGRESQL)

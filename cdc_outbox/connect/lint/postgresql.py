@@ -21,7 +21,7 @@ _HIDDEN_LOSS = {
 @book.rule("CC601", WARNING, Kind.POSTGRESQL)
 def plugin_of_another_time(config: Config) -> Hits:
     if config.get("plugin.name", "decoderbufs").lower() == "decoderbufs":
-        message = "the plugin is decoderbufs, which somebody has to install in the server."
+        message = "the plugin is decoderbufs, which has to be installed in the server."
         yield Hit(
             "plugin.name",
             message,
@@ -99,7 +99,7 @@ def driver_ahead_of_the_offset(config: Config) -> Hits:
 @book.rule("CC613", ERROR, Kind.POSTGRESQL)
 def nobody_confirms(config: Config) -> Hits:
     if config.get("lsn.flush.mode").lower() == "manual":
-        message = "nobody confirms what was read: the slot holds back WAL until the disk is full."
+        message = "no program confirms what was read: the slot holds back WAL until the disk is full."
         yield Hit("lsn.flush.mode", message, "Leave it out.")
 
 

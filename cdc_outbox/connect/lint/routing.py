@@ -71,7 +71,7 @@ def one_topic_for_all(config: Config, router: Router) -> Hits:
 def topic_that_the_row_names(config: Config, router: Router) -> Hits:
     replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
     if re.fullmatch(r"\$(\{[A-Za-z][A-Za-z0-9]*\}|[0-9])", replacement):
-        message = "the row alone names the topic: whoever writes the table writes to any topic."
+        message = "the row alone names the topic: who writes the table writes to any topic."
         yield Hit(f"{router.prefix}route.topic.replacement", message, "Put something of your own before the group.")
 
 

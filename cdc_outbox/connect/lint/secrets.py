@@ -37,7 +37,7 @@ def secret_in_clear_text(config: Config) -> Hits:
         value = _PLACEHOLDER.sub("${template:value}", config.get(option))
         shown = value and (shows_secret(option, value) or shows_password(value))
         if shown or (_USER_INFO.search(option) and ":" in value and "${" not in value):
-            message = f"{option} is a secret; whoever may read the connector's configuration or its topic has it."
+            message = f"{option} is a secret; who may read the connector's configuration or its topic has it."
             yield Hit(option, message, "Make it a reference that the worker resolves, such as ${env:NAME}.")
 
 

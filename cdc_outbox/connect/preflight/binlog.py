@@ -49,7 +49,7 @@ def check_binlog_database(spec: Spec, facts: BinlogFacts) -> tuple[Finding, ...]
         *_check_user(spec, facts.accounts),
         *_check_table(spec, facts.table),
         *(
-            note("DB602", what, "this role may not see it, and nobody looked.", f"It takes {right}.")
+            note("DB602", what, "this role may not see it, and it was not looked at.", f"It takes {right}.")
             for what, right in facts.unseen.items()
         ),
     )
@@ -152,12 +152,12 @@ def _check_account(user: str, account: AccountFacts) -> Iterator[Finding]:
     who = "@".join(Dialect.MYSQL.literal(part) for part in (user, account.host))
     if account.is_locked:
         remedy = f"alter user {who} identified by '…' account unlock"
-        yield error("DB207", user, f"{who} is locked: nobody can log in by it.", remedy)
+        yield error("DB207", user, f"{who} is locked: no client can log in by it.", remedy)
     missing = [right for right in _RIGHTS if right not in account.may]
     if not missing:
         return
     if account.has_roles:
-        message = f"{who} may not {', '.join(missing)} by itself, and nobody looked what its roles may."
+        message = f"{who} may not {', '.join(missing)} by itself, and what its roles may was not looked at."
         yield note("DB602", user, message, "Look at `show grants`, and at its default role.")
         return
     message = f"{who} may not {', '.join(missing)}."

@@ -21,7 +21,7 @@ from cdc_outbox.spec import Spec
 
 _NOT_LOOKED_AT = {
     "42501": "this role may not: it takes REPLICATION",
-    "55006": "somebody reads it just now",
+    "55006": "another process reads it just now",
     "57014": "it holds too much for a look of half a minute, or waits for a standby (synchronized_standby_slots)",
 }
 """Why the server does not let us look into a slot, by SQLSTATE."""
@@ -145,7 +145,7 @@ def _look_into_slot(
         reason = _NOT_LOOKED_AT.get(error.sqlstate or "")
         if reason is None:
             raise
-        message = f"nobody looked which events the slot does not hold: {reason}."
+        message = f"it was not looked which events the slot does not hold: {reason}."
         remedy = "`cdc-outbox deploy-connector` looks again."
         return facts, [note("DB602", spec.database.slot, message, remedy)]
     return replace(facts, written=replace(facts.written, rows_outside_slot=outside)), []

@@ -119,7 +119,7 @@ def _check_server(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
         message = f"the database's encoding is {server.encoding}, which has not every character or checks none."
         yield warning("DB109", facts.database, message, "Make a database with the encoding UTF8.")
     if server.idle_slot_seconds:
-        message = f"a slot that nobody reads for {server.idle_slot_seconds:,.0f} s is given up, and its events with it."
+        message = f"a slot that is not read for {server.idle_slot_seconds:,.0f} s is given up, and its events with it."
         remedy = (
             "alter system set idle_replication_slot_timeout = 0, and reload; max_slot_wal_keep_size saves the disk."
         )

@@ -31,7 +31,7 @@ def check_slot(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
         message = "the slot sends prepared transactions before they are committed, which the connector cannot read."
         yield error("DB509", name, message, f"{_drop(spec)}, and deploy again.")
     if slot.is_copy and facts.server.is_standby:
-        message = "the slot is a standby's copy, which nobody can read before the standby is the primary."
+        message = "the slot is a standby's copy, which cannot be read before the standby is the primary."
         yield error("DB516", name, message, "Let spec and DSN lead to the primary server.")
 
 
@@ -71,7 +71,7 @@ def check_health(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
 
 def _check_idle(server: ServerFacts) -> Iterator[Finding]:
     for name, kept in server.idle_slots.items():
-        message = f"another slot of this database keeps {_size(kept)} of WAL, and nobody reads it."
+        message = f"another slot of this database keeps {_size(kept)} of WAL, and has no reader."
         remedy = f"If its connector is gone: select pg_drop_replication_slot({literal(name)})"
         yield warning("DB518", name, message, remedy)
 
@@ -86,9 +86,9 @@ def _check_lag(name: str, slot: SlotFacts, server: ServerFacts) -> Iterator[Find
     if behind <= bound:
         return
     end = "until the disk is full" if limit is None else f"and the slot is given up at {_size(limit)}"
-    read = f"process {slot.reader} reads it" if slot.active else "nobody reads it"
+    read = f"process {slot.reader} reads it" if slot.active else "no process reads it"
     message = f"the slot keeps {_size(behind)} of WAL, {end}; {read}."
-    remedy = "Let the connector read on; a slot that nobody will read again is dropped with pg_drop_replication_slot."
+    remedy = "Let the connector read on; a slot that will not be read again is dropped with pg_drop_replication_slot."
     yield warning("DB507", name, message, remedy)
 
 

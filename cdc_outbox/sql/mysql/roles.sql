@@ -1,4 +1,4 @@
--- Accounts are locked at first, because one without a password lets everybody in.
+-- Accounts are locked at first, because one without a password lets every client in.
 
 -- name: create_role
 create user if not exists {role} account lock;
