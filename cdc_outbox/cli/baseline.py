@@ -7,10 +7,10 @@ import click
 from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
 from cdc_outbox.cli.options import json_option
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.operate.baseline import Baseline, Gap
-from cdc_outbox.safe_text import counted, safe_json
+from cdc_outbox.safe_text import counted
 
 
 @click.command(short_help="Begin in the middle of a history: accept what came before.")
@@ -22,7 +22,7 @@ from cdc_outbox.safe_text import counted, safe_json
 @click.option("--source", metavar="SOURCE", help="With --aggregate: who numbered its events, such as orders.1.")
 @click.option("--note", help="The reason, for later; it is kept with the hole in the sequence.")
 @click.option("--dry-run", is_flag=True, help="Print what would be accepted, and change nothing.")
-@json_option("lines, or a JSON array")
+@json_option()
 def baseline(
     *,
     place: InboxPlace,
@@ -73,7 +73,8 @@ def baseline(
             say(f"unreadable: {counted(unreadable, 'parked message')}; what is missing may be among them", err=True)
         rows = [_row(gap, consumer) for gap in (gaps if dry_run else work.accept(gaps, note=note))]
     if prints_json:
-        say(safe_json(rows, indent=2))
+        content = {"consumer": consumer, "isDryRun": dry_run, "aggregates": rows, "unreadable": unreadable}
+        say(document("Baseline", content))
     elif rows:
         shown = [[str(row[name]) for name in _SHOWN] for row in rows]
         for line in in_columns([[name.upper() for name in _SHOWN], *shown]):

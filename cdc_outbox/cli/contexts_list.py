@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,10 +12,9 @@ from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts, urls_of
 from cdc_outbox.cli.contexts_file import CONTEXTS_FILE, parse_contexts
 from cdc_outbox.cli.contexts_trust import TrustedFiles
 from cdc_outbox.cli.files import read_text
-from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.safe_text import safe_json, visible
 
 
@@ -24,7 +24,7 @@ from cdc_outbox.safe_text import safe_json, visible
     invoke_without_command=True,
     params=[contexts_option],
 )
-@json_option("lines, or one JSON document")
+@json_option()
 @click.pass_context
 def contexts(context: click.Context, *, prints_json: bool) -> None:
     """List the contexts of cdc-outbox.yaml, with what stands there and never what a reference leads to.
@@ -41,9 +41,7 @@ def contexts(context: click.Context, *, prints_json: bool) -> None:
         return
     found = contexts_of(context)
     if prints_json:
-        default = found.default
-        items = [{"name": each.name, "default": each.name == default, **_told(each)} for each in _all(found.known)]
-        say(safe_json({"apiVersion": API_VERSION, "kind": "Contexts", "contexts": items}, indent=2))
+        say(document("Contexts", {"contexts": _items(found)}))
         return
     _show(found)
     say(f"from {found.path}" if found.path is not None else "there is no file of contexts", err=True)
@@ -51,7 +49,8 @@ def contexts(context: click.Context, *, prints_json: bool) -> None:
 
 @contexts.command()
 @click.option("--revoke", is_flag=True, help="Trust the file no longer.")
-def trust(*, revoke: bool) -> None:
+@json_option()
+def trust(*, revoke: bool, prints_json: bool) -> None:
     """Trust cdc-outbox.yaml of the working directory with its present content.
 
     Until then commands refuse it: its author chooses which hosts are addressed, and which variables and files go
@@ -68,20 +67,37 @@ def trust(*, revoke: bool) -> None:
     if revoke:
         trusted.remove(path)
         say(visible(f"no longer trusted: {path}"), err=True)
+        if prints_json:
+            say(document("Trust", {"path": str(path), "isTrusted": False}))
         return
     text = read_text(path)
     found = parse_contexts(text, path, os.environ)
-    _show(found)
+    _show(found, err=prints_json)
     for context in _all(found.known):
-        say(visible(f"  {context.name}  reads: {', '.join(_references(context.content)) or 'nothing'}"))
+        reads = ", ".join(_references(context.content)) or "nothing"
+        say(visible(f"  {context.name}  reads: {reads}"), err=prints_json)
     trusted.add(path, text)
     say(visible(f"trusted until it changes: {path}"), err=True)
+    if prints_json:
+        say(document("Trust", {"path": str(path), "isTrusted": True, "contexts": _items(found)}))
 
 
-def _show(found: Contexts) -> None:
+def _items(found: Contexts) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.name,
+            "default": each.name == found.default,
+            **_told(each),
+            "reads": [*_references(each.content)],
+        }
+        for each in _all(found.known)
+    ]
+
+
+def _show(found: Contexts, *, err: bool = False) -> None:
     for each in _all(found.known):
         told = "  ".join(f"{key}: {value}" for key, value in _told(each).items() if value)
-        say(visible(f"{'*' if each.name == found.default else ' '} {each.name}  {told}"))
+        say(visible(f"{'*' if each.name == found.default else ' '} {each.name}  {told}"), err=err)
 
 
 def _references(value: object) -> Iterator[str]:

@@ -14,7 +14,7 @@ import click
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
 from cdc_outbox.cli.options import json_option, new_file_option
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.parked import details_of, json_of, json_of_message, name_of, table_of
 from cdc_outbox.consumer.park import Reason, State
 from cdc_outbox.errors import ConfigError
@@ -103,7 +103,7 @@ def dead_letters() -> None:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="Show no more than so many."
 )
-@json_option("a table, or a JSON array")
+@json_option()
 def list_parked(
     *,
     place: InboxPlace,
@@ -128,7 +128,9 @@ def list_parked(
             found[inbox.consumer] = *Park(inbox).find(wanted, limit=limit), [] if prints_json else find_gaps(inbox)
     rows = {name: rows for name, (rows, *_) in found.items() if rows}
     if prints_json:
-        say(safe_json([json_of(row, name) for name, parked in rows.items() for row in parked], indent=2))
+        events = [json_of(row, name) for name, parked in rows.items() for row in parked]
+        more = sum(total - len(parked) for parked, total, _ in found.values())
+        say(document("ParkedEvents", {"events": events, "more": more}))
     elif rows:
         for line in table_of(rows, names_consumers=consumer is None):
             say(line)
@@ -170,7 +172,7 @@ def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> Iterator[str]:
 @click.argument("number", metavar="PLACE", type=int)
 @_of_a_consumer
 @click.option("--payload", is_flag=True, help="Show the payload too, which may be private.")
-@json_option("lines, or a JSON object")
+@json_option()
 def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints_json: bool) -> None:
     """Show all that is known of a parked event, its headers among it.
 
@@ -182,12 +184,13 @@ def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints
         park = Park(inbox)
         [row] = park.get([number])
         messages = park.read_messages([row])
-    if number not in messages:  # it was applied between the two looks
-        say(f"{number} is parked no more", err=True)
-        return
+    is_parked = number in messages  # or it was applied between the two looks
     if prints_json:
-        whole = json_of(row, consumer) | json_of_message(messages[number], payload=payload)
-        say(safe_json(whole, indent=2))
+        whole = json_of(row, consumer) | json_of_message(messages[number], payload=payload) if is_parked else None
+        say(document("ParkedEvent", {"event": whole}))
+        return
+    if not is_parked:
+        say(f"{number} is parked no more", err=True)
         return
     details = list(details_of(row, consumer, messages[number], payload=payload))
     width = max(len(visible(name)) for name, _ in details)
@@ -208,6 +211,7 @@ def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints
     multiple=True,
     help="Apply what is parked for this reason in spite of it. Its effects may contradict or repeat others.",
 )
+@json_option()
 def retry(
     places: tuple[int, ...],
     *,
@@ -216,6 +220,7 @@ def retry(
     consumer: str,
     wanted: ParkFilter,
     force: frozenset[Reason],
+    prints_json: bool,
 ) -> None:
     """Have the consumer try parked events again, at once; print the places of those that are due now.
 
@@ -239,8 +244,12 @@ def retry(
     chosen = ParkFilter(places=_once(places)) if places else wanted
     with place.opened(consumer) as inbox:
         retried = Park(inbox).retry(chosen, forced=force)
-    for row in sorted(retried.due, key=lambda row: row.place):
-        say(row.place)
+    due = sorted(row.place for row in retried.due)
+    if prints_json:
+        left = [{"place": row.place, "reason": row.reason} for row, _ in retried.left]
+        say(document("Retry", {"consumer": consumer, "due": due, "left": left}))
+    for number in () if prints_json else due:
+        say(number)
     if retried.due:
         say(
             f"{counted(len(retried.due), 'event')} due: the consumer {visible(consumer)} tries "
@@ -265,7 +274,8 @@ _LEFT = {
 @click.argument("places", metavar="PLACE...", type=int, nargs=-1, required=True)
 @_of_a_consumer
 @click.option("--note", required=True, help="The reason, for later; it is kept with the hole in the sequence.")
-def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str) -> None:
+@json_option()
+def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str, prints_json: bool) -> None:
     """Give parked events up for good: all that are named, or none. What waited behind them goes on.
 
     Should one of them come again, it is a duplicate. The watermark of its aggregate is moved over a numbered one, and
@@ -280,7 +290,10 @@ def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str
     with place.opened(consumer) as inbox:
         skipped = Park(inbox).skip(_once(places), note=note)
     for each in skipped:
-        say(f"{each.row.place}  {visible(_skipped(each.row, is_hole=each.is_hole))}")
+        say(f"{each.row.place}  {visible(_skipped(each.row, is_hole=each.is_hole))}", err=prints_json)
+    if prints_json:
+        events = [json_of(each.row, consumer) | {"isHole": each.is_hole} for each in skipped]
+        say(document("Skip", {"consumer": consumer, "events": events}))
     if any(each.row.is_unreadable and not each.row.blocks for each in skipped):
         say(
             "An unreadable message has no number here. If it had one, its successors wait for it: see "

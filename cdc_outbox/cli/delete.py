@@ -11,14 +11,14 @@ from cdc_outbox.cli.connectors import is_spec, refuse_unknown, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.files import complete_file
-from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, read_spec
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.refusals import refuse_other_kind
-from cdc_outbox.connect.retire import Remains, purge, retire, retire_unspecified, what_stays
+from cdc_outbox.connect.retire import Remains, Stay, purge, retire, retire_unspecified, what_stays
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import ConfigError, UnpublishedEventsError
 from cdc_outbox.safe_text import visible
@@ -32,8 +32,16 @@ from cdc_outbox.spec import Spec
 @click.option("--purge", is_flag=True, help="Also forget its offsets and drop its slot, with what is in it.")
 @click.option("--yes", is_flag=True, help="Purge also if the slot holds events that were not published.")
 @timeout_option
+@json_option()
 def delete(
-    connector: str, *, databases: Databases | None, cluster: Cluster, purge: bool, yes: bool, timeout: float
+    connector: str,
+    *,
+    databases: Databases | None,
+    cluster: Cluster,
+    purge: bool,
+    yes: bool,
+    timeout: float,
+    prints_json: bool,
 ) -> None:
     """Delete a connector, named or by its spec, once it has stopped and noted how far it has read.
 
@@ -60,15 +68,22 @@ def delete(
     with steps.shown():
         client.refuse_kept()
         if pipeline is not None and purge:
-            lines: Iterable[str] = what_stays(pipeline, _purge(pipeline, client, databases, timings, steps, yes=yes))
+            stays = [*what_stays(pipeline, _purge(pipeline, client, databases, timings, steps, yes=yes))]
         else:
-            lines = _delete(pipeline or connector, client, timings, steps)
-    for line in lines:
-        say(visible(line))
+            stays = [*_delete(pipeline or connector, client, timings, steps)]
+    for each in stays:
+        say(visible(f"stays: {each.text}"), err=prints_json)
+    if prints_json:
+        left = [{"what": each.what, "names": each.names} for each in stays]
+        say(document("Deletion", {"connector": _name(pipeline or connector), "purged": purge, "stays": left}))
 
 
-def _delete(pipeline: Spec | str, client: ConnectClient, timings: Timings, steps: Steps) -> Iterable[str]:
-    name = pipeline if isinstance(pipeline, str) else pipeline.name
+def _name(pipeline: Spec | str) -> str:
+    return pipeline if isinstance(pipeline, str) else pipeline.name
+
+
+def _delete(pipeline: Spec | str, client: ConnectClient, timings: Timings, steps: Steps) -> Iterable[Stay]:
+    name = _name(pipeline)
     refuse_unknown(name, client.find_names())
     if isinstance(pipeline, str):
         return retire_unspecified(name, client, timings=timings, report=steps.report)

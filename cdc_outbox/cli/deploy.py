@@ -57,7 +57,7 @@ from cdc_outbox.spec import Spec
 @click.option("--replace", "replaces", is_flag=True, help="Also make changes that `cdc-outbox plan` calls dangerous.")
 @click.option("--canary", is_flag=True, help="Then send an event of the type cdc-outbox.canary and see it in Kafka.")
 @broker_options(required=False)
-@json_option("lines, or one JSON document")
+@json_option()
 def deploy_connector(
     paths: tuple[Path, ...],
     *,

@@ -13,7 +13,7 @@ from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.findings import FORMATS, strict_option, sum_up
+from cdc_outbox.cli.findings import FORMATS, output_option, strict_option, sum_up
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.output import say
@@ -37,9 +37,7 @@ _HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")
 @dsns_option(required=False, note="; without it the database is not asked")
 @connect_url_option(required=True)
 @broker_options(required=False)
-@click.option(
-    "--output", type=click.Choice(["table", *FORMATS]), default="table", show_default=True, help="What to print as."
-)
+@output_option
 @strict_option
 def doctor(
     spec: Path,
@@ -93,7 +91,7 @@ def doctor(
     )
     with steps.shown():
         findings = by_severity(asked.look())
-    text = "\n".join(_table(findings)) if output == "table" else FORMATS[output](findings)
+    text = "\n".join(_table(findings)) if output == "text" else FORMATS[output](findings)
     if text:
         say(text, script=output == "ci")
     end = sum_up(findings, strict=strict)

@@ -9,13 +9,10 @@ from urllib.parse import quote
 import click
 
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding, Severity, errors_in
 from cdc_outbox.safe_text import safe_json, visible
-
-API_VERSION = "cdc-outbox/v1"
-"""Of the JSON output: keys are added to it, never taken away or given another meaning."""
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
@@ -28,21 +25,22 @@ def as_text(findings: Iterable[Finding]) -> str:
 
 
 def as_json(findings: Sequence[Finding]) -> str:
-    """One document of :data:`API_VERSION`."""
+    """One document."""
     counts = {str(severity): sum(found.severity is severity for found in findings) for severity in Severity}
-    items = [
-        {
-            "code": finding.code,
-            "severity": finding.severity,
-            "document": finding.place.document,
-            "path": finding.place.path,
-            "line": finding.place.line,
-            "message": finding.message,
-            "remedy": finding.remedy,
-        }
-        for finding in findings
-    ]
-    return safe_json({"apiVersion": API_VERSION, "kind": "Findings", "findings": items, "counts": counts}, indent=2)
+    return document("Findings", {"findings": [*map(finding_content, findings)], "counts": counts})
+
+
+def finding_content(finding: Finding) -> dict[str, Any]:
+    """Return a finding for a document."""
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "document": finding.place.document,
+        "path": finding.place.path,
+        "line": finding.place.line,
+        "message": finding.message,
+        "remedy": finding.remedy,
+    }
 
 
 def as_sarif(findings: Sequence[Finding]) -> str:

@@ -12,9 +12,10 @@ from cdc_outbox.cli.check import check_component, check_roles, check_spec, refus
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, database_name
 from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.findings import as_json
 from cdc_outbox.cli.inbox import inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import connect_url_option, dsns_option, is_named, read_spec
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.options import connect_url_option, dsns_option, is_named, json_option, read_spec
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.partitions import make_partitions
 from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
 from cdc_outbox.connect.client import ConnectClient
@@ -65,6 +66,7 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @dsns_option(required=False, note="; its role owns what is created")
 @inbox_dsn_option("The database of --inbox where there is no SPEC.")
 @connect_url_option(required=False, note="; --new-incarnation compares its offset with the slot")
+@json_option()
 def init(
     spec: Path | None,
     *,
@@ -79,6 +81,7 @@ def init(
     databases: Databases | None,
     inbox_database: Databases | None,
     cluster: Cluster | None,
+    prints_json: bool,
     **roles: str | None,
 ) -> int:
     """Create what a service's database needs, or bring it up to date; running it again changes nothing.
@@ -115,7 +118,7 @@ def init(
     dsn = None if (sql or grants) and pipeline is not None else _dsn(pipeline, databases, inbox_database)
     wanted = wanted_of(pipeline, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
     if sql or grants:
-        say(_script(wanted, creates=sql, grants=grants), script=True)
+        say(_script(wanted, creates=sql, grants=grants, prints_json=prints_json), script=True)
         return ExitCode.DONE
     if not dsn:
         raise click.UsageError("--dsn is needed (or CDC_OUTBOX_DSN), unless --sql or --grants prints the statements")
@@ -123,7 +126,7 @@ def init(
         if wanted.spec is not None:
             refuse_other_database(wanted.spec, connection, driver)
         if check:
-            return _check(wanted, connection, driver)
+            return _check(wanted, connection, driver, prints_json=prints_json)
         say(f"database {database_name(connection, driver, dsn)}", err=True)
         if new_incarnation and wanted.spec is not None:
             before = before or _ask_for_source(wanted.spec, Catalog(connection, driver))
@@ -131,8 +134,8 @@ def init(
                 say(line, err=True)
             if wanted.dialect is Dialect.POSTGRESQL:
                 _refuse_until_it_rests(wanted.spec, Database(connection, driver, wanted.spec), cluster)
-            return _begin(wanted.spec, connection, driver, before=before, after=after)
-        return _create(wanted, connection, driver)
+            return _begin(wanted.spec, connection, driver, before=before, after=after, prints_json=prints_json)
+        return _create(wanted, connection, driver, prints_json=prints_json)
 
 
 def _ask_for_source(spec: Spec, catalog: Catalog) -> NoReturn:
@@ -180,7 +183,9 @@ _FRAMES = {
 }
 
 
-def _script(wanted: Wanted, *, creates: bool, grants: bool) -> str:
+def _script(wanted: Wanted, *, creates: bool, grants: bool, prints_json: bool) -> str:
+    if prints_json:
+        raise click.UsageError("--sql and --grants print statements, and no JSON")
     dialect = wanted.dialect
     parts: list[str] = []
     if creates:
@@ -199,14 +204,16 @@ def _script(wanted: Wanted, *, creates: bool, grants: bool) -> str:
     return "\n\n".join([before, *parts, *after])
 
 
-def _check(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitCode:  # noqa: ANN401 - the driver's own
+def _check(wanted: Wanted, connection: Any, driver: TransactionDriver, *, prints_json: bool) -> ExitCode:  # noqa: ANN401 - the driver's own
     findings = list(check_spec(wanted.spec, connection, driver)) if wanted.spec is not None else []
     if wanted.inbox is not None:
         findings += check_component(inbox_component(wanted.inbox), connection, driver)
     roles = [role for kind in PARTIES if (role := wanted.role(kind, named=True)) is not None]
     findings += check_roles(roles, connection, driver)
-    for finding in findings:
-        say(str(finding))
+    if prints_json:
+        say(as_json(findings))
+    else:
+        say("".join(f"{finding}\n" for finding in findings), nl=False)
     drifted = any(finding.severity is not Severity.NOTE for finding in findings)
     if not drifted:
         checked = [component.name for component in wanted.components]
@@ -219,7 +226,7 @@ def _check(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitCo
     return ExitCode.DIFFERENCES if drifted else ExitCode.DONE
 
 
-def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitCode:  # noqa: ANN401
+def _create(wanted: Wanted, connection: Any, driver: TransactionDriver, *, prints_json: bool) -> ExitCode:  # noqa: ANN401
     execute, catalog = partial(driver.fetch, connection), Catalog(connection, driver)
     if wanted.spec is not None:
         _refuse_other_source(wanted.spec, catalog)
@@ -241,11 +248,25 @@ def _create(wanted: Wanted, connection: Any, driver: TransactionDriver) -> ExitC
     if wanted.inbox is not None and wanted.dialect is Dialect.POSTGRESQL:  # elsewhere ids lie in one table
         purge = PartPurge(connection, driver, wanted.inbox, lambda step, text: say(f"{step} {text}", err=True))
         purge.make_parts(datetime.now(UTC))
-    if wanted.spec is None:
-        return ExitCode.DONE
-    if wanted.spec.database.publication:
-        say(f"publication {wanted.spec.database.publication}: {'in place' if was_published else 'made'}", err=True)
-    return make_partitions(wanted.spec.outbox, connection, driver) if wanted.spec.outbox.partitions else ExitCode.DONE
+    publication = wanted.spec.database.publication if wanted.spec is not None else None
+    if publication:
+        say(f"publication {publication}: {'in place' if was_published else 'made'}", err=True)
+    partitions = None
+    if wanted.spec is not None and wanted.spec.outbox.partitions:
+        partitions = make_partitions(wanted.spec.outbox, connection, driver, err=prints_json)
+    if prints_json:
+        components = [
+            {"name": component.name, "version": component.migrations[-1].version, "isChanged": bool(steps)}
+            for component, steps in zip(wanted.components, done, strict=True)
+        ]
+        content = {
+            "components": components,
+            "addedColumns": added,
+            "publication": {"name": publication, "isNew": not was_published} if publication else None,
+            "partitions": partitions,
+        }
+        say(document("Tables", content))
+    return ExitCode.FAILED if partitions and partitions["missed"] else ExitCode.DONE
 
 
 def _is_published(spec: Spec | None, catalog: Catalog) -> bool:
@@ -299,10 +320,20 @@ def _refuse_other_source(spec: Spec, catalog: Catalog) -> None:
         raise OutboxError(f"{finding.message.rstrip('.')} ({finding.code}); nothing was changed", hint=finding.remedy)
 
 
-def _begin(spec: Spec, connection: Any, driver: TransactionDriver, *, before: str, after: str | None) -> ExitCode:  # noqa: ANN401
+def _begin(
+    spec: Spec,
+    connection: Any,  # noqa: ANN401
+    driver: TransactionDriver,
+    *,
+    before: str,
+    after: str | None,
+    prints_json: bool,
+) -> ExitCode:
     table = spec.outbox
     source = begin_incarnation(connection, driver, table, before=before, after=after, first_source=spec.first_source)
     now = read_source(table, Catalog(connection, driver))
     name = table.table_in(driver.dialect)
-    say(f"{name}: {before} -> {source}" if source else f"{name}: {now} already")
+    say(f"{name}: {before} -> {source}" if source else f"{name}: {now} already", err=prints_json)
+    if prints_json:
+        say(document("Incarnation", {"table": str(name), "before": before, "source": now, "isNew": source is not None}))
     return ExitCode.DONE

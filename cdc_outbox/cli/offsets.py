@@ -14,21 +14,20 @@ from cdc_outbox.cli.connectors import one_name_of, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.files import complete_file
-from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.halt import stable_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts.lag import find_lag
 from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
-from cdc_outbox.connect.moves import Move, Standing, judge_reset, judge_set, position_in, read_offset
+from cdc_outbox.connect.moves import Move, Offset, Standing, judge_reset, judge_set, position_in, read_offset
 from cdc_outbox.connect.states import Ward
 from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import ConfigError, UnpublishedEventsError
-from cdc_outbox.safe_text import safe_json, visible
+from cdc_outbox.safe_text import visible
 
 _HEAD = ("TOPIC.PREFIX", "AT", "OFFSET")
 
@@ -55,7 +54,7 @@ def offsets() -> None:
 @_connector
 @dsns_option(required=False, note="; without it nothing is said of the slot")
 @connect_url_option(required=True)
-@json_option("a table, or one JSON document")
+@json_option()
 def show(connector: str, *, databases: Databases | None, cluster: Cluster, prints_json: bool) -> None:
     """Show what Connect has stored, about once a minute and when the connector stops, and where its slot stands.
 
@@ -69,7 +68,7 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
         name = one_name_of(connector, client)
         standing = _standing(name, client, databases)
     if prints_json:
-        say(safe_json(_document(name, standing), indent=2))
+        say(document("Offsets", _content(name, standing)))
         return
     for line in _lines(standing):
         say(line)
@@ -89,6 +88,7 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
 @_yes
 @timeout_option
 @stable_option
+@json_option()
 def set_offset(
     connector: str,
     *,
@@ -98,6 +98,7 @@ def set_offset(
     yes: bool,
     timeout: float,
     stable_seconds: float,
+    prints_json: bool,
 ) -> None:
     """Let a connector go on at a place in the log: an earlier one repeats events, a later one leaves them out.
 
@@ -115,10 +116,14 @@ def set_offset(
             raise ConfigError("what another offset does depends on the slot", field="--dsn", hint="Give --dsn.")
         return judge_set(standing, read_offset(target, standing.kind))
 
-    def change(client: ConnectClient, name: str, standing: Standing) -> None:
-        client.alter_offsets(name, [standing.entry(read_offset(target, standing.kind))])
+    def change(client: ConnectClient, name: str, standing: Standing) -> Offset | None:
+        offset = read_offset(target, standing.kind)
+        client.alter_offsets(name, [standing.entry(offset)])
+        return offset
 
-    _change(connector, cluster, databases, judge, change, yes=yes, waits=(timeout, stable_seconds))
+    _change(
+        connector, cluster, databases, judge, change, yes=yes, waits=(timeout, stable_seconds), prints_json=prints_json
+    )
 
 
 @offsets.command(short_help="Forget where a connector was.")
@@ -128,6 +133,7 @@ def set_offset(
 @_yes
 @timeout_option
 @stable_option
+@json_option()
 def reset(
     connector: str,
     *,
@@ -136,6 +142,7 @@ def reset(
     yes: bool,
     timeout: float,
     stable_seconds: float,
+    prints_json: bool,
 ) -> None:
     """Forget all offsets of a connector, so that it begins as a new one: on PostgreSQL, where its slot stands.
 
@@ -144,10 +151,20 @@ def reset(
       cdc-outbox offsets reset connectors/orders.yaml
     """
 
-    def change(client: ConnectClient, name: str, _standing: Standing) -> None:
+    def change(client: ConnectClient, name: str, _standing: Standing) -> Offset | None:
         client.reset_offsets(name)
+        return None
 
-    _change(connector, cluster, databases, judge_reset, change, yes=yes, waits=(timeout, stable_seconds))
+    _change(
+        connector,
+        cluster,
+        databases,
+        judge_reset,
+        change,
+        yes=yes,
+        waits=(timeout, stable_seconds),
+        prints_json=prints_json,
+    )
 
 
 def _change(
@@ -155,10 +172,11 @@ def _change(
     cluster: Cluster,
     databases: Databases | None,
     judge: Callable[[Standing], Move],
-    change: Callable[[ConnectClient, str, Standing], None],
+    change: Callable[[ConnectClient, str, Standing], Offset | None],
     *,
     yes: bool,
     waits: tuple[float, float],
+    prints_json: bool,
 ) -> None:
     # Told to end, it lets the connector run again first, as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -178,10 +196,13 @@ def _change(
             move = judge(standing)
             if move.skips and not agreed:
                 raise _skips(name, move)
-            change(client, name, standing)
+            offset = change(client, name, standing)
             steps.report("offsets", "changed")
-            say(visible(f"{name}: {move.text}"))
-            say(visible(f"before: {json.dumps(standing.stored)}"))
+            say(visible(f"{name}: {move.text}"), err=prints_json)
+            say(visible(f"before: {json.dumps(standing.stored)}"), err=prints_json)
+            if prints_json:
+                content = {"connector": name, "before": standing.stored, "after": offset}
+                say(document("OffsetChange", content | {"effect": move.text, "skips": move.skips}))
         steps.report("done", name)
 
 
@@ -209,11 +230,9 @@ def _standing(name: str, client: ConnectClient, databases: Databases | None) -> 
     return Standing(config=config, offsets=client.find_offsets(name), slot=slot, is_asked=True)
 
 
-def _document(name: str, standing: Standing) -> dict[str, Any]:
+def _content(name: str, standing: Standing) -> dict[str, Any]:
     slot = standing.slot
     return {
-        "apiVersion": API_VERSION,
-        "kind": "Offsets",
         "connector": name,
         "offsets": list(standing.offsets),
         "slot": None

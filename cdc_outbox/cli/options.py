@@ -75,8 +75,11 @@ def dsns_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
     )
 
 
-def json_option(note: str) -> Callable[[FC], FC]:
-    """Return the option ``--output`` of a command that prints text or JSON, as its parameter ``prints_json``."""
+def json_option(json: str = "one JSON document") -> Callable[[FC], FC]:
+    """Return the option ``--output`` of a command that prints text or JSON, as its parameter ``prints_json``.
+
+    With JSON, what the command says beside the document goes to stderr.
+    """
     return click.option(
         "--output",
         "prints_json",
@@ -84,7 +87,7 @@ def json_option(note: str) -> Callable[[FC], FC]:
         callback=lambda _context, _option, value: value == "json",
         default="text",
         show_default=True,
-        help=f"Print {note}.",
+        help=f"Print text, or {json}.",
     )
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.cli.exits import ExitCode, exit_code_of
-from cdc_outbox.cli.findings import API_VERSION
-from cdc_outbox.cli.output import paint
+from cdc_outbox.cli.output import document, paint
 from cdc_outbox.connect.change import Change
 from cdc_outbox.connect.effects import Effect, Reach
 from cdc_outbox.connect.plan import Plan
 from cdc_outbox.errors import CdcOutboxError
-from cdc_outbox.safe_text import safe_json, visible
+from cdc_outbox.safe_text import visible
 
 
 class State(StrEnum):
@@ -69,7 +68,7 @@ class Outcome:
             "summary": None if self.plan is None else str(self.plan),
             "changes": changes,
             "steps": [{"step": step, "text": text} for step, text in self.steps],
-            "error": None if self.error is None else _error(self.error),
+            "error": None if self.error is None else error_content(self.error),
         }
 
 
@@ -81,8 +80,7 @@ def exit_code(outcomes: Sequence[Outcome]) -> ExitCode:
 
 def as_json(kind: str, outcomes: Iterable[Outcome]) -> str:
     """Return one document."""
-    content = {"apiVersion": API_VERSION, "kind": kind, "pipelines": [outcome.content() for outcome in outcomes]}
-    return safe_json(content, indent=2)
+    return document(kind, {"pipelines": [outcome.content() for outcome in outcomes]})
 
 
 def change_line(change: Change) -> str:
@@ -111,7 +109,8 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def _error(error: CdcOutboxError) -> dict[str, Any]:
+def error_content(error: CdcOutboxError) -> dict[str, Any]:
+    """Return an error for a document."""
     return {
         "kind": type(error).__name__,
         "message": str(error),

@@ -10,8 +10,8 @@ from cdc_outbox.cli.check import refuse_other_database
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.options import dsns_option, read_spec
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.options import dsns_option, json_option, read_spec
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import ConfigError, TableNotFoundError
 from cdc_outbox.table import OutboxTable
@@ -25,7 +25,8 @@ from cdc_outbox.writer.partitions import create_partitions
 @click.option(
     "--ahead", type=click.IntRange(0, 1000), help="Partitions beside the present one.  [default: 7 days or 2 months]"
 )
-def partitions(spec: Path, *, databases: Databases, ahead: int | None) -> int:
+@json_option()
+def partitions(spec: Path, *, databases: Databases, ahead: int | None, prints_json: bool) -> int:
     """Create the partitions of an outbox for the present day or month and those after it.
 
     Run it more often than the partitions last; running it again changes nothing. Without it nothing fails: an event
@@ -43,7 +44,10 @@ def partitions(spec: Path, *, databases: Databases, ahead: int | None) -> int:
         refuse_other_database(pipeline, connection, driver)
         if not Catalog(connection, driver).exists(pipeline.outbox.table):
             raise TableNotFoundError(f"{pipeline.outbox.table} does not exist")
-        return make_partitions(pipeline.outbox, connection, driver, ahead=ahead)
+        made = make_partitions(pipeline.outbox, connection, driver, ahead=ahead, err=prints_json)
+    if prints_json:
+        say(document("Partitions", {"table": str(pipeline.outbox.table), **made}))
+    return ExitCode.FAILED if made["missed"] else ExitCode.DONE
 
 
 def make_partitions(
@@ -52,22 +56,27 @@ def make_partitions(
     driver: TransactionDriver,
     *,
     ahead: int | None = None,
-) -> ExitCode:
-    """Create partitions and say which: those that are new on stdout, those that cannot be made on stderr."""
-    made, missed = 0, 0
+    err: bool = False,
+) -> dict[str, list[Any]]:
+    """Create partitions, say which, and return that for a document.
+
+    Args:
+        err: Whether also those that are new are said on stderr, as those that cannot be made.
+    """
+    created, missed = list[str](), list[dict[str, str]]()
     for step in create_partitions(connection, driver, table, now=datetime.now(UTC), ahead=ahead):
         if step.obstacle:
-            missed += 1
+            missed.append({"partition": str(step.partition.table), "obstacle": step.obstacle})
             say(f"{step.partition.table}: not created: {step.obstacle}", err=True)
         else:
-            made += 1
-            say(str(step.partition.table))
+            created.append(str(step.partition.table))
+            say(created[-1], err=err)
     if missed:
         say(
             "Nothing is lost: what has no partition lies in the default one, and is published from there. It only"
             " cannot be dropped with a partition.",
             err=True,
         )
-    elif not made:
+    elif not created:
         say(f"{table.table}: every partition is there", err=True)
-    return ExitCode.FAILED if missed else ExitCode.DONE
+    return {"created": created, "missed": missed}

@@ -32,7 +32,7 @@ from cdc_outbox.spec import Spec
 @specs_argument
 @dsns_option(required=False, note="; without it nothing is said of slot and offsets")
 @connect_url_option(required=True)
-@json_option("lines, or one JSON document")
+@json_option()
 def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Cluster, prints_json: bool) -> int:
     """Compare SPECs, files or folders of them, with the connectors that run, and change nothing.
 

@@ -12,11 +12,10 @@ import click
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, read_spec
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -29,7 +28,7 @@ from cdc_outbox.operate.offset import offset_pruning
 from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
 from cdc_outbox.operate.slot import slot_pruning
 from cdc_outbox.operate.stages import InboxStage
-from cdc_outbox.safe_text import counted, safe_json, visible
+from cdc_outbox.safe_text import counted, visible
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect, TableName
 from cdc_outbox.writer.catalog import Catalog
@@ -75,7 +74,7 @@ _NOT_READ = "OP406"
     help="How long to wait for the delivery to pass this run's mark; on an idle database that takes a heartbeat and "
     "the worker's offset.flush.interval.ms. With 0s, earlier runs' marks must do.",
 )
-@json_option("a line, or one JSON document")
+@json_option()
 def prune(
     spec: Path,
     *,
@@ -170,7 +169,9 @@ def _confirm() -> None:
     """Ask whether events may go as soon as they are delivered; refuse without a terminal."""
     if not sys.stdin.isatty():
         raise click.UsageError(_NO_KEEP)
-    click.confirm("Without --keep, every delivered event is deleted and cannot be published again. Go on?", abort=True)
+    click.confirm(
+        "Without --keep, every delivered event is deleted and cannot be published again. Go on?", abort=True, err=True
+    )
 
 
 @contextmanager
@@ -220,8 +221,6 @@ def _sentence(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool) -> s
 
 def _document(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool) -> str:
     content = {
-        "apiVersion": API_VERSION,
-        "kind": "Pruning",
         "isDryRun": dry_run,
         "deleted": pruned.deleted,
         "archive": None if options.archive is None else str(options.archive),
@@ -230,7 +229,7 @@ def _document(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool) -> s
         "heldBack": pruned.verdict.held_back,
         "stoppedEarly": pruned.stopped_early,
     }
-    return safe_json(content, indent=2)
+    return document("Pruning", content)
 
 
 def _tell(pruned: Pruned[Any]) -> None:

@@ -3,19 +3,21 @@
 import logging
 from collections.abc import Mapping, Set
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cdc_outbox import kafka
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_options
-from cdc_outbox.cli.options import read_spec
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.options import json_option, read_spec
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.consumer.horizon import refuse_short_horizon
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.operate.horizon import Horizon
-from cdc_outbox.operate.purge import Old, PartPurge
+from cdc_outbox.operate.purge import Old, PartPurge, Report
 from cdc_outbox.operate.purge_rows import RowPurge
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect
@@ -42,6 +44,7 @@ _NAMED = 5
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic that is read, beside those of SPEC.")
 @click.option("--accept-shorter-horizon", is_flag=True, help="Forget ids of events that may still be read again.")
 @click.option("--dry-run", is_flag=True, help="Print what would be forgotten, and change nothing.")
+@json_option()
 def purge_inbox(
     spec: Path | None,
     *,
@@ -52,6 +55,7 @@ def purge_inbox(
     topics: tuple[str, ...],
     accept_shorter_horizon: bool,
     dry_run: bool,
+    prints_json: bool,
 ) -> None:
     """Forget the ids that are older than the horizon, of all consumers of an inbox; make its next partitions.
 
@@ -76,23 +80,37 @@ def purge_inbox(
         _refuse_shorter_than_declared(horizon_days, pipeline)
     now = datetime.now(UTC)
     horizon = Horizon.at(now, days=horizon_days)
+    report = partial(_report, err=prints_json)
     with place.connected() as (connection, driver):
         kind = PartPurge if driver.dialect is Dialect.POSTGRESQL else RowPurge
-        purge = kind(connection, driver, place.table, _report)
+        purge = kind(connection, driver, place.table, report)
         if not accept_shorter_horizon:
             _check(horizon_days, wanted, purge.served(), bootstrap_servers, kafka_settings)
         if dry_run:
             old = purge.find_old(horizon)
-            _tell(old)
+            _tell(old, report)
         else:
             purge.make_parts(now)
             old = purge.forget(horizon)
-    _sum_up(old, horizon, dry_run=dry_run)
+    _sum_up(old, horizon, report, dry_run=dry_run)
+    if prints_json:
+        say(document("InboxPurge", _content(old, horizon, dry_run=dry_run)))
 
 
-def _sum_up(old: Old, horizon: Horizon, *, dry_run: bool) -> None:
+def _content(old: Old, horizon: Horizon, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "isDryRun": dry_run,
+        "ids": old.ids,
+        "starts": old.starts,
+        "partitions": [{"table": str(part.table), "ids": ids} for part, ids in old.parts],
+        "madeBefore": horizon.made_before.isoformat(),
+        "claimedBefore": horizon.claimed_before.isoformat(),
+    }
+
+
+def _sum_up(old: Old, horizon: Horizon, report: Report, *, dry_run: bool) -> None:
     what = f"{old.ids:,} ids and {old.starts:,} starts: ids" if old.ids or old.starts else "nothing: no ids were"
-    _report(
+    report(
         "would go" if dry_run else "forgotten",
         f"{what} made before {horizon.made_before:%Y-%m-%dT%H:%MZ}, or claimed before "
         f"{horizon.claimed_before:%Y-%m-%dT%H:%MZ} where they tell no time",
@@ -170,17 +188,17 @@ def _refuse_other_clusters(served: Mapping[str, Set[str]], cluster_id: str) -> N
         )
 
 
-def _tell(old: Old) -> None:
+def _tell(old: Old, report: Report) -> None:
     for part, claims in old.parts:
-        _report("drop", f"{part.table}: {claims:,} ids")
+        report("drop", f"{part.table}: {claims:,} ids")
     for what, count in (
         ("ids that tell their time", old.timed),
         ("ids that tell none", old.untimed),
         ("starts", old.starts),
     ):
         if count:
-            _report("delete", f"{count:,} {what}")
+            report("delete", f"{count:,} {what}")
 
 
-def _report(step: str, text: str) -> None:
-    say(f"{step:<10} {text}")
+def _report(step: str, text: str, *, err: bool) -> None:
+    say(f"{step:<10} {text}", err=err)

@@ -17,9 +17,11 @@ from cdc_outbox.cli.connectors import one_name_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.files import complete_file
+from cdc_outbox.cli.findings import finding_content
 from cdc_outbox.cli.heartbeats import find_positions, history_of
-from cdc_outbox.cli.options import connect_url_option, dsns_option, stable_seconds_option
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, stable_seconds_option
+from cdc_outbox.cli.outcome import error_content
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -42,6 +44,7 @@ from cdc_outbox.safe_text import visible
 @click.option("--by", metavar="WHO", help="Who accepts.  [default: the user at this machine]")
 @click.option("--yes", is_flag=True, help="Let the connector go on where its slot stands without asking.")
 @stable_seconds_option(10.0)
+@json_option()
 def recover(
     connector: str,
     *,
@@ -53,6 +56,7 @@ def recover(
     by: str | None,
     yes: bool,
     stable_seconds: float,
+    prints_json: bool,
 ) -> ExitCode:
     """Find out by its heartbeats whether a pipeline's database went back, and publish what can still be published.
 
@@ -86,12 +90,20 @@ def recover(
             f"the connector {name} writes no heartbeats through its outbox",
             hint="It does so on PostgreSQL, where aggregate types have topics of their own; deploy it again.",
         )
-    told = history.look()
-    for finding in told:
-        say(visible(str(finding)))
+    told = _look(history, err=prints_json)
     found = errors_in(tuple(told))
+
+    def end(code: ExitCode, *, left: int = len(found), **done: object) -> ExitCode:
+        if prints_json:
+            nothing: dict[str, object] = {"accepted": [], "goesOnAt": None, "offsetsDeleted": False, "error": None}
+            content = {"connector": name, "findings": [*map(finding_content, told)], **nothing, **done, "left": left}
+            say(document("Recovery", content))
+        return code
+
     if accepts:
-        return _accept(history, by or f"{getpass.getuser()}@{socket.gethostname()}")
+        accepted = _accept(history, by or f"{getpass.getuser()}@{socket.gethostname()}", err=prints_json)
+        left = len(errors_in(tuple(history.look())))
+        return end(ExitCode.FAILED if left else ExitCode.DONE, left=left, accepted=accepted)
     if owes_rows(config):
         # It would publish the rows of the table, and nothing of what the slot holds.
         raise ConnectorInvalidError(f"{name} owes rows: {OWED}", hint=PAY)
@@ -100,11 +112,17 @@ def recover(
         nothing = "no loss is found" if told else "nothing is found"
         say(f"{nothing}: the heartbeats continue each other", err=True)
         _say_if_halted(client, name)
-        return ExitCode.DONE
-    slot, stored = _proven(name, positions.slot, found, published_until=history.published_until), positions.stored
+        return end(ExitCode.DONE)
+    stored = positions.stored
+    try:
+        slot = _proven(name, positions.slot, found, published_until=history.published_until)
+    except UnpublishedEventsError as error:
+        end(ExitCode.FAILED, error=error_content(error))
+        raise
     text = f"{name} goes on at {slot.confirmed}, where its slot stands"
     if stored is None:
-        return _tell(client, name, f"{text}: Connect has stored no offset", is_accepted=False)
+        say(visible(f"{text}: Connect has stored no offset"), err=prints_json)
+        return end(_tell_what_is_left(client, name, is_accepted=False), goesOnAt=str(slot.confirmed))
     text += f", and not at Connect's offset {stored.lsn}; consumers skip what they had"
     if not yes:
         _confirm(text)
@@ -117,11 +135,19 @@ def recover(
         _proven(name, now.slot, found, published_until=history.published_until)
         client.reset_offsets(name)
         steps.report("offsets", "deleted")
-    return _tell(client, name, text, is_accepted=not found)
+    say(visible(text), err=prints_json)
+    code = _tell_what_is_left(client, name, is_accepted=not found)
+    return end(code, goesOnAt=str(slot.confirmed), offsetsDeleted=True)
 
 
-def _tell(client: ConnectClient, name: str, text: str, *, is_accepted: bool) -> ExitCode:
-    say(visible(text))
+def _look(history: History, *, err: bool) -> list[Finding]:
+    told = history.look()
+    for finding in told:
+        say(visible(str(finding)), err=err)
+    return told
+
+
+def _tell_what_is_left(client: ConnectClient, name: str, *, is_accepted: bool) -> ExitCode:
     _say_if_halted(client, name)
     if is_accepted:
         return ExitCode.DONE
@@ -172,11 +198,10 @@ def _proven(name: str, slot: SlotLag | None, found: Sequence[Finding], *, publis
     )
 
 
-def _accept(history: History, by: str) -> ExitCode:
+def _accept(history: History, by: str, *, err: bool) -> tuple[str, ...]:
     acceptance = history.accept(by)
     for text in acceptance.found:
-        say(visible(f"accepted: {text}"))
-    left = history.look()
+        say(visible(f"accepted: {text}"), err=err)
     if not acceptance.ids:
         say("there is nothing to accept", err=True)
-    return ExitCode.FAILED if errors_in(tuple(left)) else ExitCode.DONE
+    return acceptance.found

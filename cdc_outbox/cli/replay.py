@@ -5,6 +5,7 @@ import logging
 import re
 import signal
 import sys
+from contextlib import nullcontext, redirect_stdout
 from datetime import datetime
 
 import click
@@ -13,7 +14,8 @@ from cdc_outbox.cli.consume import load
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import read_aggregate
 from cdc_outbox.cli.logs import TextLines
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.options import json_option
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.spans import moment
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
 from cdc_outbox.safe_text import visible
@@ -51,6 +53,7 @@ def _offsets(text: str) -> tuple[int, int, int]:
     "--rate", type=click.FloatRange(min=0, min_open=True), help="Events a second that reach handlers at most."
 )
 @click.option("--dry-run", is_flag=True, help="Say how many would be applied, skipped and parked; write nothing.")
+@json_option()
 def replay(
     target: str,
     *,
@@ -62,6 +65,7 @@ def replay(
     offsets: tuple[int, int, int] | None,
     rate: float | None,
     dry_run: bool,
+    prints_json: bool,
 ) -> ExitCode:
     """Import a consumer and give it messages again that the topics hold; those that all options select.
 
@@ -88,7 +92,6 @@ def replay(
     log = logging.StreamHandler()
     log.setFormatter(TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[log])
-    consumer = load(target)
     partition, first, last = offsets or (None, None, None)
     selection = Selection(
         topic=topic,
@@ -100,8 +103,15 @@ def replay(
         first_offset=first,
         last_offset=last,
     )
-    done = _run(consumer, selection, rate=rate, dry_run=dry_run)
-    _tell(consumer.name, done, dry_run=dry_run)
+    # What handlers print is no part of the document.
+    with redirect_stdout(sys.stderr) if prints_json else nullcontext():
+        consumer = load(target)
+        done = _run(consumer, selection, rate=rate, dry_run=dry_run)
+        _tell(consumer.name, done, dry_run=dry_run)
+    if prints_json:
+        fates = [{"fate": fate, "messages": done.fates[fate], "first": done.examples.get(fate)} for fate in Fate]
+        content = {"consumer": consumer.name, "isDryRun": dry_run, "isComplete": done.is_complete, "fates": fates}
+        say(document("Replay", content))
     if not done.is_complete:
         return ExitCode.INTERRUPTED
     aside = (Fate.PARKED, Fate.LEFT_OUT, Fate.UNREADABLE)

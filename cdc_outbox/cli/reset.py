@@ -1,5 +1,6 @@
 """``cdc-outbox reset``."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -7,8 +8,8 @@ import click
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, read_aggregate
-from cdc_outbox.cli.options import read_spec
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.options import json_option, read_spec
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.operate.reset import Forgotten, Reset
 from cdc_outbox.safe_text import counted
@@ -24,6 +25,7 @@ from cdc_outbox.safe_text import counted
 @click.option("--offsets", is_flag=True, help="Forget only up to where each topic was applied.")
 @click.option("--run-effects-again", is_flag=True, help="Do it. Without, only say what would be forgotten.")
 @click.option("--dry-run", is_flag=True, help="Say what would be forgotten, and change nothing.")
+@json_option()
 def reset(
     spec: Path,
     *,
@@ -36,6 +38,7 @@ def reset(
     offsets: bool,
     run_effects_again: bool,
     dry_run: bool,
+    prints_json: bool,
 ) -> ExitCode:
     """Forget which events a consumer has applied: claims, watermarks, holes and what is parked.
 
@@ -71,12 +74,15 @@ def reset(
         resetting = Reset(pipeline.contract, inbox=inbox, topics=topics, aggregate=of_aggregate)
         if offsets:
             partitions = resetting.forget_offsets(dry_run=dry_run)
-            say(
-                f"{'would be forgotten' if dry_run else 'forgotten'}: the offsets of {counted(partitions, 'partition')}"
-            )
+            what = f"the offsets of {counted(partitions, 'partition')}"
+            say(f"{'would be forgotten' if dry_run else 'forgotten'}: {what}", err=prints_json)
+            if prints_json:
+                say(document("Reset", {"consumer": consumer, "isDryRun": dry_run, "offsets": partitions}))
             return ExitCode.DONE
         forgotten = resetting.run(dry_run=not run_effects_again)
-    _tell(forgotten, was_done=run_effects_again)
+    _tell(forgotten, was_done=run_effects_again, err=prints_json)
+    if prints_json:
+        say(document("Reset", {"consumer": consumer, "isDryRun": not run_effects_again, **asdict(forgotten)}))
     if dry_run:
         return ExitCode.DONE
     if not run_effects_again:
@@ -102,13 +108,13 @@ def _refuse_contradiction(*, offsets: bool, run_effects_again: bool, dry_run: bo
         raise click.UsageError("--dry-run forgets nothing, and --run-effects-again does: one of them")
 
 
-def _tell(forgotten: Forgotten, *, was_done: bool) -> None:
+def _tell(forgotten: Forgotten, *, was_done: bool, err: bool) -> None:
     say(
         f"{'forgotten' if was_done else 'would be forgotten'}: {counted(forgotten.claims, 'claim')}, "
         f"{counted(forgotten.aggregates, 'watermark')}, {counted(forgotten.parked, 'parked event')}, "
-        f"{counted(forgotten.holes, 'hole')}"
+        f"{counted(forgotten.holes, 'hole')}",
+        err=err,
     )
     if forgotten.kept:
-        say(
-            f"kept where the topic begins, for what came before is gone from it: {counted(forgotten.kept, 'watermark')}"
-        )
+        kept = counted(forgotten.kept, "watermark")
+        say(f"kept where the topic begins, for what came before is gone from it: {kept}", err=err)

@@ -14,8 +14,8 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.octets import octets_as_json
-from cdc_outbox.cli.options import dsns_option
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.options import dsns_option, json_option
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.connect.columns import ColumnModes
 from cdc_outbox.connect.lint.config import Kind, kind_of
 from cdc_outbox.connect.rows import Row, column_names, outbox_columns, parse_document, parse_row, read_rows
@@ -26,7 +26,7 @@ from cdc_outbox.jvm import Outcome
 from cdc_outbox.message import Message
 from cdc_outbox.operate.simulate import Simulation, chosen_partition, find_refusal
 from cdc_outbox.router.routing import MONGO_EVENT_ROUTER
-from cdc_outbox.safe_text import safe_json, visible
+from cdc_outbox.safe_text import visible
 from cdc_outbox.table import OutboxTable
 
 _OPERATIONS = {"insert": "c", "snapshot": "r", "update": "u", "delete": "d", "truncate": "t"}
@@ -83,7 +83,7 @@ def _release(_context: click.Context, option: click.Parameter, given: str | None
 )
 @click.option("--operation", type=click.Choice(list(_OPERATIONS)), default="insert", help="What happened to the rows.")
 @click.option("--partitions", type=click.IntRange(min=1), help="Of the topic; by default what CONFIG creates.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@json_option()
 def simulate(
     config: Path,
     *,
@@ -99,7 +99,7 @@ def simulate(
     debezium: str | None,
     operation: str,
     partitions: int | None,
-    output: str,
+    prints_json: bool,
 ) -> int:
     """Show what rows become: topic, partition, key, headers, value and timestamp, or the error that would be thrown.
 
@@ -144,7 +144,7 @@ def simulate(
         say(f"{'note':<10} {note}", err=True)
     outcomes = simulation.run_real(found, _cache()) if engine == "real" else simulation.imitate(found)
     shown = [_shown(outcome, partitions or simulation.partitions) for outcome in outcomes]
-    say(safe_json(shown, indent=2) if output == "json" else "\n\n".join(map(_text, shown)))
+    say(document("Simulation", {"outcomes": shown}) if prints_json else "\n\n".join(map(_text, shown)))
     return ExitCode.FAILED if any("error" in one for one in shown) else ExitCode.DONE
 
 

@@ -10,15 +10,15 @@ import sys
 import tempfile
 import time
 from types import FrameType
+from typing import Any
 
 import click
 
-from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.errors import CdcOutboxError, StackError
-from cdc_outbox.safe_text import counted, safe_json
+from cdc_outbox.safe_text import counted
 
 try:
     from cdc_outbox.testing.folder import StackFolder
@@ -95,6 +95,7 @@ def stack() -> None:
 @_env_option
 @click.option("--mariadb", is_flag=True, help="With a MariaDB server too, and Debezium's connector for it.")
 @click.option("--system-postgres", is_flag=True, help="Take the PostgreSQL that is installed, not the embedded one.")
+@json_option()
 def up(
     *,
     name: str,
@@ -105,6 +106,7 @@ def up(
     variables: dict[str, str],
     mariadb: bool,
     system_postgres: bool,
+    prints_json: bool,
 ) -> None:
     """Start a stack on free ports, in a folder of its own, and hold it until Ctrl-C.
 
@@ -132,8 +134,10 @@ def up(
     say(f"{name}: starting {_parts_of(config)}", err=True)
     if detach:
         _detach(config)
+        if prints_json:
+            say(_document(name, _parts_in(StackFolder(name))))
     else:
-        _hold(config)
+        _hold(config, prints_json=prints_json)
 
 
 def _parts_of(config: StackConfig) -> str:
@@ -144,11 +148,14 @@ def _parts_of(config: StackConfig) -> str:
     return f"{', '.join(databases)}, Kafka and {workers}; the first start fetches their jars"
 
 
-def _hold(config: StackConfig) -> None:
+def _hold(config: StackConfig, *, prints_json: bool) -> None:
     started = time.monotonic()
     with Stack(config) as running:
         say(f"{config.name}: ready after {time.monotonic() - started:.1f} s; Ctrl-C ends it", err=True)
-        say(_exports(running.environment()), script=True)
+        if prints_json:
+            say(_document(config.name, _parts_in(running.folder)))
+        else:
+            say(_exports(running.environment()), script=True)
         # From here on Ctrl-C is the way to end it, and no failure.
         with contextlib.suppress(KeyboardInterrupt):
             _watch(running)
@@ -156,7 +163,7 @@ def _hold(config: StackConfig) -> None:
 
 @stack.command()
 @name_option
-@json_option("lines, or one JSON document")
+@json_option()
 def status(*, name: str, prints_json: bool) -> None:
     """Show the state and the process id of each part of a stack; exit 1 if not all of them run.
 
@@ -166,17 +173,9 @@ def status(*, name: str, prints_json: bool) -> None:
       cdc-outbox stack status --output json
     """
     folder = _find(name)
-    parts = [
-        {
-            "name": part,
-            "state": record.state(),
-            "pid": record.pid if record.find() else None,
-            "log": str(folder.log(part)),
-        }
-        for part, record in sorted(folder.find_records().items())
-    ]
+    parts = _parts_in(folder)
     if prints_json:
-        say(safe_json({"apiVersion": API_VERSION, "kind": "Stack", "name": name, "parts": parts}, indent=2))
+        say(_document(name, parts))
     for part in () if prints_json else parts:
         say(f"{part['name']:<12} {part['state']:<12} {part['pid'] or ''}".rstrip())
     if {part["state"] for part in parts} != {"running"}:
@@ -185,7 +184,8 @@ def status(*, name: str, prints_json: bool) -> None:
 
 @stack.command()
 @name_option
-def env(*, name: str) -> None:
+@json_option()
+def env(*, name: str, prints_json: bool) -> None:
     """Print the variables by which the other commands find a stack, for eval.
 
     \b
@@ -195,7 +195,10 @@ def env(*, name: str) -> None:
     environment = _find(name).find_environment()
     if environment is None:
         raise StackError(f"the stack {name} is still starting", hint="Wait until `cdc-outbox stack up` says ready.")
-    say(_exports(environment), script=True)
+    if prints_json:
+        say(document("StackEnvironment", {"name": name, "variables": environment}))
+    else:
+        say(_exports(environment), script=True)
 
 
 @stack.command()
@@ -217,7 +220,8 @@ def logs(part: str, *, name: str, lines: int) -> None:
 @click.argument("part", default="connect-1", shell_complete=_known_parts)
 @name_option
 @_env_option
-def restart(part: str, *, name: str, variables: dict[str, str]) -> None:
+@json_option()
+def restart(part: str, *, name: str, variables: dict[str, str], prints_json: bool) -> None:
     """Start a part again, on the same ports and files, whether it runs or has died: postgres, kafka, connect-1 ….
 
     \b
@@ -244,11 +248,14 @@ def restart(part: str, *, name: str, variables: dict[str, str]) -> None:
             f"{part} did not start again: {state}", hint=f"Try `cdc-outbox stack logs --name {name} {part}`."
         )
     say(f"{part}: {state}", err=True)
+    if prints_json:
+        say(_document(name, _parts_in(folder)))
 
 
 @stack.command()
 @name_option
-def down(*, name: str) -> None:
+@json_option()
+def down(*, name: str, prints_json: bool) -> None:
     """End a stack: its processes, its ports and its folder.
 
     \b
@@ -265,6 +272,8 @@ def down(*, name: str) -> None:
         say(f"{name}: what a crash had left is cleared away", err=True)
     else:
         say(f"{name}: was not running", err=True)
+    if prints_json:
+        say(_document(name, _parts_in(folder)))
 
 
 def _find(name: str) -> StackFolder:
@@ -272,6 +281,22 @@ def _find(name: str) -> StackFolder:
     if not folder.is_held:
         raise StackError(f"no stack named {name!r} is running", hint="Start one with `cdc-outbox stack up`.")
     return folder
+
+
+def _parts_in(folder: StackFolder) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": part,
+            "state": record.state(),
+            "pid": record.pid if record.find() else None,
+            "log": str(folder.log(part)),
+        }
+        for part, record in sorted(folder.find_records().items())
+    ]
+
+
+def _document(name: str, parts: list[dict[str, Any]]) -> str:
+    return document("Stack", {"name": name, "parts": parts})
 
 
 def _exports(environment: dict[str, str]) -> str:

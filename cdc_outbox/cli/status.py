@@ -17,10 +17,9 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.files import complete_file
-from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.heartbeats import heartbeat_findings, hole_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, probe
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.causes import cause_of
@@ -35,7 +34,7 @@ from cdc_outbox.database import DatabaseKind
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
 from cdc_outbox.finding import Finding
 from cdc_outbox.kafka import Topics
-from cdc_outbox.safe_text import safe_json, visible
+from cdc_outbox.safe_text import visible
 from cdc_outbox.topic import HEARTBEATS
 
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
@@ -55,7 +54,7 @@ _LOG = logging.getLogger(__name__)
     metavar="SECONDS",
     help="Look at the ends of the topics twice, so far apart, and show how many messages came; takes the brokers.",
 )
-@json_option("a table, or one JSON document")
+@json_option()
 def status(
     connectors: tuple[str, ...],
     *,
@@ -106,7 +105,7 @@ def status(
     if rate_seconds is not None:
         _add_rates(rows, client, Topics(settings or {}, _LOG), rate_seconds)
     if prints_json:
-        say(safe_json({"apiVersion": API_VERSION, "kind": "Status", "connectors": rows}, indent=2))
+        say(document("Status", {"connectors": rows}))
     elif rows:
         say("\n".join(_table(rows)))
     else:

@@ -10,16 +10,15 @@ import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
-from cdc_outbox.cli.output import paint, say
+from cdc_outbox.cli.output import document, paint, say
 from cdc_outbox.cli.specs import read_specs, specs_argument
 from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.kafka import Topics
 from cdc_outbox.operate.topics import Difference, differences
-from cdc_outbox.safe_text import counted, safe_json, visible
+from cdc_outbox.safe_text import counted, visible
 from cdc_outbox.spec import Spec
 from cdc_outbox.topic import Topic
 
@@ -73,7 +72,7 @@ class _Outcome:
 @specs_argument
 @broker_options()
 @click.option("--dry-run", is_flag=True, help="Only say which would be created.")
-@json_option("lines, or one JSON document")
+@json_option()
 def create(
     paths: tuple[Path, ...], *, bootstrap_servers: str, kafka_settings: Path | None, dry_run: bool, prints_json: bool
 ) -> ExitCode:
@@ -100,8 +99,7 @@ def create(
             for line in () if prints_json else outcome.lines():
                 say(line)
     if prints_json:
-        content = {"apiVersion": API_VERSION, "kind": "Topics", "topics": [each.content() for each in outcomes]}
-        say(safe_json(content, indent=2))
+        say(document("Topics", {"topics": [each.content() for each in outcomes]}))
     created = sum(each.state != "exists" for each in outcomes)
     found = [difference for each in outcomes for difference in each.differences]
     refused = sum(each.is_refused for each in found)

@@ -11,10 +11,9 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.findings import API_VERSION
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import dsns_option, is_named, json_option, read_spec
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.probe import BROKERS, DATABASE, INBOX, probe
 from cdc_outbox.cli.spans import seconds
 from cdc_outbox.consumer.topics import TopicReader
@@ -23,7 +22,7 @@ from cdc_outbox.operate.stages import InboxStage, OutboxStage
 from cdc_outbox.operate.summary import Sums
 from cdc_outbox.operate.verification import Kind
 from cdc_outbox.operate.verify import Verification, Verified
-from cdc_outbox.safe_text import safe_json, visible
+from cdc_outbox.safe_text import visible
 
 _SHOWN = 20
 """Findings of one kind that a person is shown; --output json has up to a thousand."""
@@ -45,7 +44,7 @@ _COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not prove
     show_default=True,
     help="How long what is on its way may take to arrive before it counts (s, m, h, d, w).",
 )
-@json_option("lines, or one JSON document")
+@json_option()
 def verify(
     spec: Path,
     *,
@@ -109,8 +108,6 @@ def verify(
 
 def _document(found: Verified) -> str:
     content = {
-        "apiVersion": API_VERSION,
-        "kind": "Verification",
         "hasDifferences": found.findings.has_differences,
         "types": [_sums(sums, found) for sums in found.sums],
         "findings": [
@@ -127,7 +124,7 @@ def _document(found: Verified) -> str:
         "notes": list(found.notes),
         "seconds": round(found.seconds, 3),
     }
-    return safe_json(content, indent=2)
+    return document("Verification", content)
 
 
 def _sums(sums: Sums, found: Verified) -> dict[str, Any]:

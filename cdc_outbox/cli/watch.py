@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -17,8 +18,8 @@ from cdc_outbox.cli.connectors import names_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.heartbeats import Looks
-from cdc_outbox.cli.options import connect_url_option, dsns_option
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
+from cdc_outbox.cli.output import document, say
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.guard import Act, Guard, GuardOptions
@@ -65,6 +66,7 @@ _HISTORY_SECONDS = 60.0
     show_envvar=True,
     help="Between two looks.",
 )
+@json_option("a JSON object a line")
 def watch(
     connectors: tuple[str, ...],
     *,
@@ -75,13 +77,14 @@ def watch(
     give_up_after: int,
     first_pause: float,
     interval: float,
+    prints_json: bool,
 ) -> None:
     """Look at connectors again and again, all of them if none is named, and restart what failed of them.
 
-    One line is printed for each change, restart and failure. A connector that runs for five minutes begins anew with
-    its restarts. One that does not come up after N of them ends the watch, with its trace, the reason and a remedy:
-    run one watch for each where one must not end that of the others. A connector that is paused or stopped is left so,
-    and a Connect that does not answer is waited for.
+    One line is printed for each change, restart and failure, an object of JSON with --output json. A connector that
+    runs for five minutes begins anew with its restarts. One that does not come up after N of them ends the watch, with
+    its trace, the reason and a remedy: run one watch for each where one must not end that of the others. A connector
+    that is paused or stopped is left so, and a Connect that does not answer is waited for.
 
     At the beginning and once a minute slot and offset are compared, and with the brokers the heartbeats: what they show
     is printed, and nothing is restarted for it.
@@ -102,8 +105,9 @@ def watch(
         if bootstrap_servers is not None:
             settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox watch")
         options = GuardOptions(max_restarts=give_up_after, first_pause_seconds=first_pause)
-        _watch(connectors, cluster, options, interval, partial(Looks, settings=settings, databases=databases))
-    say("stopped")
+        looking = partial(Looks, settings=settings, databases=databases)
+        _watch(connectors, cluster, options, interval, looking, prints_json=prints_json)
+    say("stopped", err=prints_json)
 
 
 def _watch(
@@ -112,13 +116,15 @@ def _watch(
     options: GuardOptions,
     interval: float,
     looking: Callable[[ConnectClient], Looks],
+    *,
+    prints_json: bool,
 ) -> NoReturn:
     client = ConnectClient(cluster)
     names = names_of(connectors, client)
-    say(visible(f"watching {', '.join(names) or 'nothing yet'}"))
+    say(visible(f"watching {', '.join(names) or 'nothing yet'}"), err=prints_json)
     # It looks again anyway, and who is told to stop does not wait for a Connect that is silent.
     client = ConnectClient(replace(cluster, patience_seconds=0))
-    watching = Watching(client, names if connectors else (), options, looking(client))
+    watching = Watching(client, names if connectors else (), options, looking(client), prints_json)
     while True:
         watching.look()
         time.sleep(interval)
@@ -136,8 +142,9 @@ class Watching:
     names: Sequence[str]
     options: GuardOptions
     looks: Looks
+    prints_json: bool = False
     guards: dict[str, Guard] = field(default_factory=dict)
-    said: dict[str, str] = field(default_factory=dict)
+    said: dict[tuple[str, str], str] = field(default_factory=dict)
     looked_at: dict[str, float] = field(default_factory=dict)
 
     def look(self) -> None:
@@ -152,23 +159,23 @@ class Watching:
         except ConnectError as error:
             if not error.retryable:
                 raise
-            self._say("", f"Connect: {error}")
+            self._say("", "connect", str(error))
         else:
-            if self.said.pop("", None):
-                self._echo("Connect: answers again")
+            if self.said.pop(("", "connect"), None):
+                self._echo("", "connect", "answers again")
 
     def _look_at(self, name: str) -> None:
         try:
             status = self.client.glance_at(name)
         except ConnectorNotFoundError:
-            self._say(name, f"{name}: Connect does not know it")
+            self._say(name, "state", "Connect does not know it", state=None, condition=None)
             return
-        self._say(name, f"{name}: {_told(status)}")
+        self._say(name, "state", _told(status), state=status.state, condition=condition_of(status).value)
         self._look_back(name, status)
         guard = self.guards.setdefault(name, Guard(self.options))
         match guard.see(condition_of(status), time.monotonic()):
             case Act.RESTART:
-                self._echo(f"{name}: restart {guard.restarts + 1} of {self.options.max_restarts}")
+                self._echo(name, "restart", f"restart {guard.restarts + 1} of {self.options.max_restarts}")
                 self.client.restart(name, only_failed=True)
                 guard.restarted(time.monotonic())
             case Act.GIVE_UP:
@@ -186,18 +193,22 @@ class Watching:
             told = "; ".join(f"{each.code}: {each.message} {each.remedy}" for each in found)
         except CdcOutboxError as error:
             told = f"nothing is known of its history: {error}"
-        history = f"{name} history"
-        if told or history in self.said:
-            self._say(history, f"{name}: {told or 'its history has no gap'}")
+        if told or (name, "history") in self.said:
+            self._say(name, "history", told or "its history has no gap")
 
-    def _say(self, name: str, text: str) -> None:
+    def _say(self, name: str, event: str, text: str, **fields: object) -> None:
         """Say it unless it is what was said last."""
-        if self.said.get(name) != text:
-            self.said[name] = text
-            self._echo(text)
+        if self.said.get((name, event)) != text:
+            self.said[name, event] = text
+            self._echo(name, event, text, **fields)
 
-    def _echo(self, text: str) -> None:
-        say(visible(f"{time.strftime('%H:%M:%S')} {text}"))
+    def _echo(self, name: str, event: str, text: str, **fields: object) -> None:
+        now = datetime.now().astimezone()
+        if self.prints_json:
+            what = {"time": now.isoformat(timespec="seconds"), "connector": name or None, "event": event}
+            say(document("WatchEvent", {**what, "message": text, **fields}, indent=None))
+        else:
+            say(visible(f"{now:%H:%M:%S} {name or 'Connect'}: {text}"))
 
 
 def _told(status: ConnectorStatus) -> str:

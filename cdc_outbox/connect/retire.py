@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import UNDEFINED_OBJECT, Database
@@ -24,6 +25,19 @@ class Remains:
 
     slot: bool = True
     offsets: bool = True
+
+
+class Stay(NamedTuple):
+    """Something of a connector that is still there.
+
+    Args:
+        what: ``slot``, for example.
+        text: What stands behind "stays:".
+    """
+
+    what: str
+    names: tuple[str, ...]
+    text: str
 
 
 def retire(spec: Spec, client: ConnectClient, *, timings: Timings, report: Report) -> Remains:
@@ -101,8 +115,8 @@ def _agree(
         agree(events)
 
 
-def retire_unspecified(name: str, client: ConnectClient, *, timings: Timings, report: Report) -> tuple[str, ...]:
-    """Stop and delete a connector that no spec describes, and return one line for each thing that is still there."""
+def retire_unspecified(name: str, client: ConnectClient, *, timings: Timings, report: Report) -> tuple[Stay, ...]:
+    """Stop and delete a connector that no spec describes, and return what is still there."""
     config = client.find_config(name) or {}
     topics: list[str] = []
     with suppress(ConnectError):  # workers may take no notes of them
@@ -112,34 +126,43 @@ def retire_unspecified(name: str, client: ConnectClient, *, timings: Timings, re
     return tuple(_unspecified_stays(name, config, topics))
 
 
-def what_stays(spec: Spec, remains: Remains) -> Iterator[str]:
-    """Yield one line for each thing that is still there."""
+def what_stays(spec: Spec, remains: Remains) -> Iterator[Stay]:
+    """Yield what is still there."""
     postgresql = spec.database.kind is DatabaseKind.POSTGRESQL
     if remains.offsets:
         yield _offsets_stay(spec.name)
     if remains.slot and postgresql:
         yield _slot_stays(spec.database.slot)
     if postgresql:
-        yield f"stays: the publication {spec.database.publication}"
-    yield f"stays: the table {spec.outbox.table}, and what is beside it"
-    yield f"stays: the topics {', '.join(spec.contract.topics)}"
+        yield _publication_stays(spec.database.publication)
+    table = str(spec.outbox.table)
+    yield Stay("table", (table,), f"the table {table}, and what is beside it")
+    yield _topics_stay(spec.contract.topics)
 
 
-def _unspecified_stays(name: str, config: Mapping[str, str], topics: Sequence[str]) -> Iterator[str]:
+def _unspecified_stays(name: str, config: Mapping[str, str], topics: Sequence[str]) -> Iterator[Stay]:
     yield _offsets_stay(name)
     if kind_of(config.get("connector.class", "")) is Kind.POSTGRESQL:
         yield _slot_stays(slot_of(config))
-        yield f"stays: the publication {config.get('publication.name', 'dbz_publication')}"
+        yield _publication_stays(config.get("publication.name", "dbz_publication"))
     if topics:
-        yield f"stays: the topics {', '.join(topics)}"
+        yield _topics_stay(topics)
 
 
-def _offsets_stay(name: str) -> str:
-    return f"stays: the offsets that Connect keeps under {name}"
+def _offsets_stay(name: str) -> Stay:
+    return Stay("offsets", (name,), f"the offsets that Connect keeps under {name}")
 
 
-def _slot_stays(slot: str) -> str:
-    return f"stays: the slot {slot}, which keeps WAL until it is dropped"
+def _slot_stays(slot: str) -> Stay:
+    return Stay("slot", (slot,), f"the slot {slot}, which keeps WAL until it is dropped")
+
+
+def _publication_stays(name: str) -> Stay:
+    return Stay("publication", (name,), f"the publication {name}")
+
+
+def _topics_stay(names: Sequence[str]) -> Stay:
+    return Stay("topics", tuple(names), f"the topics {', '.join(names)}")
 
 
 def _stop(client: ConnectClient, name: str, *, timings: Timings, report: Report) -> None:

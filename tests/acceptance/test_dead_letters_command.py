@@ -91,7 +91,9 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
     assert [line.split()[:2] for line in of_all[:2]] == [["CONSUMER", "PLACE"], [service.name, "1"]]
     assert len(of_all) == 4
     listed, more = shell.about(service, "dead-letters", "list", "--output=json", "--limit=1")
-    assert [(row["place"], row["event_id"]) for row in json.loads(listed)] == [(1, broken.id)]
+    document = json.loads(listed)
+    assert [(row["place"], row["event_id"]) for row in document["events"]] == [(1, broken.id)]
+    assert (document["kind"], document["more"]) == ("ParkedEvents", 2)
     assert more == "2 more; --limit 3 shows all"
     assert shell.about(service, "dead-letters", "list", "--aggregate", "order/9") == ("", "no such event is parked")
 
@@ -101,7 +103,7 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
     assert "hunter2" not in listed + shown + first
     shown_too = shell.about(service, "dead-letters", "show", "1", "--payload")[0]
     assert re.search(r'^payload +\{"secret":"hunter2"\}$', shown_too, re.MULTILINE)
-    assert "payload" not in json.loads(shell.about(service, "dead-letters", "show", "1", "--output=json")[0])
+    assert "payload" not in json.loads(shell.about(service, "dead-letters", "show", "1", "--output=json")[0])["event"]
     said = shell.about(service, "dead-letters", "show", "9", code=1)[1]
     assert said.startswith("error: no parked event of shipping has the place 9; there is 1, 2, 3 hint: ")
 

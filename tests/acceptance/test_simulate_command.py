@@ -49,7 +49,7 @@ CACHED = {name: os.environ[name] for name in ("HOME", "XDG_CACHE_HOME") if name 
 def simulated(*arguments: str, env: dict[str, str] | None = None) -> list[dict[str, Any]]:
     done = run_command("simulate", *arguments, "--output", "json", env=CACHED | (env or {}))
     assert done.returncode in {0, 1}, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+    found: list[dict[str, Any]] = json.loads(done.stdout)["outcomes"]
     return found
 
 

@@ -151,7 +151,8 @@ def _known(ledger: Ledger, event_id: str) -> str:
 def _dead_letters(service: Service) -> set[str]:
     """Return the ids of the events that a person sees parked."""
     options = (f"--consumer={service.name}", f"--inbox-dsn={service.dsn}", "--limit=10000", "--output=json")
-    return {str(each["event_id"]) for each in json.loads(run_command("dead-letters", "list", *options).stdout)}
+    listed = json.loads(run_command("dead-letters", "list", *options).stdout)["events"]
+    return {str(each["event_id"]) for each in listed}
 
 
 def _prove(history: History) -> Iterator[str]:

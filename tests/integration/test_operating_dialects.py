@@ -73,7 +73,7 @@ def marks(place: Place) -> list[tuple[object, ...]]:
 
 
 def test_what_is_parked_is_listed_shown_and_exported(ids: list[str]) -> None:
-    listed = json.loads(run("dead-letters", "list", "--output=json")[0])
+    listed = json.loads(run("dead-letters", "list", "--output=json")[0])["events"]
     assert [(row["place"], row["event_id"], row["aggregate"]) for row in listed] == [
         (1, ids[0], "order/a"),
         (2, ids[1], "order/a"),
@@ -97,14 +97,19 @@ def test_what_is_parked_is_listed_shown_and_exported(ids: list[str]) -> None:
 
 
 def test_events_are_tried_again_and_given_up(place: Place, ids: list[str]) -> None:
-    due, left = run("dead-letters", "retry", "--all")
-    assert due == "1\n"
+    retried, left = run("dead-letters", "retry", "--all", "--output=json")
+    retry = json.loads(retried)
+    assert (retry["kind"], retry["consumer"], retry["due"]) == ("Retry", CONSUMER, [1])
+    assert retry["left"] == [{"place": 2, "reason": "behind"}, {"place": 3, "reason": "gap"}]
     assert "left: 1 behind" in left
+    assert run("dead-letters", "retry", "--all")[0] == "1\n"
     assert place.query("select state, forced, attempts, retry_at is not null from inbox_parked where place = 1") == [
         ("waiting", 0, 0, 1)
     ]
-    skipped = run("dead-letters", "skip", "1", "--note=cancelled by hand")[0]
-    assert skipped.endswith("of order/a, order/a stands at 2 now\n")
+    skipped, told = run("dead-letters", "skip", "1", "--note=cancelled by hand", "--output=json")
+    assert told.endswith("of order/a, order/a stands at 2 now")
+    [event] = json.loads(skipped)["events"]
+    assert (event["place"], event["event_id"], event["isHole"]) == (1, ids[0], True)
     assert marks(place) == [(2, 1), (1, 1)]
     assert place.query("select first, last, reason, note from inbox_holes") == [(2, 2, "skipped", "cancelled by hand")]
     # What waited behind it is due now, and what was given up is a duplicate should it come again.
@@ -131,7 +136,9 @@ def test_a_conflict_is_applied_by_force_unless_its_id_was(place: Place) -> None:
 def test_a_baseline_accepts_what_is_missing_of_the_one_that_is_named(place: Place) -> None:
     assert run("baseline")[0] == ""
     named = ["baseline", "--aggregate=order/b", "--source=orders.1", "--note=lost"]
-    [dry] = json.loads(run(*named, "--dry-run", "--output=json")[0])
+    document = json.loads(run(*named, "--dry-run", "--output=json")[0])
+    assert (document["kind"], document["isDryRun"], document["unreadable"]) == ("Baseline", True, 0)
+    [dry] = document["aggregates"]
     assert (dry["aggregate"], dry["missing_first"], dry["missing_last"], dry["parked"]) == ("order/b", 2, 3, 1)
     assert marks(place) == [(1, 2), (1, 1)]
     titles, line = run(*named)[0].splitlines()
@@ -159,8 +166,12 @@ def test_old_ids_are_forgotten_page_by_page_and_young_ones_are_not(
     assert "forgotten  nothing: no ids were made before" in run_here(*purge).stdout  # all of them were claimed today
     long_ago = (NOW - timedelta(days=40)).strftime("%Y-%m-%dT%H:%M:%S.000")
     place.query(f"update inbox set claimed_at = '{long_ago}'")  # noqa: S608
-    dry = run_here(*purge, "--dry-run")
-    assert "would go   24 ids and 0 starts: ids made before" in dry.stdout, dry.stderr
+    dry = run_here(*purge, "--dry-run", "--output=json")
+    assert "would go   24 ids and 0 starts: ids made before" in dry.stderr
+    document = json.loads(dry.stdout)
+    assert (document["kind"], document["isDryRun"]) == ("InboxPurge", True)
+    assert (document["ids"], document["starts"], document["partitions"]) == (24, 0, [])
+    assert datetime.fromisoformat(document["madeBefore"]) < NOW - timedelta(days=29)
     assert place.query("select count(*) from inbox") == [(39,)]
     done = run_here(*purge)
     assert "forgotten  24 ids and 0 starts: ids made before" in done.stdout, done.stderr
@@ -201,7 +212,8 @@ def test_a_reset_forgets_one_aggregate_or_all_of_them(place: Place, topic: str) 
     place.query("delete from inbox_parked")
     said = run(*reset, "--aggregate=order/a", "--dry-run")[0]
     assert said.startswith("would be forgotten: 0 claims, 1 watermark, 0 parked events, 0 holes\n")
-    run(*reset, "--aggregate=order/a", code=2)
+    document = json.loads(run(*reset, "--aggregate=order/a", "--output=json", code=2)[0])
+    assert (document["kind"], document["isDryRun"], document["aggregates"]) == ("Reset", True, 1)
     run(*reset, "--aggregate=order/a", "--run-effects-again")
     # The topic holds none of its events, so what was applied stays applied.
     assert marks(place) == [(1, 0), (1, 0)]

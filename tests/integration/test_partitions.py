@@ -1,5 +1,6 @@
 """A partitioned outbox, from the writer to the topic, and `cdc-outbox partitions` beside live writers."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -104,8 +105,9 @@ def test_init_makes_the_next_partitions_and_the_command_more_of_them(daily: Pipe
     assert partitions(daily) == [*names(today, 8), "outbox_rest"]
     more = run_command("partitions", str(spec), "--ahead", "9", "--dsn", daily.dsn)
     assert (more.returncode, more.stdout.splitlines()) == (0, [f"public.{name}" for name in names(today, 10)[8:]])
-    again = run_command("partitions", str(spec), "--ahead", "9", "--dsn", daily.dsn)
-    assert (again.returncode, again.stdout) == (0, "")
+    again = run_command("partitions", str(spec), "--ahead", "9", "--dsn", daily.dsn, "--output=json")
+    document = json.loads(again.stdout)
+    assert (again.returncode, document["kind"], document["created"], document["missed"]) == (0, "Partitions", [], [])
     assert "every partition is there" in again.stderr
     daily.write(1)
     assert where(daily) == {names(today, 1)[0]: 1}
@@ -123,6 +125,10 @@ def test_a_time_whose_events_came_before_its_partition_is_named_and_nothing_is_m
     name = names(today, 1)[0]
     assert f"public.{name}: not created: public.outbox_rest holds 2 events of its time already" in done.stderr
     assert done.stdout.splitlines() == [f"public.{name}" for name in names(today, 3)[1:]]
+    again = run_command("partitions", str(spec), "--ahead", "3", "--dsn", daily.dsn, "--output=json")
+    document = json.loads(again.stdout)
+    assert (again.returncode, document["created"]) == (1, [f"public.{names(today, 4)[3]}"])
+    assert [missed["partition"] for missed in document["missed"]] == [f"public.{name}"]
     assert where(daily) == {"outbox_rest": 2}
     with daily.connect() as connection:
         connection.execute("delete from outbox")

@@ -1,6 +1,7 @@
 """`cdc-outbox replay` and `cdc-outbox reset` on real servers: what never had effects gets them, and nothing twice."""
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -275,6 +276,13 @@ def test_the_command_says_what_became_of_the_messages(service: Service, env: dic
     assert done.stdout == f"3 would be applied, the first is {first}\n"
     done = run_command("replay", "service:consumer", "--aggregate", "order/1", "--rate", "1000", env=env)
     assert (done.returncode, done.stdout) == (0, f"3 applied, the first is {first}\n")
+    done = run_command("replay", "service:consumer", "--output=json", env=env)
+    document = json.loads(done.stdout)
+    assert done.stderr == f"3 duplicates, skipped, the first is {first}\n"
+    assert (document["kind"], document["isDryRun"], document["isComplete"]) == ("Replay", False, True)
+    assert [each for each in document["fates"] if each["messages"]] == [
+        {"fate": "duplicate", "messages": 3, "first": str(first)}
+    ]
     done = run_command("replay", "service:consumer", "--offsets", "1:5", env=env)
     assert done.returncode == 2
     assert "is not PARTITION:FIRST-LAST" in done.stderr

@@ -1,6 +1,7 @@
 """A consumer's database goes back to an older state: what it lost comes again, and nothing twice."""
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -283,10 +284,13 @@ def test_a_topic_that_was_created_anew_is_read_from_its_beginning_once_that_is_a
         "CDC_OUTBOX_INBOX_DSN": service.dsn,
         "CDC_OUTBOX_BOOTSTRAP_SERVERS": service.pipeline.stack.broker.bootstrap_servers,
     }
+    reset = ("reset", str(spec), "--consumer", service.name, "--offsets")
+    document = json.loads(run_command(*reset, "--dry-run", "--output=json", env=env).stdout)
+    assert (document["kind"], document["isDryRun"], document["offsets"]) == ("Reset", True, 1)
     for option, answer in (("--dry-run", "would be forgotten"), ("--offsets", "forgotten")):
         with pytest.raises(TopicReplacedError):
             service.run_to_its_end()
-        done = run_command("reset", str(spec), "--consumer", service.name, "--offsets", option, env=env)
+        done = run_command(*reset, option, env=env)
         assert (done.returncode, done.stdout) == (0, f"{answer}: the offsets of 1 partition\n")
     service.consume(8)
     assert_each_effect_once(service)

@@ -328,13 +328,21 @@ def test_what_is_resolved_is_not_shown() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_contexts_are_listed_with_references_as_they_stand() -> None:
+def test_contexts_are_listed_with_references_as_they_stand(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["contexts"])
     assert "* staging  connect: http://connect.staging:8083  brokers: kafka.staging:9092\n" in done.output
     assert "  production  connect: https://connect-1:8443, https://connect-2:8443/  login: basic" in done.output
     assert SECRET not in done.output
     found = json.loads(CliRunner().invoke(cli, ["contexts", "--output=json"]).output)
     assert [(each["name"], each["default"]) for each in found["contexts"]] == [("production", False), ("staging", True)]
+    trust, env = ["contexts", "trust", "--output=json"], {"XDG_STATE_HOME": str(tmp_path)}
+    told = json.loads(CliRunner().invoke(cli, trust, env=env).stdout)
+    assert (told["kind"], told["isTrusted"], told["path"]) == ("Trust", True, str(Path("cdc-outbox.yaml").absolute()))
+    assert told["contexts"] == found["contexts"]
+    assert any(each["reads"] for each in told["contexts"])
+    assert SECRET not in json.dumps(told)
+    revoked = CliRunner().invoke(cli, [*trust, "--revoke"], env=env)
+    assert json.loads(revoked.stdout)["isTrusted"] is False
 
 
 def test_the_file_that_the_documentation_shows_is_taken(tmp_path: Path) -> None:

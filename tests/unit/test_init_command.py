@@ -1,6 +1,8 @@
 """What `cdc-outbox init` refuses and advises, on SQLite, which takes no server."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,3 +42,32 @@ def test_who_begins_a_new_incarnation_is_told_which_source_ends(database: Path) 
     assert run_command("init", spec, "--dsn", f"sqlite:///{database}").returncode == 0
     done = run_command("init", spec, "--new-incarnation", "--dsn", f"sqlite:///{database}")
     assert (done.returncode, "the table's source is orders.1: --from orders.1" in done.stderr) == (2, True)
+
+
+def test_what_was_made_begun_and_found_is_a_document(database: Path) -> None:
+    spec, dsn = database.with_suffix(".yaml"), f"sqlite:///{database}"
+    spec.write_text(SPEC.format("orders"))
+
+    def shown(*options: str, code: int = 0) -> dict[str, Any]:
+        done = run_command("init", spec, "--inbox", "--dsn", dsn, "--output=json", *options)
+        assert done.returncode == code, done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    missing = shown("--check", code=3)
+    assert (missing["kind"], missing["counts"]["error"] > 0) == ("Findings", True)
+    for is_changed in (True, False):
+        made = shown()
+        assert (made["kind"], made["addedColumns"], made["publication"], made["partitions"]) == (
+            "Tables",
+            [],
+            None,
+            None,
+        )
+        assert {each["isChanged"] for each in made["components"]} == {is_changed}
+    assert shown("--check")["findings"] == []
+    for is_new in (True, False):
+        begun = shown("--new-incarnation", "--from=orders.1", "--to=orders.2")
+        assert (begun["kind"], begun["source"], begun["isNew"]) == ("Incarnation", "orders.2", is_new)
+    done = run_command("init", spec, "--sql", "--output=json")
+    assert (done.returncode, done.stdout) == (2, "")

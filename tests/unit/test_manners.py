@@ -116,6 +116,43 @@ def test_one_option_says_what_is_printed_and_another_one_where() -> None:
         assert "--output" not in options or "--output" in formats, path
 
 
+WITHOUT_DOCUMENT = {
+    ("completion",): "prints a script",
+    ("consume",): "its log is its output: --log-format",
+    ("dead-letters", "export"): "prints JSON lines",
+    ("explain",): "prints prose",
+    ("new",): "prints a spec",
+    ("render",): "prints a configuration",
+    ("spec-schema",): "prints a JSON Schema",
+    ("stack", "logs"): "prints a log",
+}
+"""Commands that have no result beside what they print: all others print one JSON document too."""
+
+
+@pytest.mark.parametrize("path", [
+    path for path in COMMANDS
+    if not isinstance(group := command_of(path), click.Group) or group.invoke_without_command
+], ids=" ".join)  # fmt: skip
+def test_every_command_prints_its_result_as_json_too(path: tuple[str, ...]) -> None:
+    documents = [
+        each for each in options_of(path) if "--output" in each.opts and "json" in getattr(each.type, "choices", ())
+    ]
+    assert bool(documents) != (path in WITHOUT_DOCUMENT)
+    for option in documents:
+        assert (option.default, option.help) in {
+            ("text", "Print text, or one JSON document."),
+            ("text", "Print text, or a JSON object a line."),  # of what runs until it is stopped
+            ("text", "What to print findings as."),
+        }
+
+
+def test_every_kind_of_document_is_in_the_documentation() -> None:
+    sources = "".join(path.read_text() for path in (DOCS.parent / "cdc_outbox" / "cli").glob("*.py"))
+    kinds = set(re.findall(r"""(?:document|as_json)\("(\w+)",""", sources))
+    listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "commands.md").read_text(), re.MULTILINE)
+    assert sorted(kinds) == listed
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables"),
     [
@@ -223,6 +260,16 @@ def test_a_failure_says_nothing_on_stdout(
     ran = Ran(capsys, *arguments)
     assert (ran.code, ran.stdout) == (code, "")
     assert "\x1b" not in ran.stderr
+
+
+def test_a_question_is_no_part_of_a_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda prompt: "n" if sys.stdout.write(prompt) else "")
+    ran = Ran(capsys, "prune", str(ORDERS), "--dsn=x", "--output=json")
+    assert (ran.code, ran.stdout) == (ExitCode.INTERRUPTED, "")
+    assert "cannot be published again. Go on?" in ran.stderr
 
 
 def test_exit_codes_are_documented(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """`cdc-outbox recover` beside a Connect, a slot and heartbeats that are what a test says."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -103,8 +104,11 @@ def test_a_connector_that_lags_has_lost_nothing(recovery: Recovery) -> None:
     done = recovery.run()
     assert (done.returncode, "OP405" in done.stdout) == (0, True), done.stderr
     assert "no loss is found" in done.stderr
-    accepted = recovery.run("--accept")
+    accepted = recovery.run("--accept", "--output=json")
     assert (accepted.returncode, "nothing to accept" in accepted.stderr) == (0, True)
+    document = json.loads(accepted.stdout)
+    assert (document["accepted"], document["left"], document["offsetsDeleted"]) == ([], 0, False)
+    assert [finding["code"] for finding in document["findings"]] == ["OP405"]
     assert recovery.asked == []
 
 
@@ -112,8 +116,10 @@ def test_a_loss_beside_which_a_connector_lags_is_told(recovery: Recovery) -> Non
     recovery.topic = beats(30)
     recovery.table = [*beats(20), *beats(20, after=recovery.topic[19], branch="b")]
     recovery.now = recovery.table[-1].at + timedelta(minutes=9)
-    done = recovery.run()
-    assert (done.returncode, "OP401" in done.stdout) == (1, True)
+    done = recovery.run("--output=json")
+    assert (done.returncode, "OP401" in done.stderr) == (1, True)
+    document = json.loads(done.stdout)
+    assert (document["error"]["kind"], document["goesOnAt"]) == ("UnpublishedEventsError", None)
     assert "only the rows of the table" in done.stderr
     assert "recover --accept" in done.stderr
 
@@ -157,7 +163,11 @@ def test_a_connector_that_owes_rows_does_not_go_on(recovery: Recovery, state: st
 
 def test_a_slot_that_holds_everything_is_where_the_connector_goes_on(recovery: Recovery) -> None:
     restore(recovery)
-    done = recovery.run("--yes")
-    assert (done.returncode, "where its slot stands" in done.stdout) == (1, True), done.stderr
+    done = recovery.run("--yes", "--output=json")
+    assert (done.returncode, "where its slot stands" in done.stderr) == (1, True)
+    document = json.loads(done.stdout)
+    assert (document["kind"], document["connector"], document["left"]) == ("Recovery", "orders", 1)
+    assert (document["goesOnAt"], document["offsetsDeleted"]) == (str(SLOT.confirmed), True)
+    assert [finding["code"] for finding in document["findings"]] == ["OP401"]
     steps = ("PUT {}/stop", "DELETE {}/offsets", "PUT {}/resume")
     assert recovery.asked == [step.format("/connectors/orders") for step in steps]

@@ -36,7 +36,7 @@ def test_a_connector_of_this_name_that_is_somebody_elses_is_left_alone(
 def test_a_topic_of_several_aggregate_types_stays_once() -> None:
     text = MINIMAL.replace("aggregates:\n", "topics: {name: events}\naggregates:\n  order: {}\n")
     *_, topics = what_stays(parse_spec(text), Remains())
-    assert topics == "stays: the topics events"
+    assert topics == ("topics", ("events",), "the topics events")
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_a_connector_that_no_spec_describes_is_stopped_and_deleted_and_what_stay
             return 200, {"connector": {"state": "STOPPED"}, "tasks": []}
         return (404, {"message": "Connector byhand not found"}) if gone and asked.method == "GET" else (200, config)
 
-    told: list[tuple[str, str]] = []
+    steps: list[tuple[str, str]] = []
     with answering(answer) as (url, asked):
         client = ConnectClient(url)
-        lines = retire_unspecified("byhand", client, timings=QUICK_TIMINGS, report=lambda *step: told.append(step))
+        told = retire_unspecified("byhand", client, timings=QUICK_TIMINGS, report=lambda *step: steps.append(step))
         client.close()
-    assert [f"stays: {line}" for line in ("the offsets that Connect keeps under byhand", *stays)] == list(lines[:-1])
-    assert lines[-1] == "stays: the topics rows.a, rows.b"
+    assert [each.text for each in told[:-1]] == ["the offsets that Connect keeps under byhand", *stays]
+    assert told[-1] == ("topics", ("rows.a", "rows.b"), "the topics rows.a, rows.b")
     assert [each.path for each in asked if each.method != "GET"] == ["/connectors/byhand/stop", "/connectors/byhand"]
-    assert told == [("stop", "byhand is STOPPED"), ("connector", "byhand deleted")]
+    assert steps == [("stop", "byhand is STOPPED"), ("connector", "byhand deleted")]

@@ -140,6 +140,10 @@ def test_each_part_is_shown_with_its_process(stack: Stack, monkeypatch: pytest.M
     assert [line.split() for line in shown.stdout.splitlines()] == [
         [name, "running", str(pid)] for name, pid in sorted(pids.items())
     ]
+    variables = json.loads(run_command("stack", "env", "--name", "sleeping", "--output=json").stdout)["variables"]
+    assert variables == stack.environment()
+    down = json.loads(run_command("stack", "down", "--name", "another", "--output=json").stdout)
+    assert (down["kind"], down["name"], down["parts"]) == ("Stack", "another", [])
     stack.workers[0].kill()
     document = run_command("stack", "status", "--name", "sleeping", "--output", "json")
     assert document.returncode == 1

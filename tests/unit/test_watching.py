@@ -1,5 +1,7 @@
 """What `cdc-outbox watch` says, look after look."""
 
+import json
+
 import pytest
 
 from cdc_outbox.cli.heartbeats import Looks
@@ -27,3 +29,23 @@ def test_that_connect_answers_again_is_said_once(capsys: pytest.CaptureFixture[s
     assert "orders: connector RUNNING" in first
     assert "Connect: Connect answered 500" in lost
     assert back.endswith(" Connect: answers again")
+
+
+def test_each_change_is_an_object_of_json_on_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    state = "RUNNING"
+
+    def answer(asked: Asked) -> Answer:
+        found = {"connector": {"state": state}, "tasks": [{"id": 0, "state": state, "worker_id": "w"}]}
+        return 200, found if asked.path.endswith("/status") else {"name": "orders"}
+
+    with answering(answer) as (url, _):
+        client = ConnectClient(url)
+        options = GuardOptions(max_restarts=1, first_pause_seconds=0)
+        watching = Watching(client, ["orders"], options, Looks(client, None, None), prints_json=True)
+        for state in ("RUNNING", "RUNNING", "FAILED"):  # noqa: B007 - the answer reads it
+            watching.look()
+        client.close()
+    up, failed, restart = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (up["kind"], up["connector"], up["event"], up["state"]) == ("WatchEvent", "orders", "state", "RUNNING")
+    assert (failed["event"], failed["condition"]) == ("state", "failed")
+    assert (restart["event"], restart["message"]) == ("restart", "restart 1 of 1")
