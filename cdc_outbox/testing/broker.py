@@ -3,8 +3,8 @@
 import logging
 import os
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -44,7 +44,8 @@ class Broker(Server):
 
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
         """Create a topic, and return when it can be used."""
-        [created] = _admin(self.bootstrap_servers).create_topics([NewTopic(name, num_partitions=partitions)]).values()
+        admin = _admin(self.bootstrap_servers)  # another thread may have made the one that is kept
+        [created] = admin.create_topics([NewTopic(name, num_partitions=partitions)]).values()
         created.result(timeout=_TOPIC_SECONDS)
 
     def topics(self) -> list[str]:
@@ -53,7 +54,8 @@ class Broker(Server):
 
     def delete_topics(self, *names: str) -> None:
         """Delete topics, and return when they are gone."""
-        deleted = _admin(self.bootstrap_servers).delete_topics(list(names)) if names else {}
+        admin = _admin(self.bootstrap_servers)
+        deleted = admin.delete_topics(list(names)) if names else {}
         for answer in deleted.values():
             answer.result(timeout=_TOPIC_SECONDS)
 
@@ -69,15 +71,15 @@ class Broker(Server):
         ends = self.ends(topic)
         if not any(ends.values()):
             return []
-        with self._reader() as reader:
-            reader.assign([TopicPartition(topic, partition, 0) for partition in ends])
-            messages: list[Message] = []
-            while len(messages) < sum(ends.values()):
-                record = reader.poll(_TOPIC_SECONDS)
-                if record is None or record.error():
-                    raise StackError(f"the topic {topic} could not be read to its end")
-                messages.append(message_of(record))
-            return messages
+        with _reading:
+            messages = _read(_reader(self.bootstrap_servers), topic, ends)
+            if messages is None:
+                # What the kept reader knows of a topic or a broker may be out of date.
+                _reader.cache_clear()
+                messages = _read(_reader(self.bootstrap_servers), topic, ends)
+        if messages is None:
+            raise StackError(f"the topic {topic} could not be read to its end")
+        return messages
 
     def answers(self) -> bool:
         """Tell whether the broker takes requests."""
@@ -90,15 +92,6 @@ class Broker(Server):
         except KafkaException:
             return False
         return True
-
-    @contextmanager
-    def _reader(self) -> Iterator[Consumer]:
-        settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": "reader", "enable.auto.commit": False}
-        reader = Consumer(settings, logger=_quiet)
-        try:
-            yield reader
-        finally:
-            reader.close()
 
 
 def broker_environment(folder: Path, port: int, controller_port: int) -> dict[str, str]:
@@ -117,7 +110,7 @@ def make_broker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jv
     whole = {"PATH": os.environ.get("PATH", os.defpath), **environment}
     settings = str(settings_file("kafka.properties"))
     options = ("--ignore-formatted", "--cluster-id=cdcOutboxLocalStackKaf", f"--config={settings}")
-    formatting = jvm.command("kafka.tools.StorageTool", "format", *options, heap=_HEAP)
+    formatting = jvm.command("kafka.tools.StorageTool", "format", *options, heap=_HEAP, archive="kafka")
     run_to_end(ServerCommand(arguments=formatting, environment=whole), folder, "formatting the broker's storage")
     arguments = jvm.command("kafka.Kafka", settings, heap=_HEAP, archive="kafka")
     command = ServerCommand(arguments=arguments, environment=whole)
@@ -130,6 +123,44 @@ def _make_admin(servers: str) -> AdminClient:
 
 _admin = lru_cache(maxsize=2)(_make_admin)
 """The client of a broker that is up, kept: each new one asks for all topics. A test seldom has more than two stacks."""
+
+
+def _make_reader(servers: str) -> Consumer:
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "reader",
+        "enable.auto.commit": False,
+        "reconnect.backoff.max.ms": 200,
+        # The next reading begins when the last fetch of this one has been answered, and that waits for new messages.
+        "fetch.wait.max.ms": 1,
+    }
+    return Consumer(settings, logger=_quiet)
+
+
+_reader = lru_cache(maxsize=2)(_make_reader)
+"""The reader of a broker that is up, kept: a new one asks six questions, and conditions read a topic a dozen times."""
+_reading = threading.Lock()
+"""A reader reads one topic at a time."""
+
+
+def _read(reader: Consumer, topic: str, ends: Mapping[int, int]) -> list[Message] | None:
+    """Return the messages below the ends, ``None`` if they do not come."""
+    unread = {partition for partition, end in ends.items() if end}
+    reader.assign([TopicPartition(topic, partition, 0) for partition in unread])
+    try:
+        messages: list[Message] = []
+        while unread:
+            record = reader.poll(_TOPIC_SECONDS)
+            if record is None or record.error():
+                return None
+            partition, next_offset = record.partition() or 0, (record.offset() or 0) + 1
+            if next_offset <= ends[partition]:
+                messages.append(message_of(record))
+            if next_offset >= ends[partition]:
+                unread.discard(partition)
+        return messages
+    finally:
+        reader.unassign()
 
 
 def _ends(admin: AdminClient, topic: str) -> dict[int, int]:

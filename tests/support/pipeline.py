@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
@@ -108,7 +109,7 @@ topics:
         """The topic of the aggregate type ``order``."""
         return self.spec.contract.topic_of("order")
 
-    @property
+    @cached_property
     def client(self) -> ConnectClient:
         """The stack's Connect."""
         return ConnectClient(self.stack.connect_cluster)

@@ -48,7 +48,7 @@ def test_an_open_transaction_keeps_what_it_wrote_until_that_was_delivered(
     finally:
         worker.resume()
     pruner.wait_for_messages(10)
-    assert pruner.run().deleted == 5
+    assert pruner.run(wait_seconds=100).deleted == 5
 
 
 def test_age_keeps_what_was_delivered_and_proves_nothing(pruner: Pruner, pipeline: Pipeline) -> None:
@@ -64,7 +64,7 @@ def test_age_keeps_what_was_delivered_and_proves_nothing(pruner: Pruner, pipelin
         assert (pruner.run(keep_seconds=WEEK, wait_seconds=1).deleted, pruner.rows) == (0, 4)
     finally:
         worker.resume()
-    assert pruner.run(keep_seconds=WEEK).deleted == 4
+    assert pruner.run(keep_seconds=WEEK, wait_seconds=100).deleted == 4
     pruner.wait_for_messages(7)
 
 
