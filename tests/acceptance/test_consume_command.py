@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import run_command
+from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
 from tests.support.service import Service, effects_of
 
@@ -77,6 +78,13 @@ not_a_consumer = 7
 
 
 @pytest.fixture
+def service(pipeline: Pipeline) -> Service:
+    """A consuming service whose events the test sends; no connector has to start."""
+    pipeline.create_topics()
+    return Service(pipeline)
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "service.py").write_text(SERVICE)
     return tmp_path
@@ -110,7 +118,7 @@ def consuming(folder: Path, env: dict[str, str], *options: str) -> "Iterator[sub
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_in_good_order(service: Service, folder: Path, number: signal.Signals) -> None:
-    service.pipeline.write(5)
+    service.pipeline.write_and_send(5)
     with consuming(folder, environment(service)) as process:
         eventually(lambda: len(service.effects()) == 5, "five effects")
         process.send_signal(number)
@@ -132,7 +140,7 @@ def test_a_signal_ends_it_in_good_order(service: Service, folder: Path, number: 
 def test_a_consumer_that_is_killed_at_a_step_loses_nothing_and_repeats_nothing(
     service: Service, folder: Path, die: str, effects: int, duplicates: int
 ) -> None:
-    service.pipeline.write(8)
+    service.pipeline.write_and_send(8)
     eventually(lambda: len(service.pipeline.messages()) == 8, "eight messages")
     with consuming(folder, environment(service, DIE=die)) as process:
         assert process.wait(timeout=30) == -signal.SIGKILL
@@ -154,11 +162,11 @@ def test_a_consumer_that_is_killed_at_a_step_loses_nothing_and_repeats_nothing(
 def test_a_failing_handler_is_told_with_what_it_raised_and_others_go_on(
     service: Service, folder: Path, options: tuple[str, ...]
 ) -> None:
-    service.pipeline.write(2)
-    service.pipeline.write(1, event_type="Poison")
+    service.pipeline.write_and_send(2)
+    service.pipeline.write_and_send(1, event_type="Poison")
     with consuming(folder, environment(service), *options) as process:
         eventually(lambda: len(service.parked()) == 1, "what failed")
-        service.pipeline.write(1, "other")
+        service.pipeline.write_and_send(1, "other")
         eventually(lambda: len(service.effects()) == 3, "three effects")
         process.terminate()
         _, err = process.communicate(timeout=20)
@@ -201,7 +209,7 @@ def test_an_inbox_that_was_not_made_is_named_with_the_command_that_makes_it(serv
     with service.connect() as connection:
         connection.execute("drop table inbox")
         assert one(connection, "select to_regclass('inbox') is null")
-    service.pipeline.write(1)
+    service.pipeline.write_and_send(1)
     done = run_command_in(folder, "consume", "service:consumer", env=environment(service))
     assert done.returncode == 1
     assert 'error: relation "public.inbox" does not exist' in done.stderr

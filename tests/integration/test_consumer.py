@@ -29,6 +29,19 @@ from tests.support.timings import QUICK_LIMITS
 EVENTS_TOTAL = "cdc_outbox_consumer_events_total"
 
 
+@pytest.fixture
+def service(pipeline: Pipeline) -> Service:
+    """A consuming service whose events the test sends; no connector has to start."""
+    pipeline.create_topics()
+    return Service(pipeline)
+
+
+@pytest.fixture
+def connected(deployed: Pipeline) -> Service:
+    """One behind a connector."""
+    return Service(deployed)
+
+
 def wait_for_topic(pipeline: Pipeline, count: int) -> list[Message]:
     eventually(lambda: len(pipeline.messages()) >= count, f"{count} messages")
     return pipeline.messages()
@@ -54,39 +67,39 @@ def with_headers(message: Message, **headers: str) -> Message:
     return replace(message, headers=tuple(changed))
 
 
-def test_effects_come_once_and_in_order(service: Service) -> None:
-    service.pipeline.write(20)
-    service.consume(20)
-    assert service.effects() == effects_of(20)
-    assert service.watermark() == 20
-    assert service.metrics.total(EVENTS_TOTAL, consumer=service.name, outcome="applied", type="OrderPlaced") == 20
+def test_effects_come_once_and_in_order(connected: Service) -> None:
+    connected.pipeline.write(20)
+    connected.consume(20)
+    assert connected.effects() == effects_of(20)
+    assert connected.watermark() == 20
+    assert connected.metrics.total(EVENTS_TOTAL, consumer=connected.name, outcome="applied", type="OrderPlaced") == 20
 
 
-def test_a_rolled_back_business_transaction_has_no_effect(service: Service) -> None:
+def test_a_rolled_back_business_transaction_has_no_effect(connected: Service) -> None:
     from cdc_outbox import Outbox
 
-    with psycopg.connect(service.dsn) as connection:
+    with psycopg.connect(connected.dsn) as connection:
         Outbox().add(connection, Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={"no": 1}))
         connection.rollback()
-    service.pipeline.write(2)
-    service.consume(2)
-    assert service.effects() == effects_of(2)
-    assert all(b'"no"' not in (message.value or b"") for message in service.pipeline.messages())
+    connected.pipeline.write(2)
+    connected.consume(2)
+    assert connected.effects() == effects_of(2)
+    assert all(b'"no"' not in (message.value or b"") for message in connected.pipeline.messages())
 
 
 def test_a_second_run_goes_on_where_the_first_ended(service: Service) -> None:
-    service.pipeline.write(3)
+    service.pipeline.write_and_send(3)
     service.consume(3)
-    service.pipeline.write(2)
+    service.pipeline.write_and_send(2)
     service.consume(5)
     assert service.effects() == effects_of(5)
 
 
 def test_a_duplicate_is_skipped_and_counted(service: Service) -> None:
-    service.pipeline.write(3)
+    service.pipeline.write_and_send(3)
     messages = wait_for_topic(service.pipeline, 3)
     service.send(*messages)
-    service.pipeline.write(1)
+    service.pipeline.write_and_send(1)
     with service.running() as consumer:
         eventually(lambda: consumer.outcomes[Outcome.DUPLICATE] == 3, "three duplicates")
         eventually(lambda: len(service.effects()) == 4, "four effects")
@@ -94,25 +107,25 @@ def test_a_duplicate_is_skipped_and_counted(service: Service) -> None:
     assert service.metrics.total(EVENTS_TOTAL, outcome="duplicate") == 3
 
 
-def test_an_event_that_is_not_numbered_is_known_by_its_id_alone(service: Service) -> None:
+def test_an_event_that_is_not_numbered_is_known_by_its_id_alone(connected: Service) -> None:
     from cdc_outbox import Outbox
 
-    pipeline = service.pipeline
+    pipeline = connected.pipeline
     with psycopg.connect(pipeline.dsn) as connection:
         metric = Event(aggregate_type="metric", aggregate_id="cpu", type="OrderPlaced", payload=1)
         Outbox(contract=pipeline.spec.contract).add(connection, metric)
     topic = pipeline.spec.contract.topic_of("metric")
     eventually(lambda: pipeline.stack.broker.messages(topic), "the message")
     pipeline.send(*pipeline.stack.broker.messages(topic))
-    with service.running() as consumer:
+    with connected.running() as consumer:
         eventually(lambda: consumer.outcomes[Outcome.DUPLICATE] == 1, "the duplicate")
-    assert [aggregate for aggregate, _ in service.effects()] == ["cpu"]
+    assert [aggregate for aggregate, _ in connected.effects()] == ["cpu"]
 
 
 def test_a_type_without_a_handler_moves_the_watermark_and_is_counted(service: Service) -> None:
-    service.pipeline.write(1)
-    service.pipeline.write(2, event_type="NobodyListens")
-    service.pipeline.write(1)
+    service.pipeline.write_and_send(1)
+    service.pipeline.write_and_send(2, event_type="NobodyListens")
+    service.pipeline.write_and_send(1)
     service.consume(2)
     assert service.effects() == [("1", 1), ("1", 4)]
     assert service.watermark() == 4
@@ -122,7 +135,7 @@ def test_a_type_without_a_handler_moves_the_watermark_and_is_counted(service: Se
 def test_a_consumer_uses_up_no_event_before_the_topics_hold_one_with_a_handler(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service.pipeline.write(2, event_type="OrderPlacd")
+    service.pipeline.write_and_send(2, event_type="OrderPlacd")
     consumer = service.consumer()
     with service.running(consumer):
         eventually(
@@ -130,7 +143,7 @@ def test_a_consumer_uses_up_no_event_before_the_topics_hold_one_with_a_handler(
             "the nearest event type",
         )
         assert consumer.outcomes == {}
-        service.pipeline.write(1)
+        service.pipeline.write_and_send(1)
         eventually(lambda: service.effects() == [("1", 3)], "the event with a handler")
         assert consumer.outcomes == {Outcome.UNHANDLED: 2, Outcome.APPLIED: 1}
     assert service.one("select count(*) from inbox") == 3
@@ -138,13 +151,13 @@ def test_a_consumer_uses_up_no_event_before_the_topics_hold_one_with_a_handler(
 
 def test_a_withheld_number_is_a_gap_behind_which_nothing_is_applied_and_others_go_on(service: Service) -> None:
     pipeline = service.pipeline
-    pipeline.write(1)
+    pipeline.write_and_send(1)
     [first] = wait_for_topic(pipeline, 1)
     pipeline.send(
         with_headers(first, id=str(uuid4()), sequence="3"), with_headers(first, id=str(uuid4()), sequence="4")
     )
     for aggregate_id in "ab":  # the second time after a restart
-        pipeline.write(1, aggregate_id)
+        pipeline.write_and_send(1, aggregate_id)
         with service.running():
             eventually(lambda: (aggregate_id, 1) in service.effects(), "another aggregate to go on")  # noqa: B023
             eventually(lambda: reasons(service) == [(3, "gap"), (4, "gap")], "what waits")
@@ -161,11 +174,11 @@ def test_a_handler_that_swallows_an_sql_error_loses_nothing(service: Service) ->
         with suppress(psycopg.Error):
             connection.execute("select 1 from nowhere")
 
-    service.pipeline.write(1)
-    service.pipeline.write(1, event_type="Swallowed")
+    service.pipeline.write_and_send(1)
+    service.pipeline.write_and_send(1, event_type="Swallowed")
     with service.running(consumer):
         eventually(lambda: reasons(service) == [(2, "failed")], "what failed")
-        service.pipeline.write(1, "other")
+        service.pipeline.write_and_send(1, "other")
         eventually(lambda: service.effects() == [*effects_of(1), ("other", 1)], "another aggregate to go on")
     assert "the handler of Swallowed order/1 #2" in error_of(service)
     assert "swallowed an SQL error" in error_of(service)
@@ -189,7 +202,7 @@ def test_a_handler_may_fail_inside_a_savepoint_of_its_own(service: Service) -> N
         except psycopg.Error:
             apply_effect(event, connection)
 
-    service.pipeline.write(2, event_type="Tried")
+    service.pipeline.write_and_send(2, event_type="Tried")
     service.consume(2, consumer)
     assert service.effects() == effects_of(2)
 
@@ -202,8 +215,8 @@ def test_a_failing_handler_has_no_effect_and_its_event_is_kept_with_a_name_and_n
         apply_effect(event, connection)
         raise LookupError("hunter2")
 
-    service.pipeline.write(1)
-    service.pipeline.write(1, event_type="Poison")
+    service.pipeline.write_and_send(1)
+    service.pipeline.write_and_send(1, event_type="Poison")
     with service.running(consumer):
         eventually(lambda: reasons(service) == [(2, "failed")], "what failed")
     assert "the handler of Poison order/1 #2" in error_of(service)
@@ -229,8 +242,8 @@ def test_a_handler_that_ends_its_transaction_stops_the_consumer_and_its_event_co
     def end(_event: Event, connection: Connection) -> None:
         connection.execute(statement.encode())
 
-    service.pipeline.write(1)
-    service.pipeline.write(1, event_type="Ended")
+    service.pipeline.write_and_send(1)
+    service.pipeline.write_and_send(1, event_type="Ended")
     for _ in range(2):  # the offset stays, so the next start stops at the same event
         with pytest.raises(TransactionEndedError):
             service.run_to_its_end(consumer)
@@ -253,7 +266,7 @@ def test_a_conflict_of_two_transactions_is_tried_again(service: Service) -> None
         if len(tries) < 3:
             connection.execute("do $$ begin raise exception 'deadlock' using errcode = '40P01'; end $$")
 
-    service.pipeline.write(2, event_type="Contended")
+    service.pipeline.write_and_send(2, event_type="Contended")
     service.consume(2, consumer)
     assert tries == [1, 1, 1, 2]
     assert service.effects() == effects_of(2)
@@ -272,8 +285,8 @@ def test_a_database_connection_that_is_cut_is_opened_again(service: Service) -> 
                 other.execute("select pg_terminate_backend(%s)", (connection.info.backend_pid,))
             connection.execute("select 1")
 
-    service.pipeline.write(1)
-    service.pipeline.write(2, event_type="Cut")
+    service.pipeline.write_and_send(1)
+    service.pipeline.write_and_send(2, event_type="Cut")
     service.consume(3, consumer)
     assert service.effects() == effects_of(3)
     assert cut == [2]
@@ -282,7 +295,7 @@ def test_a_database_connection_that_is_cut_is_opened_again(service: Service) -> 
 def test_two_consumers_of_one_group_share_the_work_and_two_names_do_not(service: Service) -> None:
     pipeline = service.pipeline
     for aggregate_id in "abcdef":
-        pipeline.write(5, aggregate_id)
+        pipeline.write_and_send(5, aggregate_id)
     with service.running(), service.running():
         eventually(lambda: len(service.effects()) >= 30, "30 effects")
     effects = service.effects()
@@ -297,7 +310,7 @@ def test_two_consumers_of_one_group_share_the_work_and_two_names_do_not(service:
 def test_a_zombie_that_comes_second_is_undone(service: Service) -> None:
     """Two transactions handle one event; whoever comes second waits for the claim and then has nothing to do."""
     pipeline = service.pipeline
-    [event] = pipeline.write(1)
+    [event] = pipeline.write_and_send(1)
     with psycopg.connect(pipeline.dsn) as zombie:
         zombie.execute("insert into inbox (consumer, event_id) values (%s, %s)", (service.name, event.id or ""))
         with service.running() as consumer:
@@ -315,15 +328,15 @@ def test_a_zombie_that_comes_second_is_undone(service: Service) -> None:
 
 
 def test_offsets_follow_the_effects(service: Service) -> None:
-    service.pipeline.write(7)
+    service.pipeline.write_and_send(7)
     service.consume(7)
     assert service.committed_offsets() == {wait_for_topic(service.pipeline, 7)[0].partition: 7}
 
 
-def test_a_topic_that_does_not_exist_yet_is_waited_for(service: Service) -> None:
-    with service.running():
-        service.pipeline.write(2)
-        eventually(lambda: len(service.effects()) == 2, "two effects")
+def test_a_topic_that_does_not_exist_yet_is_waited_for(connected: Service) -> None:
+    with connected.running():
+        connected.pipeline.write(2)
+        eventually(lambda: len(connected.effects()) == 2, "two effects")
 
 
 @pytest.mark.parametrize(
@@ -339,7 +352,7 @@ def test_what_cannot_be_reached_at_the_start_is_named(
     limits = replace(QUICK_LIMITS, reach_seconds=1.0)
     find_topics = Mock(wraps=kafka.find_topics)
     monkeypatch.setattr(kafka, "find_topics", find_topics)
-    service.pipeline.write(1)
+    service.pipeline.write_and_send(1)
     with pytest.raises(error, match=reason):
         service.run_to_its_end(service.consumer(limits=limits, **options))
     assert {call.args[1] for call in find_topics.call_args_list} == {limits.reach_seconds}
