@@ -26,7 +26,7 @@ from cdc_outbox.consumer.ownership import Ownership
 from cdc_outbox.consumer.park import Failure, Reason
 from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.start_offsets import Partitions, seek_back, take
+from cdc_outbox.consumer.start_offsets import Partitions, refuse_replaced, seek_back, take
 from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.errors import (
@@ -177,12 +177,13 @@ class Loop:
     async def _own(self) -> None:
         """Take what Kafka assigned from whoever had it before, and note where work gets done."""
         self._drop_renewed()
+        find = partial(self._waits.call, self._partitions.find)
         with self._keeper.busy():
-            await self._session.compare(dict(self._ownership.held), dict(self._ownership.stored))
+            if await self._session.compare(dict(self._ownership.held), dict(self._ownership.stored)):
+                await refuse_replaced(dict(self._ownership.topic_ids), find)
         if self._ownership.unissued:
             places = list(self._ownership.unissued)
             with self._keeper.busy():
-                find = partial(self._waits.call, self._partitions.find)
                 tenures, starts = await take(places, self._session, find)
             self._drop_renewed()  # what was lost meanwhile, and came back
             for place, offset in starts.items():

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from cdc_outbox.consumer.epochs import NO_OFFSET, Place, Tenure
+from cdc_outbox.consumer.epochs import NO_OFFSET, Place, Tenure, TopicId
 
 _SUSPECT_TENURES = 2
 """One unfinished assignment may be a restart at the wrong moment; two in a row have a reason."""
@@ -32,6 +32,8 @@ class Ownership:
         """Epoch by partition."""
         self.stored: dict[Place, int] = {}
         """The next offset that the database was last known to have, by partition."""
+        self.topic_ids: dict[Place, TopicId] = {}
+        """The topic that the next offset counts in, by partition."""
         self._renewed: set[Place] = set()
         self._unfinished: dict[Place, float] = {}
         """When each was issued of which it is not known yet that work gets done."""
@@ -64,6 +66,7 @@ class Ownership:
                     self.unissued.discard(place)
                     self.held[place] = tenure.epoch
                     self.stored[place] = NO_OFFSET if tenure.next_offset is None else tenure.next_offset
+                    self.topic_ids[place] = tenure.topic_id
                     self._unfinished[place] = self._clock()
                     if tenure.unfinished > _SUSPECT_TENURES:
                         self._suspects[place] = _SUSPECT_EVENTS
@@ -75,6 +78,7 @@ class Ownership:
                 self.unissued.discard(place)
                 self.held.pop(place, None)
                 self.stored.pop(place, None)
+                self.topic_ids.pop(place, None)
                 self._unfinished.pop(place, None)
                 self._suspects.pop(place, None)
 

@@ -170,8 +170,10 @@ class Session:
         async with self._transaction() as (stores, connection):
             return await stores.epochs.issue(connection, places, topic_ids)
 
-    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> None:
+    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> bool:
         """Look, when it has connected and every 30 s, whether the database has still what it had of held partitions.
+
+        Returns whether it looked now.
 
         A database that was restored, or a standby that replication left behind, ends the connections; a pooler hides
         that. The comparison takes partitions in that no event comes of: nothing else would show that their last effects
@@ -185,7 +187,7 @@ class Session:
         """
         await self.open()
         if self._clock() - self._compared_at < _COMPARE_SECONDS:
-            return
+            return False
         # A partition without a next offset has no effects of this tenure that could be lost.
         offsets = {place: stored.get(place, NO_OFFSET) for place in held}
         moves = {place: OffsetMove(next_, next_) for place, next_ in offsets.items() if next_ != NO_OFFSET}
@@ -193,6 +195,7 @@ class Session:
             stale = await stores.epochs.store_offsets(connection, held, moves)
         self._compared_at = self._clock()
         refuse_stale(stale)
+        return True
 
     async def finish(self, held: Mapping[Place, int]) -> None:
         """Note that work on these partitions gets done."""

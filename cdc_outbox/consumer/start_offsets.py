@@ -98,6 +98,30 @@ async def take(
     return tenures, {place: start for place, start in starts.items() if start is not None}
 
 
+async def refuse_replaced(
+    known: Mapping[Place, TopicId], find: Callable[[Iterable[Place]], Awaitable[Mapping[Place, Partition]]]
+) -> None:
+    """Refuse to read on in a topic that was deleted and created anew while it was read.
+
+    The Kafka client may not notice: it goes on at the offset where it was, and what the new topic holds before that is
+    never read. One partition of each topic is asked for; brokers that do not answer are asked another time.
+
+    Args:
+        known: The topics' ids when their partitions were taken.
+        find: As :func:`take` takes it.
+
+    Raises:
+        TopicReplacedError: A topic has another id.
+    """
+    asked = {place.topic: place for place in known}
+    try:
+        found = await find(asked.values()) if asked else {}
+    except BrokerUnavailableError:
+        return
+    for place, partition in found.items():
+        _refuse_another_topic(place.topic, known[place], partition.topic_id)
+
+
 class Partitions(Protocol):
     """What the brokers know of a group's partitions."""
 

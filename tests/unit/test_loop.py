@@ -26,7 +26,14 @@ from cdc_outbox.consumer.start_offsets import Partition, Partitions
 from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.drivers.immediate import finish
-from cdc_outbox.errors import DatabaseUnavailableError, HandlerError, NoHandlerError, PartitionLostError
+from cdc_outbox.errors import (
+    BrokerUnavailableError,
+    DatabaseUnavailableError,
+    HandlerError,
+    NoHandlerError,
+    PartitionLostError,
+    TopicReplacedError,
+)
 from cdc_outbox.metrics import NoMetrics
 from fuzz.consumer_group import Client, Group
 from fuzz.consumer_world import ModelKeeper
@@ -73,11 +80,13 @@ class Second:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def issue(self, places: Iterable[Place], _topic_ids: Mapping[str, TopicId]) -> Mapping[Place, Tenure]:
-        return {place: Tenure(1, 0) for place in places}
+    async def issue(self, places: Iterable[Place], topic_ids: Mapping[str, TopicId]) -> Mapping[Place, Tenure]:
+        return {place: Tenure(1, 0, topic_id=topic_ids[place.topic]) for place in places}
 
-    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> None:
+    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> bool:
         """Nothing is ever lost."""
+        del held, stored
+        return True
 
     async def finish(self, held: Mapping[Place, int]) -> None:
         """Nothing is noted."""
@@ -328,9 +337,9 @@ class Away(Second):
     async def close(self) -> None:
         self.waits("close")
 
-    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> None:
-        del held, stored
+    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> bool:
         self.waits("compare")
+        return await super().compare(held, stored)
 
     async def issue(self, places: Iterable[Place], topic_ids: Mapping[str, TopicId]) -> Mapping[Place, Tenure]:
         self.waits("issue")
@@ -352,6 +361,40 @@ class Away(Second):
     async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[Place, int]) -> Delivered:
         self.waits("apply")
         return await super().apply(items, *arguments, stored=stored)
+
+
+class _Replaced(_Partitions):
+    """Brokers that tell of a topic when its partition is taken, and afterwards of another one or nothing."""
+
+    def __init__(self, then: TopicId | BrokerUnavailableError) -> None:
+        self._then = then
+        self.asked = 0
+
+    def find(self, places: Iterable[Place]) -> Mapping[Place, Partition]:
+        self.asked += 1
+        if self.asked > 1 and isinstance(self._then, BrokerUnavailableError):
+            raise self._then
+        found = self._then if self.asked > 1 and isinstance(self._then, TopicId) else TopicId("here", "first")
+        return {place: Partition(found, 0, 0, None) for place in places}
+
+
+@pytest.mark.parametrize("then", [TopicId("here", "second"), TopicId("there", "first")])
+def test_a_topic_that_is_created_anew_while_it_is_read_stops_the_consumer(second: Second, then: TopicId) -> None:
+    second.back_at = 0
+    running, _, _ = rig(second, Group([PLACE]), ModelKeeper, partitions=_Replaced(then))
+    turns = iter(range(20))
+    with pytest.raises(TopicReplacedError, match=f"{PLACE.topic} is not the topic"):
+        finish(running.run(lambda: next(turns, None) is None))
+
+
+def test_brokers_that_do_not_tell_whether_a_topic_is_another_one_are_asked_again(second: Second) -> None:
+    second.back_at, group = 0, Group([PLACE])
+    append(group, PLACE, "a", 1)
+    partitions = _Replaced(BrokerUnavailableError("no answer"))
+    running, _, _ = rig(second, group, ModelKeeper, partitions=partitions)
+    turns = iter(range(20))
+    finish(running.run(lambda: next(turns, None) is None))
+    assert (len(second.applied), partitions.asked > 5) == (1, True)
 
 
 class _AwayPartitions(_Partitions):

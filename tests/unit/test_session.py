@@ -157,10 +157,10 @@ def test_lost_commits_are_noticed_on_a_connection_that_a_pooler_kept() -> None:
     finish(database.begin(None))
     finish(database.store_offsets(None, held, {quiet: OffsetMove(NO_OFFSET, 7)}))
     finish(database.commit(None))
-    finish(session.compare(held, {quiet: 7}))
+    assert finish(session.compare(held, {quiet: 7}))
     database.committed = database.now = backup
     now[0] = 29
-    finish(session.compare(held, {quiet: 7}))
+    assert not finish(session.compare(held, {quiet: 7}))
     now[0] = 30
     with pytest.raises(PartitionLostError) as caught:
         finish(session.compare(held, {quiet: 7}))
