@@ -24,11 +24,11 @@ Connection = psycopg.Connection[Any]
 
 def eventually(holds: Callable[[], object], what: str, *, seconds: float = 60) -> None:
     """Wait until a condition holds, and fail if it does not."""
-    deadline, pause = time.monotonic() + seconds, 0.02
+    deadline, pause = time.monotonic() + seconds, 0.04
     while not holds():
         assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
         threading.Event().wait(pause)
-        pause = min(pause * 1.2, 0.1)  # most conditions ask a server, which has other things to do
+        pause = min(pause * 1.5, 0.2)  # most conditions ask a server, which has other things to do
 
 
 def one(connection: Connection, query: str, *parameters: object) -> Any:
