@@ -38,8 +38,8 @@ PARTITIONS = 3
 _GOOD_SHARE = 10
 """One record in so many is an event of an aggregate that no random record is of."""
 _FLUSHED = 1_000
-_ROOM = 1_000_000
-"""More events than a run parks."""
+_ROOM, _ROOM_BYTES = 1_000_000, 10**12
+"""More events and bytes than a run parks."""
 
 _MAX_BYTES = 900_000
 """Kafka takes no more than 1,048,576 bytes."""
@@ -204,8 +204,9 @@ class Run:
             return Outbox(table=spec.outbox, contract=spec.contract).add_all(connection, [event] * count)
 
     def consumer(self, *, room: int = _ROOM) -> Consumer:
-        """Return a consumer that parks so many events."""
-        return self.service.consumer(retry=PATIENT, limits=replace(QUICK_LIMITS, max_parked_events=room))
+        """Return a consumer that parks so many events, whatever their bytes."""
+        limits = replace(QUICK_LIMITS, max_parked_events=room, max_parked_bytes=_ROOM_BYTES)
+        return self.service.consumer(retry=PATIENT, limits=limits)
 
     def effects(self, partition: int) -> list[int]:
         """Return the numbers of the good events of a partition, in the order of their effects."""
