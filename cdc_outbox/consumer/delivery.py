@@ -301,6 +301,8 @@ class _Work:
             if (judgement.verdict is not _NEXT and judgement.verdict.is_set_aside)
             or item.failure is not None
             or (blocked and judgement.aggregate in blocked)
+            # Its claim was purged: it may be parked all the same, where nothing waits behind it.
+            or (judgement.verdict is _DUPLICATE and item.event_id in self.claims.new)
         }
         if wanted:
             marks |= await self._inbox.lock_marks(self._connection, wanted - locked.keys())
@@ -352,6 +354,7 @@ class _Work:
 
 
 _NEXT, _APPLIED = Verdict.NEXT, Outcome.APPLIED  # an attribute of an enumeration is not looked up for nothing
+_DUPLICATE = Verdict.DUPLICATE
 _DONE = {Verdict.DUPLICATE: Outcome.DUPLICATE, Verdict.SUPERSEDED: Outcome.SUPERSEDED}
 
 

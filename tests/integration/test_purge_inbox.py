@@ -185,6 +185,18 @@ def test_republished_events_that_were_purged_are_duplicates_and_new_ones_go_on(
     assert {reason for _, _, reason in service.parked()} == {"expired"}
 
 
+def test_a_conflict_that_is_parked_stays_an_operators_to_decide_when_it_comes_again_after_a_purge(
+    service: BrokerlessService, purge: Purge
+) -> None:
+    purge.make_parts(LONG_AGO)
+    first, other = (make_event(1, event_id=id_made_at(LONG_AGO)) for _ in range(2))
+    assert service.deliver(first, other) == [APPLIED, PARKED]
+    purge.forget(at(NOW))
+    assert service.deliver(other) == [PARKED]
+    assert claims_in(service, "inbox") == 0
+    assert service.parked() == [(1, "dead", "conflict")]
+
+
 def test_the_rest_is_forgotten_by_its_claims_and_by_the_ids_own_times(
     service: BrokerlessService, purge: Purge, reports: list[tuple[str, str]]
 ) -> None:
