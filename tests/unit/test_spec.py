@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, EventFormat, OutboxMode, SequenceMode
+from cdc_outbox.connect.render import render
 from cdc_outbox.document import MAX_BYTES
 from cdc_outbox.spec import Latency, Spec, parse_spec, spec_schema
 from cdc_outbox.writer.schema import outbox_component
@@ -46,6 +47,27 @@ def test_the_defaults_in_the_schema_are_those_of_the_code() -> None:
     assert topics["name"]["default"] == spec.contract.topic
     assert topics["partitions"]["default"] == spec.topics.partitions
     assert topics["replication_factor"]["default"] == spec.topics.replication_factor
+
+
+ADOPTED_TABLE = "outbox: {table: outboxevent, columns: {created_at: null}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        (MINIMAL, "outbox.event.heartbeat.orders"),
+        (f"{MINIMAL}outbox: {{mode: delete}}\n", "outbox.event.heartbeat.orders"),
+        (f"{MINIMAL}outbox: {{mode: message}}\n", "outbox.event.heartbeat.orders"),
+        (f"{MINIMAL}topics: {{name: events}}\n", None),
+        (f"{MINIMAL}{ADOPTED_TABLE}", None),
+        (MINIMAL.replace("postgresql", "mariadb"), None),
+    ],
+    ids=["default", "delete", "message", "one topic", "adopted table", "mariadb"],
+)
+def test_heartbeats_are_of_an_outbox_of_ours_with_a_topic_for_each_type(text: str, topic: str | None) -> None:
+    spec = parse_spec(text)
+    assert spec.heartbeat_topic == topic
+    assert ("outbox_heartbeat" in render(spec).get("heartbeat.action.query", "")) == (topic is not None)
 
 
 def test_every_key_of_the_schema_says_what_it_is_for() -> None:
