@@ -1,5 +1,6 @@
 """Which messages a replay may be asked for."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,6 +8,10 @@ import pytest
 
 from cdc_outbox.consumer import Selection
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.event import SequenceMode
+from cdc_outbox.timestamps import to_milliseconds
+from cdc_outbox.wire import WireContract
+from tests.support.events import make_event
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -28,3 +33,13 @@ def test_what_no_message_can_be_is_refused(wanted: dict[str, Any], field: str) -
 
 def test_what_messages_can_be_is_taken() -> None:
     Selection(since=NOON, before=NOON + timedelta(seconds=1), partition=0, first_offset=3, last_offset=3)
+
+
+def test_an_event_is_from_when_it_was_created_and_not_from_when_its_record_was_made() -> None:
+    contract, hour = WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic="t"), timedelta(hours=1)
+    message = replace(
+        contract.message_of(replace(make_event(1), created_at=NOON)), timestamp_ms=to_milliseconds(NOON + 3 * hour)
+    )
+    event = contract.event_of(message)
+    assert Selection(since=NOON, before=NOON + hour).takes(event)
+    assert not Selection(since=NOON + hour).takes(event)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import Mock
 
@@ -25,8 +26,12 @@ from cdc_outbox.errors import (
     NoHandlerError,
     TransactionConflictError,
 )
+from cdc_outbox.event import SequenceMode
 from cdc_outbox.message import Message
 from cdc_outbox.metrics import NoMetrics
+from cdc_outbox.testing import MemoryMetrics
+from cdc_outbox.timestamps import to_milliseconds
+from cdc_outbox.wire import WireContract
 from tests.support.events import make_event
 
 
@@ -81,6 +86,18 @@ def test_a_handler_that_may_be_misspelt_is_named_unless_it_was_called(
     watch.applied(items, Delivered(outcomes=[Outcome.UNHANDLED, Outcome.APPLIED, Outcome.UNHANDLED]), 0.1)
     told = {vars(record)["type"]: vars(record).get("hint") for record in caplog.records}
     assert told == {"OrderPlaced": "Did you mean 'OrderPlcaed'?", "RefundMade": None}
+
+
+def test_the_way_of_an_event_begins_with_its_creation_and_not_with_its_record() -> None:
+    contract, now = WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic="t"), datetime.now(UTC)
+    message = contract.message_of(replace(make_event(1), created_at=now - timedelta(seconds=10)))
+    message = replace(message, timestamp_ms=to_milliseconds(now), partition=0, offset=0)
+    metrics = MemoryMetrics()
+    watch = Watch(name="shipping", limits=Limits(), metrics=metrics)
+    item = Item(event=contract.event_of(message), message=message)
+    watch.applied([item], Delivered(outcomes=[Outcome.APPLIED]), 0.1)
+    [seconds] = metrics.measured("cdc_outbox_consumer_end_to_end_seconds", consumer="shipping")
+    assert 10 <= seconds < 60
 
 
 def test_what_is_dead_without_having_been_tried_is_not_parked_in_silence(
