@@ -14,6 +14,7 @@ from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError, TableNotFoundError, UnpublishedEventsError
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.message import Message
+from cdc_outbox.operate.heartbeats import Heartbeat, read_record
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
@@ -68,8 +69,33 @@ def write_like_a_service(pipeline: Pipeline) -> list[Event]:
     return written + events.written
 
 
-def test_the_consumer_sees_the_same_events_in_every_mode(pipeline: Pipeline) -> None:
+def beat_twice(pipeline: Pipeline) -> list[str]:
+    """Write two heartbeats with none of the connector's between them, and return their ids."""
+    with pipeline.connect() as connection:
+        with connection.transaction():
+            connection.execute("lock table outbox_heartbeats in share row exclusive mode")
+            numbers = [one(connection, "select outbox_heartbeat(%s, interval '0')", pipeline.name) for _ in range(2)]
+        query = "select cast(id as text) from outbox_heartbeats where number = any(%s) order by number"
+        return [event_id for (event_id,) in connection.execute(query, (numbers,)).fetchall()]
+
+
+def assert_heartbeats_follow(pipeline: Pipeline, ids: list[str]) -> None:
+    """Hold that both heartbeats are in their topic, that the later one names the other, and that neither left a row."""
+    first, second = ids
+    topic = pipeline.spec.heartbeat_topic
+    assert topic is not None
+    records = [read_record(message) for message in pipeline.stack.broker.messages(topic)]
+    found = {each.id: each for each in records if isinstance(each, Heartbeat)}
+    assert first in found
+    assert found[second].previous == first
+    if pipeline.spec.outbox.mode is not OutboxMode.MESSAGE:
+        with pipeline.connect() as connection:
+            assert not one(connection, "select count(*) from outbox where aggregatetype like 'heartbeat.%%'")
+
+
+def test_topics_and_consumer_see_the_same_in_every_mode(pipeline: Pipeline) -> None:
     pipeline.deploy(stable_seconds=0)
+    heartbeats = beat_twice(pipeline)
     written = write_like_a_service(pipeline)
     orders = [event for event in written if event.aggregate_type == "order"]
     with Service(pipeline).running() as consumer:
@@ -92,6 +118,7 @@ def test_the_consumer_sees_the_same_events_in_every_mode(pipeline: Pipeline) -> 
     for event in written:
         assert_same(real[str(event.id).encode()], contract.message_of(event))
     assert not broker.ends(f"{pipeline.name}.message")
+    assert_heartbeats_follow(pipeline, heartbeats)
 
 
 def assert_same(real: Message, stated: Message) -> None:
