@@ -18,7 +18,7 @@ from cdc_outbox.writer.schema import writer_role
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.pruning import Pruner
-from tests.support.rig import CONNECTOR_PASSWORD, eventually, one
+from tests.support.rig import CONNECTOR_PASSWORD, Connection, eventually, one
 from tests.support.service import Service
 
 PASSWORD = "secret"
@@ -54,6 +54,13 @@ def dsn_of(pipeline: Pipeline, kind: str) -> str:
     return pipeline.stack.postgres.dsn(pipeline.name, user=f"{pipeline.name}_{kind}", password=PASSWORD)
 
 
+def assert_refused(connection: Connection, *statements: bytes) -> None:
+    for statement in statements:
+        with pytest.raises(InsufficientPrivilege):
+            connection.execute(statement)
+        connection.rollback()
+
+
 def order(aggregate_id: str = "1", aggregate_type: str = "order") -> Event:
     return Event(aggregate_type=aggregate_type, aggregate_id=aggregate_id, type="OrderPlaced", payload={"a": 1})
 
@@ -65,7 +72,8 @@ def test_the_writer_adds_and_neither_reads_payloads_nor_changes_nor_deletes(gran
         written = outbox.add_all(connection, [order("1"), order("2"), order("cpu", "metric")])
         assert [event.sequence for event in written] == [2, 1, None]
         connection.commit()
-        for statement in (
+        assert_refused(
+            connection,
             b"select payload from outbox",
             b"select aggregateid from outbox",
             b"select * from outbox",
@@ -75,11 +83,9 @@ def test_the_writer_adds_and_neither_reads_payloads_nor_changes_nor_deletes(gran
             b"delete from outbox_heads",
             b"update outbox_heads set source = 'x'",
             b"select * from cdc_outbox_version",
+            b"select outbox_heartbeat('orders')",
             b"create table mine (a int)",
-        ):
-            with pytest.raises(InsufficientPrivilege):
-                connection.execute(statement)
-            connection.rollback()
+        )
 
 
 def test_the_consumer_consumes_and_parks_and_forgets_neither_watermarks_nor_holes(granted: Pipeline) -> None:
@@ -97,7 +103,8 @@ def test_the_consumer_consumes_and_parks_and_forgets_neither_watermarks_nor_hole
         with granted.connect() as connection:
             eventually(lambda: one(connection, "select count(*) from inbox_parked") == 1, "what waits")
     with psycopg.connect(dsn_of(granted, "consumer")) as connection:
-        for statement in (
+        assert_refused(
+            connection,
             b"update inbox set event_id = 'x'",
             b"truncate inbox",
             b"delete from inbox_watermarks",
@@ -106,17 +113,33 @@ def test_the_consumer_consumes_and_parks_and_forgets_neither_watermarks_nor_hole
             b"delete from inbox_epochs",
             b"insert into inbox_purges (consumer, purged_before) values ('x', now())",
             b"select from outbox",
-        ):
-            with pytest.raises(InsufficientPrivilege):
-                connection.execute(statement)
-            connection.rollback()
+        )
 
 
-def test_the_connector_streams_and_publishes_again(granted: Pipeline) -> None:
+def test_the_connector_streams_publishes_again_and_writes_nothing_but_heartbeats(granted: Pipeline) -> None:
     granted.write(2)
     granted.deploy(earlier=EarlierEvents.REPUBLISH)
     granted.write(1)
     eventually(lambda: len({message.headers[0] for message in granted.messages()}) == 3, "three events")
+    dsn = granted.stack.postgres.dsn(granted.name, user=f"{granted.name}_connector", password=CONNECTOR_PASSWORD)
+    with psycopg.connect(dsn) as connection:
+        beat = "select outbox_heartbeat(%s, interval '0')"
+        # Null where the connector writes its own at this very moment.
+        eventually(lambda: one(connection, beat, granted.name), "a heartbeat")
+        connection.commit()
+        assert_refused(
+            connection,
+            b"insert into outbox default values",
+            b"update outbox set type = 'x'",
+            b"delete from outbox",
+            b"insert into outbox_heads default values",
+            b"update outbox_heads set last = 9",
+            b"delete from outbox_heads",
+            b"insert into outbox_heartbeats default values",
+            b"update outbox_heartbeats set number = 9",
+            b"delete from outbox_heartbeats",
+            b"create table mine (a int)",
+        )
 
 
 def test_the_pruner_prunes_and_neither_writes_nor_numbers(granted: Pipeline) -> None:
@@ -124,7 +147,8 @@ def test_the_pruner_prunes_and_neither_writes_nor_numbers(granted: Pipeline) -> 
     granted.write(3)
     assert pruner.run(dsn=dsn_of(granted, "pruner")).deleted == 3
     with psycopg.connect(dsn_of(granted, "pruner")) as connection:
-        for statement in (
+        assert_refused(
+            connection,
             b"insert into outbox (aggregatetype) values ('x')",
             b"update outbox set type = 'x'",
             b"truncate outbox",
@@ -132,10 +156,7 @@ def test_the_pruner_prunes_and_neither_writes_nor_numbers(granted: Pipeline) -> 
             b"select from outbox_heads",
             b"update outbox_marks set slot = 'x'",
             b"create table mine (a int)",
-        ):
-            with pytest.raises(InsufficientPrivilege):
-                connection.execute(statement)
-            connection.rollback()
+        )
 
 
 def test_where_no_rows_stay_there_is_no_pruner(tmp_path: Path) -> None:
