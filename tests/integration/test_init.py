@@ -46,6 +46,35 @@ def test_init_creates_everything_once_and_says_so(outbox_stack: Stack, spec: Pat
     assert "publication orders_outbox: made\n" in more.stderr
 
 
+def test_a_heartbeat_is_written_once_a_minute_and_at_each_start_and_kept_for_a_day(
+    outbox_stack: Stack, spec: Path
+) -> None:
+    dsn = outbox_stack.postgres.create_database("init_heartbeats")
+    assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
+    beat, now = "select outbox_heartbeat('orders')", "select outbox_heartbeat('orders', interval '0')"
+    numbers = "select array_agg(number order by number) from outbox_heartbeats"
+    back = "update outbox_heartbeats set written_at = clock_timestamp() - interval "
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        arguments = one(connection, "select pg_get_function_arguments(cast('outbox_heartbeat' as regproc))")
+        assert arguments.endswith("pause interval DEFAULT '00:01:00'::interval")
+        assert [one(connection, beat) for _ in range(3)] == [1, None, None]
+        with psycopg.connect(dsn, autocommit=True) as another:
+            assert [one(another, beat) for _ in range(2)] == [2, None]
+        connection.execute(f"{back}'61 seconds' where number = 2".encode())
+        assert [one(connection, beat) for _ in range(2)] == [3, None]
+        # What was written before the server started says nothing of who publishes now.
+        connection.execute(
+            b"update outbox_heartbeats set written_at = pg_postmaster_start_time() - interval '1 second'"
+        )
+        assert one(connection, "select outbox_heartbeat('orders', interval '1 year')") == 4
+        connection.execute(f"{back}'23 hours 59 minutes'".encode())
+        assert (one(connection, now), one(connection, numbers)) == (5, [1, 2, 3, 4, 5])
+        connection.execute(f"{back}'24 hours 1 minute' where number = 1".encode())
+        assert (one(connection, now), one(connection, numbers)) == (6, [2, 3, 4, 5, 6])
+        connection.execute(f"{back}'25 hours'".encode())
+        assert (one(connection, beat), one(connection, numbers)) == (7, [7])
+
+
 def test_the_printed_script_makes_the_same_and_can_be_repeated(outbox_stack: Stack, spec: Path) -> None:
     direct, scripted = (outbox_stack.postgres.create_database(name) for name in ("init_direct", "init_scripted"))
     assert run_command("init", str(spec), "--inbox", "--dsn", direct).returncode == 0
