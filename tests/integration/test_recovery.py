@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -67,6 +68,10 @@ def test_a_restored_storage_snapshot_is_found_by_everybody_until_it_is_accepted(
     assert "accepted: heartbeat" in accepted.stdout
     assert codes(own) == set()
     assert own.run("doctor").stdout.count("OP40") == 0
+    acceptance = own.acceptances()[-1]
+    assert (acceptance.by, bool(acceptance.ids)) == ("night shift", True)
+    assert [found for found in acceptance.found if "heartbeat" in found]
+    assert timedelta() <= datetime.now(UTC) - acceptance.at < timedelta(minutes=5)
 
 
 @pytest.mark.parametrize("confirms", [False, True], ids=["slot before the heartbeat", "slot behind the heartbeat"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.operate.heartbeats import Heartbeat, read_record
+from cdc_outbox.operate.heartbeats import Acceptance, Heartbeat, read_record
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Postgres, Stack
 from cdc_outbox.testing.postgres import make_postgres
@@ -124,10 +124,16 @@ class OwnServer:
 
     def published_heartbeats(self) -> set[str]:
         """Return the ids of the heartbeats in the topic."""
+        return {each.id for each in self._records() if isinstance(each, Heartbeat)}
+
+    def acceptances(self) -> list[Acceptance]:
+        """Return what the topic says that was accepted, in order."""
+        return [each for each in self._records() if isinstance(each, Acceptance)]
+
+    def _records(self) -> list[Heartbeat | Acceptance | None]:
         topic = self.pipeline.spec.heartbeat_topic
         assert topic is not None
-        found = [read_record(message) for message in self.pipeline.stack.broker.messages(topic)]
-        return {each.id for each in found if isinstance(each, Heartbeat)}
+        return [read_record(message) for message in self.pipeline.stack.broker.messages(topic)]
 
     def run(self, command: str, *arguments: str, dsn: str = "") -> subprocess.CompletedProcess[str]:
         """Run one of our commands about this pipeline.
