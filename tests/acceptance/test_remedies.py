@@ -1,6 +1,7 @@
 """A remedy that a command prints is one: from the damage, through what it tells, to a command that finds nothing."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from cdc_outbox.connect.plan import EarlierEvents
 from cdc_outbox.connect.reader import Reader
 from cdc_outbox.connect.undo import Undo
 from cdc_outbox.errors import ConnectorInvalidError
-from tests.support.deployments import halt_and_drop_slot, sequences
+from tests.support.deployments import halt_and_advance_slot, halt_and_drop_slot, halt_and_forget, sequences
 from tests.support.pipeline import Pipeline
-from tests.support.remedies import Operator
+from tests.support.remedies import Operator, commands_in
 from tests.support.rig import eventually, one
 
 
@@ -104,19 +105,28 @@ def test_rows_that_consumers_have_forgotten_make_way_where_the_slot_is_lost(oper
 
 
 @pytest.mark.parametrize("way", ["republish", "skip"])
-@pytest.mark.parametrize("command", ["deploy-connector", "plan", "preflight", "doctor"])
-def test_what_is_told_of_a_lost_slot_leads_on(operator: Operator, command: str, way: str) -> None:
+@pytest.mark.parametrize(
+    ("lose", "code"), [(halt_and_drop_slot, "DB512"), (halt_and_advance_slot, "DB513"), (halt_and_forget, "DB511")]
+)
+def test_what_is_told_of_a_lost_slot_leads_on(
+    operator: Operator, lose: Callable[[Pipeline], None], code: str, way: str
+) -> None:
     pipeline = operator.pipeline
     pipeline.deploy(stable_seconds=0)
-    halt_and_drop_slot(pipeline)
-    pipeline.write(1)
-    if command in {"deploy-connector", "plan"}:
+    lose(pipeline)
+    if code != "DB513":  # there the third event is what the slot was moved over
+        pipeline.write(1)
+    remedies = []
+    for command in ("deploy-connector", "plan"):
         refused = operator.run(command)
         assert refused.returncode == 1
-        remedy = refused.stderr
-    else:
-        remedy = next(each["remedy"] for each in operator.findings(command) if each["code"] == "DB512")
-    operator.obey(remedy, way=way)
+        remedies.append(refused.stderr)
+    for command in ("preflight", "doctor"):
+        remedies += [each["remedy"] for each in operator.findings(command) if each["code"] == code]
+    # Whichever of them is asked tells the same.
+    [meant, *others] = [commands_in(remedy, way=way) for remedy in remedies]
+    assert others == [meant] * 3
+    operator.obey(remedies[0], way=way)
     expected = [1, 2, 3] if way == "republish" else [1, 2]
     eventually(lambda: sequences(pipeline) == expected, f"the events {expected}")
     assert "nothing to change" in operator.run("plan").stdout

@@ -12,6 +12,16 @@ from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 
 
+def commands_in(remedy: str, *, way: str = "republish") -> list[str]:
+    """Return the commands that a remedy quotes.
+
+    Args:
+        way: Of two commands that differ by this word, the one that is meant.
+    """
+    commands = re.findall(r"`cdc-outbox ([^`]+)`", remedy)
+    return [command for command in commands if way in command] or commands
+
+
 @dataclass
 class Operator:
     """Somebody who runs commands on one pipeline, and does what they tell.
@@ -39,14 +49,8 @@ class Operator:
         return list(json.loads(done.stdout)["findings"]) if done.stdout else []
 
     def obey(self, remedy: str, *, way: str = "republish") -> None:
-        """Carry out a remedy: a statement for the database, or the commands that it quotes, each with success.
-
-        Args:
-            way: Of two commands that differ by this word, the one that is meant.
-        """
-        commands = re.findall(r"`cdc-outbox ([^`]+)`", remedy)
-        if any(way in command for command in commands):
-            commands = [command for command in commands if way in command]
+        """Carry out a remedy: a statement for the database, or the commands that it quotes, each with success."""
+        commands = commands_in(remedy, way=way)
         if not commands:
             with self.pipeline.connect() as connection:
                 connection.execute(remedy.encode())
