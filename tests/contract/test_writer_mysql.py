@@ -17,7 +17,8 @@ import pytest
 from pymysql.constants import CLIENT
 
 from cdc_outbox import NotInTransactionError, Outbox
-from cdc_outbox.drivers import find_async_driver, find_driver, translate
+from cdc_outbox.drivers import Parameters, Row, find_async_driver, find_driver, translate
+from cdc_outbox.drivers.mysql import PyMySql
 from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MariaDb
 from tests.contract.writer_contract import PlaceContract
@@ -177,6 +178,36 @@ def test_an_aggregate_is_one_whatever_character_set_a_connection_has(library: An
             connection.commit()
     assert sequences == [1, 2, 3]
     assert set(store.query("select payload, traceparent from outbox")) == {('{"ß":"ß"}', "ß")}
+
+
+class Timeout(BaseException):
+    """What gevent raises where a time is over."""
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Timeout])
+def test_an_event_that_is_interrupted_behind_its_number_leaves_no_gap(
+    store: MariaDbStore, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    store.reset()
+    fetch, numbered = PyMySql.fetch, list[str]()
+
+    def interrupted(driver: PyMySql, place: Any, sql: str, parameters: Parameters = None) -> list[Row]:
+        if "returning" in sql:
+            numbered.extend(str(row) for row in fetch(driver, place, "select last from outbox_heads"))
+            raise error
+        return fetch(driver, place, sql, parameters)
+
+    with closing(connect_pymysql(store.dsn)) as connection:
+        assert Outbox().add(connection, ORDER).sequence == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(PyMySql, "fetch", interrupted)
+            with pytest.raises(error):
+                Outbox().add(connection, ORDER)
+        connection.commit()
+        assert numbered == ["(2,)"]
+        assert Outbox().add(connection, ORDER).sequence == 2
+        connection.commit()
+    assert store.numbers() == [("42", 1), ("42", 2)]
 
 
 def test_only_connections_and_cursors_are_known(store: MariaDbStore) -> None:
