@@ -22,6 +22,7 @@ from cdc_outbox.testing import Stack
 from tests.support.brokerless_service import CONTRACT, BrokerlessService
 from tests.support.commands import run_command
 from tests.support.events import make_event
+from tests.support.rig import one
 
 DOCS = Path(__file__).parents[2] / "docs" / "consuming.md"
 SECRET = {"secret": "hunter2"}
@@ -258,6 +259,10 @@ def test_ids_are_not_forgotten_before_the_events_of_every_topic_that_the_inbox_s
     def refused(*arguments: str) -> str:
         return shell.run(*arguments, code=2, **env)[1]
 
+    service.deliver(make_event(None, aggregate_type="visit", event_id=str(uuid4())))
+    with psycopg.connect(service.dsn) as connection:
+        connection.execute("update inbox set claimed_at = claimed_at - interval '40 days'")
+        connection.execute("delete from inbox_epochs")
     shell.run(*purge, code=0, **env)
     columns = 'consumer, topic, "partition", epoch, unfinished, cluster_id'
     read = f"insert into inbox_epochs ({columns}) values (%s, %s, 0, 1, 0, %s)"  # noqa: S608 - names of ours
@@ -267,9 +272,10 @@ def test_ids_are_not_forgotten_before_the_events_of_every_topic_that_the_inbox_s
         # All that it served is gone from these brokers, or they are not the ones that it was read from.
         assert "without topics it is not known" in refused(*purge[:1], *purge[3:])
         connection.execute(read.encode(), ("billing", topics["endless"], ""))
-        assert f"{topics['endless']} for ever" in refused(*purge)
-        assert f"{topics['endless']} for ever" in refused(*purge[:1], *purge[3:])
-        shell.run(*purge, "--accept-shorter-horizon", code=0, **env)
+        for arguments in (purge, [*purge[:1], *purge[3:]], purge[:-1]):
+            assert f"{topics['endless']} for ever" in refused(*arguments)
+        assert one(connection, "select count(*) from inbox") == 1
+        assert "1 ids that tell none" in shell.run(*purge, "--accept-shorter-horizon", code=0, **env)[0]
         connection.execute("delete from inbox_epochs")
         connection.execute(read.encode(), ("billing", topics["short"], "another"))
         assert f"topics of another cluster: {topics['short']}" in refused(*purge)
