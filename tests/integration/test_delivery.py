@@ -165,6 +165,27 @@ def test_a_handler_that_commits_and_then_fails_gets_its_event_again(
         assert deliver(connection, event, mode=mode) is Outcome.APPLIED
 
 
+@pytest.mark.parametrize(("mode", "outcome"), [(GAPLESS, Outcome.PARKED), (NONE, Outcome.DUPLICATE)])
+def test_a_claim_that_is_moved_before_it_is_taken_back_stays(dsn: str, mode: SequenceMode, outcome: Outcome) -> None:
+    event = new_event(mode)
+
+    def handler(event: Event, connection: Connection) -> None:
+        apply_effect(event, connection)
+        connection.execute("commit")
+        with psycopg.connect(dsn) as purging:  # whatever writes the row anew
+            purging.execute("update inbox set claimed_at = claimed_at where event_id = %s", (f"~{event.id}",))
+        connection.execute("select 1")
+        raise LookupError
+
+    with psycopg.connect(dsn) as connection, pytest.raises(HandlerError):
+        deliver(connection, event, handler, mode)
+    assert traces(dsn, event) == (1, 0, 1)
+    with psycopg.connect(dsn) as connection:
+        assert deliver(connection, event, mode=mode) is outcome
+        query = "select reason from inbox_parked where event_id = %s"
+        assert connection.execute(query, (event.id,)).fetchall() == ([("conflict",)] if mode is GAPLESS else [])
+
+
 def test_a_refused_commit_that_the_handler_swallows_does_no_harm(dsn: str, *, autocommit: bool) -> None:
     event = new_event()
 
