@@ -1,8 +1,10 @@
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -154,6 +156,34 @@ def test_which_errors_stop_a_consumer_before_it_has_partitions_and_after(code: i
     for has_joined in (False, True):
         with pytest.raises(BrokerError) if has_joined in stops else nullcontext():
             raise_stopping(KafkaError(code), has_joined=has_joined)
+
+
+def stops_at(code: int, *, has_joined: bool) -> bool:
+    try:
+        raise_stopping(KafkaError(code), has_joined=has_joined)
+    except BrokerError:
+        return True
+    return False
+
+
+def test_the_table_of_errors_says_of_each_whether_it_stops_a_consumer() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "consuming.md").read_text()
+    table = page[page.index("| what Kafka says") :].split("\n\n")[0].splitlines()[2:]
+    stopping = {"waits": (False, False), "stops, until": (True, False), "stops with": (True, True)}
+    said: dict[str, tuple[bool, bool]] = {}
+    for line in table:
+        _, errors, does, _ = line.split("|")
+        [stops] = [stops for begin, stops in stopping.items() if does.strip().startswith(begin)]
+        named = re.findall("`([^`]+)`", errors)
+        assert not said.keys() & set(named)
+        said |= dict.fromkeys(named, stops)
+    codes = {name: code for name, code in vars(KafkaError).items() if isinstance(code, int)}
+    assert said.keys() <= codes.keys()
+    assert (True, True) in said.values()
+    for name, code in codes.items():
+        if name != "NO_ERROR":
+            found = stops_at(code, has_joined=False), stops_at(code, has_joined=True)
+            assert (name, found) == (name, said.get(name, (True, True)))
 
 
 def test_a_fatal_error_stops_a_consumer_whatever_its_code() -> None:
