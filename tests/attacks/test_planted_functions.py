@@ -1,6 +1,7 @@
-"""A role that may create functions gets nothing from the superuser that runs `init`, `--sql` or `--grants`."""
+"""A role that may create functions gets nothing from the superuser that runs commands in the same database."""
 
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from cdc_outbox.table import Dialect
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.schema import outbox_component
 from tests.support.commands import run_command
-from tests.support.rig import one, postgres_program, run_upgrade
+from tests.support.pipeline import Pipeline, create_service_tables
+from tests.support.rig import eventually, one, postgres_program, run_upgrade
 from tests.support.specs import MINIMAL, for_any_database
 
 MIGRATOR = "planted_migrator"
@@ -33,6 +35,33 @@ PLANTED = {
     " return 0; end $$",
 }
 """Functions that fit the calls of the scripts better than those of pg_catalog."""
+OVERLOADS = {
+    "row_security_active": ("row_security_active(regclass)", "boolean", "null::regclass"),
+    "has_table_privilege": ("has_table_privilege(regclass, text)", "boolean", "null::regclass, 'select'"),
+    "pg_has_role": ("pg_has_role(text, text)", "boolean", "'pg_read_all_settings', 'usage'"),
+    "format_type": ("format_type(oid, text)", "text", "0::oid, null"),
+    "has_function_privilege": (
+        "has_function_privilege(oid, regprocedure, text)",
+        "boolean",
+        "0::oid, null::regprocedure, 'execute'",
+    ),
+    "has_database_privilege": ("has_database_privilege(oid, name, text)", "boolean", "0::oid, ''::name, 'connect'"),
+    "quote_ident": ("quote_ident(name)", "text", "''::name"),
+    "make_interval": ("make_interval(secs float)", "interval", "secs => 1::float"),
+    "to_jsonb": ("to_jsonb(pg_replication_slots)", "jsonb", "null::pg_replication_slots"),
+    "concat": ("concat(text, name)", "text", "'', ''::name"),
+    "concat_ws": ("concat_ws(text, integer, numeric)", "text", "' ', 1, 1.0"),
+    "unnest": ("unnest(text[])", "text", "array['']"),
+    "oid_is_regclass": ("oid_is_regclass(oid, regclass)", "boolean", "0::oid, null::regclass"),
+    "oid_is_regtype": ("oid_is_regtype(oid, regtype)", "boolean", "0::oid, null::regtype"),
+    "bits_of": ("bits_of(smallint, integer)", "integer", "1::smallint, 1"),
+}
+"""What fits the calls of operators' commands better: a function's head, its result, and arguments that call it."""
+OPERATORS = {
+    "=": [("oid_is_regclass", "oid", "regclass"), ("oid_is_regtype", "oid", "regtype")],
+    "&": [("bits_of", "smallint", "integer")],
+}
+PLANTER = "planted_developer"
 
 
 def psql(dsn: str, text: str) -> None:
@@ -100,3 +129,72 @@ def test_rows_that_a_policy_hides_are_not_dropped(outbox_stack: Stack) -> None:
             drop(lambda sql: Psycopg().fetch(connection, sql), component)
         connection.execute("reset role")
         assert one(connection, "select count(*) from outbox_heads") == 1
+
+
+def plant(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Create functions, and operators of them, that tell of each call, and make this role a superuser if one calls."""
+    steal = STEAL.replace(MIGRATOR, PLANTER).replace(
+        "'on'", "'on' and current_setting('transaction_read_only') = 'off'"
+    )
+    for name, (head, result, _) in OVERLOADS.items():
+        body = f"$$ begin perform pg_notify('planted', '{name}'); {steal} return null; end $$"
+        connection.execute(f"create function public.{head} returns {result} language plpgsql as {body}".encode())
+    for operator, functions in OPERATORS.items():
+        for function, left, right in functions:
+            arguments = f"function = public.{function}, leftarg = {left}, rightarg = {right}"
+            connection.execute(f"create operator public.{operator} ({arguments})".encode())
+
+
+@pytest.fixture
+def planted(deployed: Pipeline) -> Iterator[None]:
+    """Plant functions and operators beside a pipeline's tables; see that they work, and that the test calls none."""
+    called: list[str] = []
+    with deployed.connect() as connection:
+        connection.add_notify_handler(lambda notify: called.append(notify.payload))
+        connection.execute(
+            f"listen planted; create role {PLANTER}; grant create on schema public to {PLANTER}".encode()
+        )
+        try:
+            connection.execute(f"set role {PLANTER}".encode())
+            plant(connection)
+            connection.execute("reset role")
+            for name, (_, _, arguments) in OVERLOADS.items():
+                connection.execute(f"select public.{name}({arguments})".encode())
+                assert rises(connection), name
+                connection.execute(f"alter role {PLANTER} nosuperuser".encode())
+            assert called == list(OVERLOADS)
+            called.clear()
+            yield
+            assert not rises(connection)
+            assert called == []
+        finally:
+            connection.execute(f"drop owned by {PLANTER} cascade; drop role {PLANTER}".encode())
+
+
+def rises(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+    return bool(one(connection, "select rolsuper from pg_roles where rolname = %s", PLANTER))
+
+
+@pytest.mark.usefixtures("planted")
+def test_operators_commands_call_nothing_that_was_planted(deployed: Pipeline, tmp_path: Path) -> None:
+    spec = tmp_path / "orders.yaml"
+    spec.write_text(deployed.text(deployed.name))
+    env = {**deployed.stack.environment(), "CDC_OUTBOX_DSN": deployed.dsn, "CDC_OUTBOX_INBOX_DSN": deployed.dsn}
+    create_service_tables(deployed.dsn)
+    with deployed.connect() as connection:
+        connection.execute("insert into inbox (consumer, event_id) values ('shipping', 'x')")
+    deployed.write()
+    eventually(deployed.messages, "the event in the topic")
+    for command in (
+        ("status",),
+        ("preflight", spec),
+        ("doctor", spec),
+        ("init", spec, "--inbox", "--check"),
+        ("verify", spec, "--settle", "0s"),
+        ("verify", spec, "--consumer", "shipping", "--settle", "0s"),
+        ("prune", spec, "--keep", "0s", "--dry-run", "--without-topics"),
+        ("dead-letters", "list", "--consumer", "shipping"),
+        ("purge-inbox", "--horizon-days", "30", "--accept-shorter-horizon", "--dry-run"),
+    ):
+        done = run_command(*command, env=env)
+        assert done.returncode in {0, 3}, done.stderr

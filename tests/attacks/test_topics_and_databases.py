@@ -105,8 +105,8 @@ def test_messages_are_parked_or_applied_and_shown(service: Service, spec: Path, 
     exported = tmp_path / "parked.jsonl"
     run(service, "dead-letters", "export", consumer, "--file", exported)
     assert all(json.loads(line) for line in exported.read_text().splitlines())
-    run(service, "verify", spec, consumer, "--settle", "0")
-    run(service, "verify", spec, consumer, "--settle", "0", "--output", "json")
+    run(service, "verify", spec, consumer, "--settle", "0s")
+    run(service, "verify", spec, consumer, "--settle", "0s", "--output", "json")
     run(service, "dead-letters", "retry", consumer, "--all")
 
 
@@ -138,7 +138,7 @@ def test_rows_and_names_of_a_database_are_shown(service: Service, spec: Path, te
         ["preflight", spec, "--output", "json"],
         ["plan", spec],
         ["doctor", spec],
-        ["verify", spec, "--settle", "0"],
+        ["verify", spec, "--settle", "0s"],
         ["prune", spec, "--keep", "0s", "--dry-run"],
         ["status"],
     ]

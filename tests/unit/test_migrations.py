@@ -28,7 +28,7 @@ def test_an_upgrade_locks_looks_runs_and_records(rows: list[tuple[int]], ran: li
 
     def execute(statement: str) -> list[tuple[int]]:
         said.append(statement)
-        if statement.startswith("select to_regclass"):
+        if statement.startswith("select pg_catalog.to_regclass"):
             return [(0,)]
         return rows if statement.startswith("select version") else []
 

@@ -1,3 +1,3 @@
 -- name: delete
 delete from {outbox}
-where {id} = :id
+where {id} operator(pg_catalog.=) :id

@@ -4,12 +4,14 @@ select current_database()
 -- name: columns
 select
     attribute.attname,
-    format_type(attribute.atttypid, attribute.atttypmod),
+    pg_catalog.format_type(attribute.atttypid, attribute.atttypmod),
     attribute.attnotnull,
-    coalesce(pg_get_expr(preset.adbin, preset.adrelid), '')
+    coalesce(pg_catalog.pg_get_expr(preset.adbin, preset.adrelid), '')
 from pg_attribute as attribute
 left join pg_attrdef as preset on preset.adrelid = attribute.attrelid and preset.adnum = attribute.attnum
-where attribute.attrelid = to_regclass({table_literal}) and attribute.attnum > 0 and not attribute.attisdropped
+where attribute.attrelid = cast(pg_catalog.to_regclass({table_literal}) as oid)
+    and attribute.attnum > 0
+    and not attribute.attisdropped
 order by attribute.attnum
 
 -- name: indexes
@@ -18,23 +20,25 @@ from pg_index as index
 join pg_class as named on named.oid = index.indexrelid
 cross join pg_catalog.unnest(index.indkey) with ordinality as key (number, position)
 left join pg_attribute as attribute on attribute.attrelid = index.indrelid and attribute.attnum = key.number
-where index.indrelid = to_regclass({table_literal})
+where index.indrelid = cast(pg_catalog.to_regclass({table_literal}) as oid)
 order by named.relname, key.position
 
 -- name: settings
-select split_part(option, '=', 1), substr(option, strpos(option, '=') + 1)
+select pg_catalog.split_part(option, '=', 1), pg_catalog.substr(option, pg_catalog.strpos(option, '=') + 1)
 from pg_class as relation
 cross join pg_catalog.unnest(relation.reloptions) as option
-where relation.oid = to_regclass({table_literal})
+where relation.oid = cast(pg_catalog.to_regclass({table_literal}) as oid)
 
 -- name: partition_key
-select pg_get_partkeydef(oid) from pg_class where oid = to_regclass({table_literal}) and relkind = 'p'
+select pg_catalog.pg_get_partkeydef(oid)
+from pg_class
+where oid = cast(pg_catalog.to_regclass({table_literal}) as oid) and relkind = 'p'
 
 -- name: partitions
-select child.relname, pg_get_expr(child.relpartbound, child.oid)
+select child.relname, pg_catalog.pg_get_expr(child.relpartbound, child.oid)
 from pg_inherits as link
 join pg_class as child on child.oid = link.inhrelid
-where link.inhparent = to_regclass({table_literal})
+where link.inhparent = cast(pg_catalog.to_regclass({table_literal}) as oid)
 order by child.relname
 
 -- name: publishes
@@ -46,19 +50,19 @@ select rolname from pg_roles where rolname = :role
 -- name: actions
 select action.name
 from pg_catalog.unnest(array['select', 'insert', 'update', 'delete', 'truncate']) as action (name)
-where has_table_privilege(cast(:role as name), to_regclass({table_literal}), action.name)
+where pg_catalog.has_table_privilege(cast(:role as name), pg_catalog.to_regclass({table_literal}), action.name)
 
 -- name: column_actions
 select action.name, attribute.attname
 from pg_attribute as attribute
 cross join pg_catalog.unnest(array['select', 'insert', 'update']) as action (name)
-where attribute.attrelid = to_regclass({table_literal})
+where attribute.attrelid = cast(pg_catalog.to_regclass({table_literal}) as oid)
     and attribute.attnum > 0
     and not attribute.attisdropped
-    and has_column_privilege(cast(:role as name), attribute.attrelid, attribute.attnum, action.name)
+    and pg_catalog.has_column_privilege(cast(:role as name), attribute.attrelid, attribute.attnum, action.name)
 
 -- name: owner
-select pg_get_userbyid(relowner) from pg_class where oid = to_regclass({table_literal})
+select pg_catalog.pg_get_userbyid(relowner) from pg_class where oid = cast(pg_catalog.to_regclass({table_literal}) as oid)
 
 -- name: publication
 select
@@ -70,19 +74,24 @@ select
 
 -- name: member
 select exists (
-    select from pg_roles as other where other.rolname = :other and pg_has_role(cast(:role as name), other.oid, 'usage')
+    select
+    from pg_roles as other
+    where other.rolname = :other and pg_catalog.pg_has_role(cast(:role as name), other.oid, 'usage')
 )
 
 -- name: callable
 select coalesce(
-    has_function_privilege(cast(:role as name), to_regprocedure({table_literal} || '(text, interval)'), 'execute'), false
+    pg_catalog.has_function_privilege(
+        cast(:role as name), pg_catalog.to_regprocedure({table_literal} || '(text, interval)'), 'execute'
+    ),
+    false
 )
 
 -- name: lost_heads
 select
-    exists (select from {outbox} where {source} = :source and {sequence} is not null)
+    exists (select from {outbox} where {source} operator(pg_catalog.=) :source and {sequence} is not null)
     and not exists (select from {heads} where source = :source)
 
 -- name: hides_rows
 -- Also where a policy shows all of them: only what bypasses policies is certain to see every row.
-select coalesce(row_security_active(to_regclass({table_literal})), false)
+select coalesce(pg_catalog.row_security_active(pg_catalog.to_regclass({table_literal})), false)

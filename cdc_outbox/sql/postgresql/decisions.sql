@@ -1,6 +1,6 @@
 -- name: limit_locks
 -- Who holds a watermark's lock may be a handler at work; behind who waits for it, the next event of the aggregate waits.
-select set_config('lock_timeout', '10s', true)
+select pg_catalog.set_config('lock_timeout', '10s', true)
 
 -- name: is_known
 select
@@ -55,7 +55,7 @@ from unnest(
 
 -- name: find_gaps
 -- Where sequences have no gaps, what fails or waits behind it stands right after the watermark, and a gap does not.
-select parked.source, parked.aggregatetype, parked.aggregateid, mark.last, min(parked.sequence), count(*)
+select parked.source, parked.aggregatetype, parked.aggregateid, mark.last, pg_catalog.min(parked.sequence), count(*)
 from {parked} as parked
 join {watermarks} as mark
     on mark.consumer = parked.consumer
@@ -75,8 +75,8 @@ where parked.consumer = :consumer
         )
     )
 group by parked.source, parked.aggregatetype, parked.aggregateid, mark.last
-having min(parked.sequence) > mark.last + 1
-    and min(parked.sequence) = min(parked.sequence) filter (where parked.reason = 'gap')
+having pg_catalog.min(parked.sequence) > mark.last + 1
+    and pg_catalog.min(parked.sequence) = pg_catalog.min(parked.sequence) filter (where parked.reason = 'gap')
 order by parked.source, parked.aggregatetype, parked.aggregateid
 
 -- name: count_unreadable

@@ -9,4 +9,4 @@ set local lock_timeout = '2s'
 do $$ begin raise exception 'a deadlock, made for a test' using errcode = '40P01'; end $$
 
 -- name: loss
-select pg_terminate_backend(pg_backend_pid())
+select pg_catalog.pg_terminate_backend(pg_backend_pid())

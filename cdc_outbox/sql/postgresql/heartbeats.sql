@@ -1,5 +1,5 @@
 -- name: exists
-select to_regclass({table_literal}) is not null
+select pg_catalog.to_regclass({table_literal}) is not null
 
 -- name: read
 -- A position in another server's log, as in a dump, says nothing about this one.
@@ -14,4 +14,4 @@ from {heartbeats}
 order by number
 
 -- name: write
-select {heartbeat}(:pipeline, interval '0')
+select {heartbeat}(cast(:pipeline as text), interval '0')

@@ -7,11 +7,11 @@ select
     pg_catalog.set_config('lock_timeout', '500ms', true)
 
 -- name: partitions
-select namespace.nspname, part.relname, pg_get_expr(part.relpartbound, part.oid)
+select namespace.nspname, part.relname, pg_catalog.pg_get_expr(part.relpartbound, part.oid)
 from pg_inherits as inherits
 join pg_class as part on part.oid = inherits.inhrelid
 join pg_namespace as namespace on namespace.oid = part.relnamespace
-where inherits.inhparent = to_regclass({table_literal})
+where inherits.inhparent = cast(pg_catalog.to_regclass({table_literal}) as oid)
 order by part.relname
 
 -- name: lock_claims
@@ -23,9 +23,9 @@ lock table {inbox} in access exclusive mode
 -- For the consumers that have old claims in a partition; the others forget nothing. Each step looks up the next consumer
 -- in the index.
 with recursive found (consumer) as (
-    select min(consumer) from {claims}
+    select pg_catalog.min(consumer) from {claims}
     union all
-    select (select min(next.consumer) from {claims} as next where next.consumer > found.consumer)
+    select (select pg_catalog.min(next.consumer) from {claims} as next where next.consumer > found.consumer)
     from found
     where found.consumer is not null
 )
@@ -83,7 +83,9 @@ from {rest}
 where claimed_at < :before and (event_id >= '~' or event_id < :bound)
 
 -- name: count_pages
-select pg_relation_size(to_regclass({rest_literal})) / cast(current_setting('block_size') as bigint)
+select
+    pg_catalog.pg_relation_size(pg_catalog.to_regclass({rest_literal}))
+    / cast(pg_catalog.current_setting('block_size') as bigint)
 
 -- name: forget_pages
 -- By pages, because no index knows when an id was claimed, and one would have to be kept by every claim.

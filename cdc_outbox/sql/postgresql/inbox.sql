@@ -2,7 +2,7 @@
 with claimed as (
     insert into {inbox} (consumer, event_id)
     select :consumer, wanted.event_id
-    from unnest(cast(:event_ids as text[])) as wanted (event_id)
+    from pg_catalog.unnest(cast(:event_ids as text[])) as wanted (event_id)
     order by wanted.event_id
     on conflict (consumer, event_id) do nothing
     returning event_id
@@ -10,7 +10,10 @@ with claimed as (
 select
     count(*),
     cast(pg_current_xact_id() as text),
-    case when count(*) < cardinality(cast(:event_ids as text[])) then cast(json_agg(event_id) as text) end
+    case
+        when count(*) < pg_catalog.cardinality(cast(:event_ids as text[]))
+        then cast(pg_catalog.json_agg(event_id) as text)
+    end
 from claimed
 
 -- name: find_claims
@@ -32,8 +35,12 @@ returning event_id
 -- name: look
 -- After the claims: from then on nobody can forget ids before this transaction's end.
 select
-    (select cast(extract(epoch from max(purged_before)) as double precision) from {purges} where consumer = :consumer),
-    current_setting('transaction_isolation') = 'read committed'
+    (
+        select cast(extract(epoch from pg_catalog.max(purged_before)) as double precision)
+        from {purges}
+        where consumer = :consumer
+    ),
+    pg_catalog.current_setting('transaction_isolation') = 'read committed'
 
 -- name: find_marks
 -- Each is looked up in the index: before the first analyze, a plain join would read all that the consumer remembers.
@@ -111,5 +118,8 @@ done as (
 select
     count(*),
     cast(pg_current_xact_id_if_assigned() as text),
-    cast(json_agg(json_build_array(source, aggregatetype, aggregateid)) filter (where parked > 0) as text)
+    cast(
+        pg_catalog.json_agg(pg_catalog.json_build_array(source, aggregatetype, aggregateid)) filter (where parked > 0)
+        as text
+    )
 from done

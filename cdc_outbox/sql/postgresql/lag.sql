@@ -8,17 +8,18 @@ select
     slot.active,
     case
         when slot.confirmed_flush_lsn is not null
-        then cast(greatest(pg_wal_lsn_diff(log.lsn, slot.confirmed_flush_lsn), 0) as bigint)
+        then cast(greatest(pg_catalog.pg_wal_lsn_diff(log.lsn, slot.confirmed_flush_lsn), 0) as bigint)
     end,
     case
-        when slot.wal_status <> 'lost' then cast(greatest(pg_wal_lsn_diff(log.lsn, slot.restart_lsn), 0) as bigint)
+        when slot.wal_status <> 'lost'
+        then cast(greatest(pg_catalog.pg_wal_lsn_diff(log.lsn, slot.restart_lsn), 0) as bigint)
     end,
     cast(slot.confirmed_flush_lsn as text),
     cast(log.lsn as text),
     cast(
         case
             when slot.active then extract(epoch from reader.flush_lag)
-            else extract(epoch from now() - cast(to_jsonb(slot) ->> 'inactive_since' as timestamptz))
+            else extract(epoch from now() - cast(pg_catalog.to_jsonb(slot) ->> text 'inactive_since' as timestamptz))
         end as double precision
     )
 from log, pg_replication_slots slot left join pg_stat_replication reader on reader.pid = slot.active_pid
@@ -31,8 +32,8 @@ select
 
 -- name: table
 select
-    coalesce(has_table_privilege(to_regclass(:table), 'select'), false),
-    coalesce(row_security_active(to_regclass(:table)), false)
+    coalesce(pg_catalog.has_table_privilege(pg_catalog.to_regclass(:table), 'select'), false),
+    coalesce(pg_catalog.row_security_active(pg_catalog.to_regclass(:table)), false)
 
 -- name: written
 select count(*) from (select from {table} limit :limit) as some_rows

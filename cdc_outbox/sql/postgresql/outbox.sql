@@ -48,7 +48,7 @@ returning cast({id} as text), {returned}
 with given as (
     select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
     from rows from (
-        json_to_recordset(cast(cast(:events as text) as json)) as (
+        pg_catalog.json_to_recordset(cast(cast(:events as text) as json)) as (
             id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
         )
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
@@ -83,20 +83,20 @@ returning cast({id} as text), {returned}
 with given as (
     select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
     from rows from (
-        json_to_recordset(cast(cast(:events as text) as json)) as (
+        pg_catalog.json_to_recordset(cast(cast(:events as text) as json)) as (
             id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
         )
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ),
 head as (
     insert into {heads} as head (aggregatetype, aggregateid, last)
-    select aggregate_type, aggregate_id, max(sequence)
+    select aggregate_type, aggregate_id, pg_catalog.max(sequence)
     from given
     group by aggregate_type, aggregate_id
     order by aggregate_type collate "C", aggregate_id collate "C"
     on conflict (source, aggregatetype, aggregateid) do update set last = excluded.last
     where head.last < (
-        select min(given.sequence)
+        select pg_catalog.min(given.sequence)
         from given
         where given.aggregate_type = excluded.aggregatetype and given.aggregate_id = excluded.aggregateid
     )
@@ -122,7 +122,7 @@ select
 from (
     select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
     from rows from (
-        json_to_recordset(cast(cast(:events as text) as json)) as (
+        pg_catalog.json_to_recordset(cast(cast(:events as text) as json)) as (
             id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
         )
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
@@ -131,7 +131,7 @@ order by given.position
 returning cast({id} as text), {returned}
 
 -- name: forget
-delete from {outbox} where {id} = any(cast(cast(:ids as text[]) as uuid[]))
+delete from {outbox} where {id} operator(pg_catalog.=) any(cast(cast(:ids as text[]) as uuid[]))
 
 -- name: emit_gapless
 with head as (
@@ -140,14 +140,16 @@ with head as (
     on conflict (source, aggregatetype, aggregateid) do update set last = head.last + 1
     returning head.source, head.last, clock_timestamp() as created_at
 )
-select cast(:id as text), head.last, head.source, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
+select
+    cast(:id as text), head.last, head.source,
+    pg_catalog.to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
 from head
 -- After the head row is locked: what the message says is what the row says.
-cross join lateral pg_logical_emit_message(
+cross join lateral pg_catalog.pg_logical_emit_message(
     true, cast(:prefix as text),
-    concat(
-        cast(:content as text), head.last, cast(:source_key as text), to_json(head.source),
-        cast(:created_key as text) || cast(extract(epoch from created_at) * 1000000 as bigint), '}'
+    pg_catalog.concat(
+        cast(:content as text), head.last, cast(:source_key as text), pg_catalog.to_json(head.source),
+        cast(:created_key as text) || cast(cast(extract(epoch from created_at) * 1e6 as bigint) as text), '}'
     )
 ) as message
 
@@ -158,13 +160,15 @@ with head as (
     on conflict (source, aggregatetype, aggregateid) do update set last = excluded.last where head.last < excluded.last
     returning head.source, head.last, clock_timestamp() as created_at
 )
-select cast(:id as text), head.last, head.source, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
+select
+    cast(:id as text), head.last, head.source,
+    pg_catalog.to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
 from head
-cross join lateral pg_logical_emit_message(
+cross join lateral pg_catalog.pg_logical_emit_message(
     true, cast(:prefix as text),
-    concat(
-        cast(:content as text), head.last, cast(:source_key as text), to_json(head.source),
-        cast(:created_key as text) || cast(extract(epoch from created_at) * 1000000 as bigint), '}'
+    pg_catalog.concat(
+        cast(:content as text), head.last, cast(:source_key as text), pg_catalog.to_json(head.source),
+        cast(:created_key as text) || cast(cast(extract(epoch from created_at) * 1e6 as bigint) as text), '}'
     )
 ) as message
 
@@ -172,12 +176,12 @@ cross join lateral pg_logical_emit_message(
 with clock as materialized (
     select clock_timestamp() as created_at
 )
-select cast(:id as text), null, null, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
+select cast(:id as text), null, null, pg_catalog.to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
 from clock
-cross join lateral pg_logical_emit_message(
+cross join lateral pg_catalog.pg_logical_emit_message(
     true, cast(:prefix as text),
-    concat(
+    pg_catalog.concat(
         cast(:content as text),
-        cast(:created_key as text) || cast(extract(epoch from created_at) * 1000000 as bigint), '}'
+        cast(:created_key as text) || cast(cast(extract(epoch from created_at) * 1e6 as bigint) as text), '}'
     )
 ) as message

@@ -14,7 +14,7 @@ values (
     coalesce(
         cast(:sequence as bigint),
         (
-            select max(before_it.turn)
+            select pg_catalog.max(before_it.turn)
             from {parked} as before_it
             where before_it.consumer = :consumer
                 and before_it.source = :source
@@ -24,7 +24,8 @@ values (
         ),
         0
     ),
-    :state, :reason, :blocks, :error, :attempts, clock_timestamp() + make_interval(secs => cast(:retry_seconds as double precision)),
+    :state, :reason, :blocks, :error, :attempts,
+    clock_timestamp() + pg_catalog.make_interval(secs => cast(:retry_seconds as double precision)),
     :topic, :partition, :offset, cast(:timestamp_ms as bigint), cast(:key as bytea), cast(:value as bytea), :headers, :bytes
 )
 on conflict (consumer, event_id) do nothing
@@ -36,7 +37,7 @@ delete from {parked} where consumer = :consumer and place = any(cast(:places as 
 update {parked}
 set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts,
     forced = forced and :state = 'waiting', tried_at = clock_timestamp(),
-    retry_at = clock_timestamp() + make_interval(secs => cast(:retry_seconds as double precision))
+    retry_at = clock_timestamp() + pg_catalog.make_interval(secs => cast(:retry_seconds as double precision))
 where consumer = :consumer and place = :place
 
 -- name: rest
@@ -61,7 +62,7 @@ where parked.consumer = :consumer
     and (
         parked.sequence <= moved.successor
         or moved.successor is null and parked.place = (
-            select min(head.place)
+            select pg_catalog.min(head.place)
             from {parked} as head
             where head.consumer = :consumer
                 and head.source = moved.source
@@ -126,11 +127,11 @@ with missing as (
     from {parked}
     where consumer = :consumer and blocks
     group by source, aggregatetype, aggregateid
-    having min(sequence) = min(sequence) filter (where reason = 'gap' and retry_at is null)
+    having pg_catalog.min(sequence) = pg_catalog.min(sequence) filter (where reason = 'gap' and retry_at is null)
 )
 select
-    parked.state, parked.reason, count(*), cast(sum(parked.bytes) as bigint), count(missing.source),
-    cast(extract(epoch from clock_timestamp() - min(parked.parked_at) filter (where missing.source is not null))
+    parked.state, parked.reason, count(*), cast(pg_catalog.sum(parked.bytes) as bigint), pg_catalog.count(missing.source),
+    cast(extract(epoch from clock_timestamp() - pg_catalog.min(parked.parked_at) filter (where missing.source is not null))
         as double precision)
 from {parked} as parked
 left join missing

@@ -1,30 +1,33 @@
 -- name: server
 select
-    cast(current_setting('server_version_num') as integer),
-    current_setting('wal_level'),
+    cast(pg_catalog.current_setting('server_version_num') as integer),
+    pg_catalog.current_setting('wal_level'),
     current_database()
 
 -- name: server_state
 -- What a version does not know is null.
 select
     pg_is_in_recovery(),
-    cast(current_setting('max_wal_senders') as integer) - (select count(*) from pg_stat_replication),
-    (select pg_encoding_to_char(encoding) from pg_database where datname = current_database()),
+    cast(pg_catalog.current_setting('max_wal_senders') as integer) - (select count(*) from pg_stat_replication),
+    (select pg_catalog.pg_encoding_to_char(encoding) from pg_database where datname = current_database()),
     -- Not told to everybody.
-    case when pg_has_role('pg_read_all_settings', 'usage') then current_setting('output_plugin_libraries', true) end,
-    cast(extract(epoch from cast(current_setting('idle_replication_slot_timeout', true) as interval)) as float),
-    cast(extract(epoch from cast(current_setting('wal_sender_timeout') as interval)) as float),
-    pg_size_bytes(current_setting('max_wal_size')),
-    nullif(pg_size_bytes(current_setting('max_slot_wal_keep_size')), -1),
-    coalesce(current_setting('synchronized_standby_slots', true), '') <> ''
+    case
+        when pg_catalog.pg_has_role('pg_read_all_settings', 'usage')
+        then pg_catalog.current_setting('output_plugin_libraries', true)
+    end,
+    cast(extract(epoch from cast(pg_catalog.current_setting('idle_replication_slot_timeout', true) as interval)) as float),
+    cast(extract(epoch from cast(pg_catalog.current_setting('wal_sender_timeout') as interval)) as float),
+    pg_catalog.pg_size_bytes(pg_catalog.current_setting('max_wal_size')),
+    nullif(pg_catalog.pg_size_bytes(pg_catalog.current_setting('max_slot_wal_keep_size')), -1),
+    coalesce(pg_catalog.current_setting('synchronized_standby_slots', true), '') <> ''
 
 -- name: open_for_long
 -- Transactions that wrote, of any database of the server. Of others' sessions only who may read all statistics is told.
 select name, since, is_prepared
 from (
-    select 'process ' || pid as name, xact_start as since, false as is_prepared
+    select pg_catalog.concat('process ', pid) as name, xact_start as since, false as is_prepared
     from pg_stat_activity
-    where backend_xid is not null and xact_start < clock_timestamp() - make_interval(secs => :seconds)
+    where backend_xid is not null and xact_start < clock_timestamp() - pg_catalog.make_interval(secs => :seconds)
     union all
     select gid, prepared, true from pg_prepared_xacts
 ) as open_transactions
@@ -44,32 +47,32 @@ select
         select
         from pg_roles as granted
         where granted.rolname in ('rds_replication', 'rds_superuser')
-            and pg_has_role(role.oid, granted.oid, 'usage')
+            and pg_catalog.pg_has_role(role.oid, granted.oid, 'usage')
     ),
     coalesce(
-        has_schema_privilege(role.oid, relation.relnamespace, 'usage')
-        and has_table_privilege(role.oid, relation.oid, 'select'),
+        pg_catalog.has_schema_privilege(role.oid, relation.relnamespace, 'usage')
+        and pg_catalog.has_table_privilege(role.oid, relation.oid, 'select'),
         false
     ),
-    has_database_privilege(role.oid, current_database(), 'connect'),
+    pg_catalog.has_database_privilege(role.oid, current_database(), 'connect'),
     coalesce(
         not relation.relrowsecurity
         or role.rolsuper
         or role.rolbypassrls
-        or (pg_has_role(role.oid, relation.relowner, 'usage') and not relation.relforcerowsecurity),
+        or (pg_catalog.pg_has_role(role.oid, relation.relowner, 'usage') and not relation.relforcerowsecurity),
         true
     ),
     coalesce(role.rolvaliduntil < now(), false)
 from pg_roles as role
-left join pg_class as relation on relation.oid = to_regclass(:table)
+left join pg_class as relation on relation.oid = cast(pg_catalog.to_regclass(:table) as oid)
 where role.rolname = :role
 
 -- name: heartbeat
 select
-    to_regprocedure(:function) is not null,
+    pg_catalog.to_regprocedure(:function) is not null,
     coalesce(
         (
-            select has_function_privilege(oid, to_regprocedure(:function), 'execute')
+            select pg_catalog.has_function_privilege(oid, pg_catalog.to_regprocedure(:function), 'execute')
             from pg_roles
             where rolname = :role
         ),
@@ -81,7 +84,7 @@ select
 with recursive typed (attnum, type) as (
     select attnum, atttypid
     from pg_attribute
-    where attrelid = to_regclass(:table) and attnum > 0 and not attisdropped
+    where attrelid = cast(pg_catalog.to_regclass(:table) as oid) and attnum > 0 and not attisdropped
     union all
     select typed.attnum, domain.typbasetype
     from typed
@@ -89,15 +92,18 @@ with recursive typed (attnum, type) as (
 )
 select
     attribute.attname,
-    format_type(base.oid, null),
-    case when attribute.atttypid = cast('varchar' as regtype) and attribute.atttypmod > 4 then attribute.atttypmod - 4 end,
+    pg_catalog.format_type(base.oid, null),
+    case
+        when attribute.atttypid = cast(cast('varchar' as regtype) as oid) and attribute.atttypmod > 4
+        then attribute.atttypmod - 4
+    end,
     attribute.attnotnull,
     attribute.attgenerated <> '',
     base.typtype = 'e'
 from pg_attribute as attribute
 join typed on typed.attnum = attribute.attnum
 join pg_type as base on base.oid = typed.type and base.typtype <> 'd'
-where attribute.attrelid = to_regclass(:table)
+where attribute.attrelid = cast(pg_catalog.to_regclass(:table) as oid)
 order by attribute.attnum
 
 -- name: table
@@ -134,26 +140,26 @@ select
             and member.tablename = relation.relname
     ),
     array(
-        select cast(quote_ident(rule.rulename) as text)
+        select cast(pg_catalog.quote_ident(rule.rulename) as text)
         from pg_rewrite as rule
         where rule.ev_class = relation.oid and rule.ev_type = '3' and rule.is_instead and rule.ev_enabled in ('O', 'A')
         order by 1
     ),
     array(
-        select cast(quote_ident(hook.tgname) as text)
+        select cast(pg_catalog.quote_ident(hook.tgname) as text)
         from pg_trigger as hook
         join pg_proc as function on function.oid = hook.tgfoid
         join pg_language as language on language.oid = function.prolang
         where hook.tgrelid = relation.oid
             and not hook.tgisinternal
             and hook.tgenabled in ('O', 'A') -- not for replicas alone
-            and hook.tgtype & 7 = 7 -- for each row, before, insert
+            and cast(hook.tgtype as integer) & 7 = 7 -- for each row, before, insert
             and language.lanname = 'plpgsql'
             and function.prosrc ~* '\mreturn\s+null\M'
         order by 1
     )
 from pg_class as relation
-where relation.oid = to_regclass(:table)
+where relation.oid = cast(pg_catalog.to_regclass(:table) as oid)
 
 -- name: keys
 select array(
@@ -164,7 +170,7 @@ select array(
     order by key.position
 )
 from pg_index as index
-where index.indrelid = to_regclass(:table)
+where index.indrelid = cast(pg_catalog.to_regclass(:table) as oid)
     and index.indisunique
     and index.indisvalid
     and index.indpred is null
@@ -176,15 +182,16 @@ where index.indrelid = to_regclass(:table)
 select
     publication.pubinsert,
     member.pubname is not null,
-    coalesce(pg_catalog.to_jsonb(member) ->> 'rowfilter', ''),
+    coalesce(pg_catalog.to_jsonb(member) ->> text 'rowfilter', ''),
     (
         select pg_catalog.jsonb_agg(listed.name order by listed.position)
-        from jsonb_array_elements_text(pg_catalog.to_jsonb(member) -> 'attnames') with ordinality as listed (name, position)
-        where cast(current_setting('server_version_num') as integer) >= 180000
+        from pg_catalog.jsonb_array_elements_text(pg_catalog.to_jsonb(member) -> text 'attnames')
+            with ordinality as listed (name, position)
+        where cast(pg_catalog.current_setting('server_version_num') as integer) >= 180000
             or not exists (
                 select
                 from pg_attribute as attribute
-                where attribute.attrelid = to_regclass(:outbox)
+                where attribute.attrelid = cast(pg_catalog.to_regclass(:outbox) as oid)
                     and attribute.attname = listed.name
                     and attribute.attgenerated <> ''
             )
@@ -221,15 +228,15 @@ select
     cast(slot.confirmed_flush_lsn as text),
     cast(slot.restart_lsn as text),
     coalesce(
-        pg_catalog.to_jsonb(slot) ->> 'invalidation_reason',
-        case when pg_catalog.to_jsonb(slot) ->> 'conflicting' = 'true' then 'conflict' end,
+        pg_catalog.to_jsonb(slot) ->> text 'invalidation_reason',
+        case when pg_catalog.to_jsonb(slot) ->> text 'conflicting' = 'true' then 'conflict' end,
         ''
     ),
     slot.safe_wal_size,
     slot.temporary,
-    coalesce(cast(pg_catalog.to_jsonb(slot) ->> 'two_phase' as boolean), false),
-    cast(pg_catalog.to_jsonb(slot) ->> 'failover' as boolean),
-    coalesce(cast(pg_catalog.to_jsonb(slot) ->> 'synced' as boolean), false)
+    coalesce(cast(pg_catalog.to_jsonb(slot) ->> text 'two_phase' as boolean), false),
+    cast(pg_catalog.to_jsonb(slot) ->> text 'failover' as boolean),
+    coalesce(cast(pg_catalog.to_jsonb(slot) ->> text 'synced' as boolean), false)
 from pg_replication_slots as slot
 where slot.slot_name = :slot
 
@@ -249,7 +256,7 @@ where slot.database = current_database()
 order by slot.slot_name
 
 -- name: free_slots
-select cast(current_setting('max_replication_slots') as integer) - count(*) from pg_replication_slots
+select cast(pg_catalog.current_setting('max_replication_slots') as integer) - count(*) from pg_replication_slots
 
 -- name: written
 select count(*) from (select from {outbox} limit :limit) as some_rows
@@ -270,33 +277,33 @@ from (
     select
     from {outbox}
     where cast({aggregate_type} as text) = any(cast(:aggregate_types as text[]))
-        and {created_at} < (clock_timestamp() at time zone 'UTC') - make_interval(days => :days)
+        and {created_at} < (clock_timestamp() at time zone 'UTC') - pg_catalog.make_interval(days => :days)
     limit :limit
 ) as some_rows
 
 -- name: peek
 declare peeked no scroll cursor for
 select change.data
-from pg_logical_slot_peek_binary_changes(
+from pg_catalog.pg_logical_slot_peek_binary_changes(
     :slot, null, :limit, 'proto_version', '1', 'publication_names', :publication
 ) as change
-where get_byte(change.data, 0) = ascii('I')
+where pg_catalog.get_byte(change.data, 0) = pg_catalog.ascii('I')
 
 -- name: peek_messages
 declare peeked no scroll cursor for
 select change.data
-from pg_logical_slot_peek_binary_changes(
+from pg_catalog.pg_logical_slot_peek_binary_changes(
     :slot, null, :limit, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true'
 ) as change
-where get_byte(change.data, 0) = ascii('M')
+where pg_catalog.get_byte(change.data, 0) = pg_catalog.ascii('M')
 
 -- name: peek_transactions
 declare peeked no scroll cursor for
 select change.lsn - '0/0', change.data
-from pg_logical_slot_peek_binary_changes(
+from pg_catalog.pg_logical_slot_peek_binary_changes(
     :slot, null, :limit, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true'
 ) as change
-where get_byte(change.data, 0) in (ascii('B'), ascii('I'), ascii('M'))
+where pg_catalog.get_byte(change.data, 0) in (pg_catalog.ascii('B'), pg_catalog.ascii('I'), pg_catalog.ascii('M'))
 
 -- name: next_changes
 fetch 1000 from peeked
@@ -305,7 +312,7 @@ fetch 1000 from peeked
 select aggregatetype, aggregateid, source, last from {heads} limit :limit
 
 -- name: heads_table
-select to_regclass(:heads) is not null
+select pg_catalog.to_regclass(:heads) is not null
 
 -- name: heads
 select exists (select from {heads})
@@ -317,13 +324,13 @@ select * from {outbox} {in_order}
 set session characteristics as transaction read only
 
 -- name: limit_time
-select set_config('statement_timeout', :milliseconds, false)
+select pg_catalog.set_config('statement_timeout', :milliseconds, false)
 
 -- name: unlimit_time
 reset statement_timeout
 
 -- name: create_slot
-select cast(lsn as text) from pg_create_logical_replication_slot(:slot, 'pgoutput')
+select cast(lsn as text) from pg_catalog.pg_create_logical_replication_slot(:slot, 'pgoutput')
 
 -- name: drop_slot
-select pg_drop_replication_slot(:slot)
+select pg_catalog.pg_drop_replication_slot(:slot)

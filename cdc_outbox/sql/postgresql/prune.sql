@@ -5,9 +5,12 @@ select
     coalesce(slot.plugin, ''),
     coalesce(slot.database, ''),
     coalesce(slot.wal_status, ''),
-    coalesce(to_jsonb(slot) ->> 'invalidation_reason', ''),
+    coalesce(pg_catalog.to_jsonb(slot) ->> text 'invalidation_reason', ''),
     cast(slot.confirmed_flush_lsn as text),
-    case when slot.active_pid is null then '' else concat_ws(' ', slot.active_pid, extract(epoch from reader.backend_start)) end,
+    case
+        when slot.active_pid is null then ''
+        else pg_catalog.concat_ws(' ', slot.active_pid, extract(epoch from reader.backend_start))
+    end,
     current_database()
 from pg_replication_slots as slot
 left join pg_stat_activity as reader on reader.pid = slot.active_pid
@@ -18,7 +21,7 @@ where slot.slot_name = :slot
 -- whatever is older than the snapshot's oldest transaction lies before the position.
 select
     cast(pg_current_wal_insert_lsn() as text),
-    cast(cast(pg_snapshot_xmin(pg_current_snapshot()) as text) as bigint),
+    cast(cast(pg_catalog.pg_snapshot_xmin(pg_current_snapshot()) as text) as bigint),
     clock_timestamp()
 
 -- name: record
@@ -31,7 +34,7 @@ select cast(position as text), oldest, reader, taken_at, cast(ends as text), com
 from {marks}
 where slot = :slot
     and system = cast((pg_control_system()).system_identifier as text)
-    and cast(cast(pg_snapshot_xmax(pg_current_snapshot()) as text) as bigint) - oldest between 0 and 1000000000
+    and cast(cast(pg_catalog.pg_snapshot_xmax(pg_current_snapshot()) as text) as bigint) - oldest between 0 and 1000000000
 order by number
 
 -- name: forget
@@ -44,11 +47,11 @@ where slot = :slot
     )
 
 -- name: running
-select concat('transaction ', backend_xid, ' (process ', pid, ', database ', datname, ')'), xact_start
+select pg_catalog.concat('transaction ', backend_xid, ' (process ', pid, ', database ', datname, ')'), xact_start
 from pg_stat_activity
 where backend_xid = cast(cast(cast(:oldest as text) as xid8) as xid)
 union all
-select concat('the prepared transaction ', gid, ' (database ', database, ')'), prepared
+select pg_catalog.concat('the prepared transaction ', gid, ' (database ', database, ')'), prepared
 from pg_prepared_xacts
 where transaction = cast(cast(cast(:oldest as text) as xid8) as xid)
 
@@ -68,7 +71,7 @@ select
     count(*) filter (where not proven)
 from (
     select
-        age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid)) as proven,
+        pg_catalog.age(written.xmin) > pg_catalog.age(cast(cast(cast(:oldest as text) as xid8) as xid)) as proven,
         coalesce(written.{created_at} >= cast(:before as timestamp), false) as young
     from {outbox} as written
 ) as looked_at
@@ -76,46 +79,51 @@ from (
 -- name: first_seen
 select written.{id}, cast(written.{id} as text) as known_as, cast({aggregate_type} as text), cast({aggregate_id} as text), {source}, {sequence}
 from {outbox} as written
-where age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid))
+where pg_catalog.age(written.xmin) > pg_catalog.age(cast(cast(cast(:oldest as text) as xid8) as xid))
     and (
         cast(:since as text) is null
-        or age(written.xmin) <= age(cast(cast(cast(:since as text) as xid8) as xid))
+        or pg_catalog.age(written.xmin) <= pg_catalog.age(cast(cast(cast(:since as text) as xid8) as xid))
     )
-order by written.{id}
+order by written.{id} using operator(pg_catalog.<)
 limit :rows
 
 -- name: next_seen
 select written.{id}, cast(written.{id} as text) as known_as, cast({aggregate_type} as text), cast({aggregate_id} as text), {source}, {sequence}
 from {outbox} as written
-where written.{id} > :after
-    and age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid))
+where written.{id} operator(pg_catalog.>) :after
+    and pg_catalog.age(written.xmin) > pg_catalog.age(cast(cast(cast(:oldest as text) as xid8) as xid))
     and (
         cast(:since as text) is null
-        or age(written.xmin) <= age(cast(cast(cast(:since as text) as xid8) as xid))
+        or pg_catalog.age(written.xmin) <= pg_catalog.age(cast(cast(cast(:since as text) as xid8) as xid))
     )
-order by written.{id}
+order by written.{id} using operator(pg_catalog.<)
 limit :rows
 
 -- name: older_than_publication
 -- What was written before the publication, or the table's membership, became what it is may never have been sent.
 select count(*)
 from {outbox} as written
-where age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid))
+where pg_catalog.age(written.xmin) > pg_catalog.age(cast(cast(cast(:oldest as text) as xid8) as xid))
     and exists (
         select
         from pg_publication as publication
         left join pg_publication_rel as member
             on member.prpubid = publication.oid
-            and member.prrelid = to_regclass(:table)
+            and member.prrelid = cast(pg_catalog.to_regclass(:table) as oid)
         where publication.pubname = :publication
-            and (age(written.xmin) > age(publication.xmin) or age(written.xmin) > age(member.xmin))
+            and (
+                pg_catalog.age(written.xmin) > pg_catalog.age(publication.xmin)
+                or pg_catalog.age(written.xmin) > pg_catalog.age(member.xmin)
+            )
     )
 
 -- name: first
-select cast({id} as text) from {outbox} order by {id} limit 1
+select cast({id} as text) from {outbox} order by {id} using operator(pg_catalog.<) limit 1
 
 -- name: lock
-select pg_advisory_xact_lock(pg_catalog.hashtextextended(pg_catalog.concat('cdc-outbox prune ', cast(:table as text)), 0))
+select pg_catalog.pg_advisory_xact_lock(
+    pg_catalog.hashtextextended(pg_catalog.concat('cdc-outbox prune ', cast(:table as text)), 0)
+)
 
 -- name: delete_batch
 -- Row by row by its own transaction's number, which an open transaction's savepoint has too: a snapshot's list of open
@@ -124,19 +132,19 @@ select pg_advisory_xact_lock(pg_catalog.hashtextextended(pg_catalog.concat('cdc-
 with looked_at as materialized (
     select
         written.{id} as id,
-        age(written.xmin) > age(cast(cast(cast(:oldest as text) as xid8) as xid)) as proven,
+        pg_catalog.age(written.xmin) > pg_catalog.age(cast(cast(cast(:oldest as text) as xid8) as xid)) as proven,
         coalesce(written.{created_at} >= cast(:before as timestamp), false) as young,
-        row_number() over (order by written.{id}) as place
+        row_number() over (order by written.{id} using operator(pg_catalog.<)) as place
     from {outbox} as written
-    where written.{id} >= :first
-    order by written.{id}
+    where written.{id} operator(pg_catalog.>=) :first
+    order by written.{id} using operator(pg_catalog.<)
     -- One more, to go on from.
     limit cast(:batch_rows as integer) + 1
 ),
 gone as (
     delete from {outbox} as written
     using looked_at
-    where written.{id} = looked_at.id
+    where written.{id} operator(pg_catalog.=) looked_at.id
         and looked_at.proven
         and not looked_at.young
         and looked_at.place <= :batch_rows
@@ -146,7 +154,7 @@ select
     (select count(*) from gone),
     count(*) filter (where proven and young and place <= :batch_rows),
     count(*) filter (where not proven and place <= :batch_rows),
-    max(cast(id as text)) filter (where place > :batch_rows)
+    pg_catalog.max(cast(id as text)) filter (where place > :batch_rows)
 from looked_at
 
 -- name: archive
@@ -156,11 +164,13 @@ from looked_at
 
 -- name: partitions
 -- Those that may be dropped; to others a role that owns none of them has no more right than to delete rows.
-select namespace.nspname, part.relname, pg_get_expr(part.relpartbound, part.oid)
+select namespace.nspname, part.relname, pg_catalog.pg_get_expr(part.relpartbound, part.oid)
 from pg_inherits as inherits
 join pg_class as part on part.oid = inherits.inhrelid
 join pg_namespace as namespace on namespace.oid = part.relnamespace
-where inherits.inhparent = to_regclass(:table) and part.relkind = 'r' and pg_has_role(part.relowner, 'usage')
+where inherits.inhparent = cast(pg_catalog.to_regclass(:table) as oid)
+    and part.relkind = 'r'
+    and pg_catalog.pg_has_role(part.relowner, 'usage')
 order by part.relname
 
 -- name: limit_locks
@@ -182,14 +192,14 @@ drop table {outbox}
 -- name: columns
 select attribute.attname
 from pg_attribute as attribute
-where attribute.attrelid = to_regclass(:table)
+where attribute.attrelid = cast(pg_catalog.to_regclass(:table) as oid)
     and attribute.attnum > 0
     and not attribute.attisdropped
     and attribute.attgenerated = ''
 order by attribute.attnum
 
 -- name: table_exists
-select to_regclass(:table) is not null
+select pg_catalog.to_regclass(:table) is not null
 
 -- name: create_archive
 -- No key and no index: an id that was pruned may be written again.

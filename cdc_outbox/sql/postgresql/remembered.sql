@@ -25,7 +25,7 @@ order by source, aggregatetype, aggregateid, first
 limit :limit
 
 -- name: purged_before
-select cast(extract(epoch from max(purged_before)) as double precision)
+select cast(extract(epoch from pg_catalog.max(purged_before)) as double precision)
 from {purges}
 where consumer = :consumer
 

@@ -1,15 +1,15 @@
 -- name: columns
 select
     attribute.attname,
-    format_type(attribute.atttypid, attribute.atttypmod),
+    pg_catalog.format_type(attribute.atttypid, attribute.atttypmod),
     attribute.attnotnull,
-    coalesce(pg_get_expr(default_of.adbin, default_of.adrelid), '')
+    coalesce(pg_catalog.pg_get_expr(default_of.adbin, default_of.adrelid), '')
 from pg_attribute as attribute
 left join pg_attrdef as default_of
     on default_of.adrelid = attribute.attrelid
     and default_of.adnum = attribute.attnum
     and attribute.attgenerated = ''
-where attribute.attrelid = to_regclass(:table) and attribute.attnum > 0 and not attribute.attisdropped
+where attribute.attrelid = cast(pg_catalog.to_regclass(:table) as oid) and attribute.attnum > 0 and not attribute.attisdropped
 order by attribute.attnum
 
 -- name: rows
@@ -24,10 +24,10 @@ limit :limit
 cast({column} as text)
 
 -- name: bytea
-'\x' || encode({column}, 'hex')
+'\x' || pg_catalog.encode({column}, 'hex')
 
 -- name: timestamp
-to_char({column}, 'YYYY-MM-DD"T"HH24:MI:SS.US')
+pg_catalog.to_char({column}, 'YYYY-MM-DD"T"HH24:MI:SS.US')
 
 -- name: timestamptz
-to_char({column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+pg_catalog.to_char({column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')

@@ -15,7 +15,7 @@ select
     pg_catalog.set_config('row_security', pg_catalog.current_setting('cdc_outbox.row_security', true), true)
 
 -- name: lock
-select pg_advisory_xact_lock(pg_catalog.hashtextextended('cdc-outbox upgrade', 0));
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('cdc-outbox upgrade', 0));
 
 -- name: limit
 -- Behind a statement that waits for its lock, every writer waits too. Who meets a long transaction tries again later.
@@ -32,7 +32,7 @@ create table if not exists {versions} (
 select version from {versions} where component = {component_literal}
 
 -- name: exists
-select to_regclass({table_literal}) is not null
+select pg_catalog.to_regclass({table_literal}) is not null
 
 -- name: record
 insert into {versions} as known (component, version)
