@@ -26,6 +26,8 @@ from tests.support.rig import one
 
 DOCS = Path(__file__).parents[2] / "docs" / "consuming.md"
 SECRET = {"secret": "hunter2"}
+RAISED = "no carrier takes order 1"
+"""What the handler's exception says."""
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +89,7 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
         "ERROR",
     ]  # fmt: skip
     assert first.split()[:7] == ["1", "dead", "failed", "order/1", "1", "OrderPlaced", "1"]
+    assert RAISED in first
     assert [line.split()[2] for line in others] == ["gap", "unreadable"]
     of_all = shell.run("dead-letters", "list", CDC_OUTBOX_DSN=service.dsn)[0].splitlines()
     assert [line.split()[:2] for line in of_all[:2]] == [["CONSUMER", "PLACE"], [service.name, "1"]]
@@ -94,12 +97,14 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
     listed, more = shell.about(service, "dead-letters", "list", "--output=json", "--limit=1")
     document = json.loads(listed)
     assert [(row["place"], row["event_id"]) for row in document["events"]] == [(1, broken.id)]
+    assert RAISED in document["events"][0]["error"]
     assert (document["kind"], document["more"]) == ("ParkedEvents", 2)
     assert more == "2 more; --limit 3 shows all"
     assert shell.about(service, "dead-letters", "list", "--aggregate", "order/9") == ("", "no such event is parked")
 
     shown = shell.about(service, "dead-letters", "show", "1")[0]
     assert re.search(r"^header eventType +OrderPlaced$", shown, re.MULTILINE)
+    assert re.search(rf"^error +.*{RAISED}", shown, re.MULTILINE)
     assert "None" not in shown
     assert "hunter2" not in listed + shown + first
     shown_too = shell.about(service, "dead-letters", "show", "1", "--payload")[0]

@@ -140,5 +140,5 @@ class BrokerlessService(ServiceTables):
 
     def _effect(self, event: Event, connection: Connection) -> None:
         if event.aggregate_id in self.broken:
-            raise ValueError(event.aggregate_id)
+            raise ValueError(f"no carrier takes order {event.aggregate_id}")
         apply_effect(event, connection)
