@@ -121,6 +121,11 @@ def test_its_user_owns_the_data_and_nothing_else(mariadb: MariaDb) -> None:
     for path in (mariadb.folder, mariadb.log, mariadb.folder / "process.json"):
         assert path.lstat().st_uid == os.geteuid(), path
         assert path.lstat().st_mode & 0o022 == 0, path
+    if user != os.geteuid():
+        planted = mariadb.folder / "planted"
+        with connect(mariadb.dsn()) as connection, pytest.raises(pymysql.Error, match="Permission denied"):
+            rows(connection, f"select 'x' into outfile '{planted}'")
+        assert not planted.exists()
 
 
 def test_a_databases_name_is_only_a_name(mariadb: MariaDb) -> None:
