@@ -91,8 +91,20 @@ def test_a_second_run_goes_on_where_the_first_ended(service: Service) -> None:
     service.pipeline.write_and_send(3)
     service.consume(3)
     service.pipeline.write_and_send(2)
-    service.consume(5)
+    service.pipeline.write_and_send(1, "2", "OrderViewed")
+    options = "-c search_path=mine,public -c row_security=off"
+    consumer = service.consumer(connect=lambda: psycopg.connect(service.dsn, options=options))
+    seen: list[str] = []
+
+    @consumer.on("OrderViewed")
+    def look(_event: Event, connection: Connection) -> None:
+        shown = "select current_setting('search_path') || ' ' || current_setting('row_security')"
+        seen.append(one(connection, shown))
+
+    with service.running(consumer):
+        eventually(lambda: len(service.effects()) == 5 and seen, "two effects more")
     assert service.effects() == effects_of(5)
+    assert seen == ["mine,public off"]  # the handler's session is its own
 
 
 def test_a_duplicate_is_skipped_and_counted(service: Service) -> None:
