@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from cdc_outbox.cli.logs import FORMATS
+from cdc_outbox.cli.logs import FORMATS, is_news
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.progress import ProgressLine
 from cdc_outbox.consumer import AsyncConsumer, Consumer
@@ -59,6 +59,7 @@ def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) 
     log.addFilter(line)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[log])
     if not verbose:
+        log.addFilter(is_news)
         logging.getLogger(WATCH_LOG).setLevel(logging.INFO)
     consumer = load(target)
     try:

@@ -47,6 +47,15 @@ class JsonLines(logging.Formatter):
         return safe_json(members, default=str)
 
 
+def is_news(record: logging.LogRecord) -> bool:
+    """Leave out what librdkafka says of connections at each attempt, for the consumer says it once itself.
+
+    Why a login or a certificate is refused only librdkafka tells.
+    """
+    text = record.getMessage()
+    return not (record.name.endswith(".librdkafka") and text.startswith("FAIL")) or "SASL" in text or "SSL" in text
+
+
 def _quoted(text: str) -> str:
     """Return a text that is more than a word as JSON writes it, so that it is seen where it ends."""
     return text if text and text.isprintable() and not set(' "=') & set(text) else safe_json(text)

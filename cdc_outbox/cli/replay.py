@@ -13,7 +13,7 @@ import click
 from cdc_outbox.cli.consume import load
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import read_aggregate
-from cdc_outbox.cli.logs import TextLines
+from cdc_outbox.cli.logs import TextLines, is_news
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.spans import moment
@@ -91,6 +91,7 @@ def replay(
     """
     log = logging.StreamHandler()
     log.setFormatter(TextLines())
+    log.addFilter(is_news)
     logging.basicConfig(level=logging.WARNING, handlers=[log])
     partition, first, last = offsets or (None, None, None)
     selection = Selection(

@@ -2,10 +2,13 @@
 
 import json
 import logging
+import time
+from contextlib import closing
 
 import pytest
 
-from cdc_outbox.cli.logs import JsonLines, TextLines
+from cdc_outbox import kafka
+from cdc_outbox.cli.logs import JsonLines, TextLines, is_news
 
 
 def record(**fields: object) -> logging.LogRecord:
@@ -50,3 +53,25 @@ def test_a_traceback_is_a_member_of_it() -> None:
     except ValueError as error:
         made = record(exc_info=(ValueError, error, error.__traceback__))
     assert "ValueError: hunter2" in json.loads(JsonLines().format(made))["traceback"]
+
+
+def test_what_librdkafka_says_of_connections_is_left_out_and_why_a_login_is_refused_is_not() -> None:
+    heard: list[logging.LogRecord] = []
+    log = logging.getLogger("tests.unit.test_logs.librdkafka")
+
+    def hear(record: logging.LogRecord) -> bool:
+        heard.append(record)
+        return False
+
+    log.addFilter(hear)
+    client = kafka.make_consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "logs"}, log)
+    with closing(client):
+        client.subscribe(["orders"])
+        deadline = time.monotonic() + 20
+        while not any("Connection refused" in record.getMessage() for record in heard):
+            assert time.monotonic() < deadline, heard
+            client.poll(0.05)
+    assert not any(map(is_news, heard)), heard
+    for text in ("FAIL [rdkafka#consumer-1] [thrd:x]: x: SASL authentication error: refused", "CONFWARN: no such"):
+        assert is_news(logging.makeLogRecord({"name": log.name, "msg": text}))
+    assert is_news(logging.makeLogRecord({"name": "service", "msg": "FAIL: no stock"}))
