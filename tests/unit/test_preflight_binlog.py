@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from cdc_outbox.binlog import BinlogPosition, Log
+from cdc_outbox.connect.facts import COUNTED_ROWS
 from cdc_outbox.connect.facts.binlog import AccountFacts, BinlogColumn, BinlogFacts, BinlogTable
 from cdc_outbox.connect.preflight.binlog import check_binlog_database, check_stored
 from cdc_outbox.modes import PayloadType
@@ -155,6 +156,14 @@ def offset(file: str, position: int) -> list[dict[str, Any]]:
 def test_where_the_connector_would_go_on_is_looked_for(offsets: list[dict[str, Any]], rows: int, code: str) -> None:
     findings = list(check_stored(SPEC, facts(rows=rows), offsets))
     assert [finding.code for finding in findings] == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"), [(1, "holds 1 event;"), (2, "holds 2 events;"), (COUNTED_ROWS, "holds at least 100,000 events;")]
+)
+def test_earlier_rows_are_counted(rows: int, said: str) -> None:
+    [finding] = check_stored(SPEC, facts(rows=rows), [])
+    assert said in finding.message
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from cdc_outbox.connect.offsets import own_offset
 from cdc_outbox.connect.preflight.findings import MAKE_TABLE, UUID_LENGTH, another_database, error, note, warning
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import PayloadType
+from cdc_outbox.safe_text import counted
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import Dialect
 
@@ -88,8 +89,8 @@ def check_stored(spec: Spec, facts: BinlogFacts, offsets: Sequence[Mapping[str, 
 def _check_earlier_rows(spec: Spec, facts: BinlogFacts) -> Iterator[Finding]:
     if not facts.rows or not spec.outbox.mode.keeps_rows:
         return
-    count = f"at least {COUNTED_ROWS:,}" if facts.rows >= COUNTED_ROWS else f"{facts.rows:,}"
-    message = f"the table holds {count} events; those from before the connector's first run are not published."
+    count = f"{'at least ' * (facts.rows >= COUNTED_ROWS)}{counted(facts.rows, 'event')}"
+    message = f"the table holds {count}; those from before the connector's first run are not published."
     remedy = "Let the connector run before the writers do; what is there by now, publish by other means."
     yield warning("DB523", _name(spec), message, remedy)
 
