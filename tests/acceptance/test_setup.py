@@ -1,8 +1,10 @@
 """infra/setup on a machine where something is missing: it says what, or installs it; and the demo asks for less."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,13 +31,14 @@ def stub(programs: Path, name: str, does: str) -> None:
     (programs / name).chmod(0o755)
 
 
-def setup(machine: Path, *purpose: str) -> "subprocess.CompletedProcess[str]":
+def setup(machine: Path, *purpose: str, **streams: Any) -> "subprocess.CompletedProcess[str]":
     copy = machine.parent / "infra" / "setup"
     copy.parent.mkdir(exist_ok=True)
     # A copy, so that whatever it does is done to another .venv.
     shutil.copy(ROOT / "infra" / "setup", copy)
+    piped = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.run(
-        [copy, *purpose], env={"PATH": str(machine)}, capture_output=True, text=True, timeout=30, check=False
+        [copy, *purpose], env={"PATH": str(machine)}, text=True, timeout=30, check=False, **(piped | streams)
     )
 
 
@@ -71,6 +74,22 @@ def test_for_root_it_is_installed(purpose: tuple[str, ...], packages: str, machi
         "apt-get -q update",
         f"apt-get -q install -y --no-install-recommends {packages}",
     ]
+
+
+@pytest.mark.parametrize(("answer", "installs"), [("y", True), ("", False), ("no", False)])
+def test_root_is_asked_on_a_terminal(answer: str, machine: Path, *, installs: bool) -> None:
+    stub(machine, "id", "echo 0")
+    stub(machine, "apt-get", 'echo "apt-get $*" >>calls; [ "$2" != install ]')
+    ours, terminal = os.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    try:
+        done = setup(machine, stdin=terminal, stderr=terminal)
+        assert f"setup: install {FOR_ALL} with apt-get? [y/N] " in os.read(ours, 10_000).decode()
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    assert done.returncode == 1
+    assert (machine.parent / "calls").exists() is installs
 
 
 def test_the_header_files_of_the_very_python_are_asked_for(machine: Path) -> None:
