@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ def log_end(pipeline: Pipeline) -> str:
 
 
 def test_offsets_are_set_and_forgotten_and_events_left_out_only_if_somebody_says_so(
-    deployed: Pipeline, env: dict[str, str]
+    deployed: Pipeline, env: dict[str, str], tmp_path: Path
 ) -> None:
     name = deployed.name
     deployed.write(2)
@@ -42,7 +43,9 @@ def test_offsets_are_set_and_forgotten_and_events_left_out_only_if_somebody_says
     assert before["slot"]["name"] == deployed.spec.database.slot
     assert Lsn.parse(before["slot"]["confirmed"]) <= Lsn.parse(before["slot"]["logEnd"])
     [entry] = before["offsets"]
-    assert str(Lsn(entry["offset"]["lsn"])) in run_command("offsets", "show", name, env=env).stdout
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(deployed.text(name))
+    assert str(Lsn(entry["offset"]["lsn"])) in run_command("offsets", "show", spec, env=env).stdout
     deployed.write(1)
     end = log_end(deployed)
 

@@ -112,6 +112,12 @@ def test_what_is_right_or_unknown_is_not_found(changes: dict[str, str | None], k
     assert codes(changes, kind) == []
 
 
+def test_a_connector_of_confluents_cloud_is_told_from_a_misspelt_one() -> None:
+    [finding] = (each for each in lint(config_of({"connector.class": "PostgresCdcSourceV2"})) if each.code == "CC224")
+    assert finding.message.startswith("Confluent Cloud runs this connector with options of its own")
+    assert "Debezium" in finding.remedy
+
+
 @pytest.mark.parametrize(
     "regex", [r"\outbox", r"[\y]", "{2}*", "{2}??(.*)", "{a}(.*)", "(?P<routedByValue>.*)", "(.*){3,2}"]
 )

@@ -151,6 +151,9 @@ def test_each_part_is_shown_with_its_process(stack: Stack, monkeypatch: pytest.M
     assert {name: part["pid"] for name, part in found.items()} == pids | {"connect-1": None}
     assert (found["connect-1"]["state"], found["kafka"]["state"]) == ("not running", "running")
     assert found["kafka"]["log"] == str(stack.broker.log)
+    stack.broker.log.write_text("one\n\x1b]0;owned\x07two\n::error file=x::three\n##vso[task]four\n")
+    logs = run_command("stack", "logs", "kafka", "--name", "sleeping", "--lines", "3").stdout
+    assert logs == "\\x1b]0;owned\\x07two\n:\\x3aerror file=x::three\n#\\x23vso[task]four\n"
 
 
 def test_a_worker_that_does_not_start_is_shown_and_does_not_stand_in_the_way(stack: Stack, parts: Parts) -> None:
