@@ -33,7 +33,9 @@ CODES: Mapping[Kind, str] = {
     Kind.SILENT: "OP405",
 }
 """The code of the finding for each break."""
-_ACTION = re.compile(r'select ("(?:[^"]|"")+")\.("(?:[^"]|"")+")\(\'(?:[^\']|\'\')*\'\)')
+_ACTION = re.compile(
+    r'select ("(?:[^"]|"")+")\.("(?:[^"]|"")+")\(cast\(\'(?:[^\']|\'\')*\' as text\), interval \'1 minute\'\)'
+)
 _LOG = logging.getLogger(__name__)
 _PRODUCED_SECONDS = 30.0
 

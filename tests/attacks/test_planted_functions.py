@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from cdc_outbox import OutboxTable
+from cdc_outbox.connect.render import render
 from cdc_outbox.drivers.psycopg import Psycopg
 from cdc_outbox.errors import ConfigError, DatabaseAccessError
 from cdc_outbox.migrations import drop, turn
@@ -198,3 +199,6 @@ def test_operators_commands_call_nothing_that_was_planted(deployed: Pipeline, tm
     ):
         done = run_command(*command, env=env)
         assert done.returncode in {0, 3}, done.stderr
+    with deployed.connect() as connection:
+        connection.execute("create function outbox_heartbeat(text) returns bigint language sql as 'select 1 / 0'")
+        connection.execute(render(deployed.spec)["heartbeat.action.query"].encode())

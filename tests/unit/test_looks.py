@@ -17,7 +17,7 @@ SILENT = {"name": "orders"}
 def beating(topic: str) -> dict[str, str]:
     return {
         **SILENT,
-        "heartbeat.action.query": """select "public"."outbox_heartbeat"('orders')""",
+        "heartbeat.action.query": """select "public"."outbox_heartbeat"(cast('orders' as text), interval '1 minute')""",
         "topic.creation.heartbeat.include": topic,
     }
 

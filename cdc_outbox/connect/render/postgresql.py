@@ -33,8 +33,9 @@ def _heartbeat(spec: Spec) -> str:
     """Return the statement that the connector runs every few seconds: it moves the slot while the outbox is idle."""
     if spec.heartbeat_topic is None:
         # A logical message needs no table, and is kept off the topics again.
-        return f"select pg_logical_emit_message(false, '{HEARTBEAT_PREFIX}', '')"
-    return f"select {spec.outbox.heartbeat.quoted}({literal(spec.name)})"
+        return f"select pg_catalog.pg_logical_emit_message(false, '{HEARTBEAT_PREFIX}', '')"
+    # With the types of both arguments: another function of its name could fit fewer, or unknown ones, better.
+    return f"select {spec.outbox.heartbeat.quoted}(cast({literal(spec.name)} as text), interval '1 minute')"
 
 
 def decoding(spec: Spec, *, predicate: str) -> dict[str, str]:
