@@ -24,7 +24,7 @@ from cdc_outbox.safe_text import counted
 GRACE = timedelta(minutes=3)
 """How old a heartbeat may become before the next one is there, or before it is in the topic: three times its pause."""
 _REMEMBERED = 100_000
-"""Heartbeats of which the id is known: some 70 days, and 20 MB."""
+"""Heartbeats that are known: some 70 days, and 40 MB."""
 
 
 class Kind(StrEnum):
@@ -165,10 +165,10 @@ class Chain:
     head: Heartbeat | None = None
     acceptances: list[Acceptance] = field(default_factory=list)
     _breaks: list[Break] = field(default_factory=list)
-    _known: dict[str, int] = field(default_factory=dict)
-    """Id → number, in the topic's order."""
-    _tips: dict[str, int] = field(default_factory=dict)
-    """The last heartbeats of each branch: id → number."""
+    _known: dict[str, Heartbeat] = field(default_factory=dict)
+    """By id, in the topic's order."""
+    _tips: set[str] = field(default_factory=set)
+    """Ids of the last heartbeats of each branch."""
     _turn: Break | None = None
 
     def add(self, record: Heartbeat | Acceptance) -> None:
@@ -183,8 +183,9 @@ class Chain:
             self._turn = found  # one takes its turn each minute: the last one stands for all
         elif found is not None:
             self._breaks.append(found)
-        self._tips.pop(record.previous or "", None)
-        self._tips[record.id] = self._known[record.id] = record.number
+        self._tips.discard(record.previous or "")
+        self._tips.add(record.id)
+        self._known[record.id] = record
         if len(self._known) > _REMEMBERED:
             del self._known[next(iter(self._known))]
         self.head = record
@@ -229,13 +230,16 @@ class Chain:
             return Break(Kind.TWO, new.id, text)
         if new.previous in self._known:
             return Break(Kind.WENT_BACK, new.id, _went_back(self._known[new.previous], head, new))
-        if new.number > head.number:
+        if new.number > head.number + 1:  # otherwise the database has another one under the head's number
             text = (
-                f"heartbeats {head.number + 1} to {new.number - 1} never came{other}: what was committed between "
+                f"{_named(head.number + 1, new.number - 1)} never came{other}: what was committed between "
                 f"{_at(head)} and {_at(new)} was not published, or not all of it"
             )
             return Break(Kind.GAP, new.id, text)
-        text = f"heartbeat {new.number} of {_at(new)}{other} came after {head.number}, of a history that is not known"
+        text = (
+            f"heartbeat {new.number} of {_at(new)}{other} came after {head.number}, of a history that is not known: "
+            f"what was committed between its backup and {_at(new)} was not published, or is no longer in the database"
+        )
         return Break(Kind.WENT_BACK, new.id, text)
 
     def _compare(self, stored: Stored) -> Iterator[Break]:
@@ -275,7 +279,7 @@ def _went_on(there: Sequence[Heartbeat], joint: Heartbeat | None, head: Heartbea
         following = next(_behind(there, joint), None)
         # Where nothing was written since, there is no heartbeat yet that could be accepted.
         key = following.id if following else f"{joint.id}+"
-        return Break(Kind.WENT_BACK, key, _went_back(joint.number, head, following or joint))
+        return Break(Kind.WENT_BACK, key, _went_back(joint, head, following))
     if joint is None and there[0].previous != head.id and there[0].number <= head.number:
         text = f"none of the database's heartbeats is in the topic, which has come to {head.number}"
         return Break(Kind.WENT_BACK, there[0].id, text)
@@ -288,20 +292,30 @@ def _behind(heartbeats: Iterable[Heartbeat], joint: Heartbeat | None) -> Iterato
     return (each for each in heartbeats if each.number > number)
 
 
-def _went_back(joint: int, head: Heartbeat, new: Heartbeat) -> str:
+def _went_back(joint: Heartbeat, head: Heartbeat, new: Heartbeat | None) -> str:
+    """Return what is known of a database whose heartbeats go on from an older one than the topic's last.
+
+    Args:
+        new: The first that it wrote since, as far as there is one.
+    """
+    # One that is no younger than what was lost was in the backup already, and tells nothing of the restore's time.
+    until = "the restore" if new is None or new.at <= head.at else _at(new)
     return (
-        f"the database went back to heartbeat {joint}, though {head.number} of {_at(head)} is in the topic: what was "
-        f"committed in between is no longer in it, and what it has committed since "
-        f"{'then' if new.number == joint else _at(new)} need not be published"
+        f"the database went back to heartbeat {joint.number}, though {head.number} of {_at(head)} is in the topic: "
+        f"what was committed between {_at(joint)} and {until} need not be in it any more, and what it has committed "
+        "since the restore need not be published"
     )
 
 
 def _beginning(number: int) -> str:
-    before = "heartbeat 1" if number == 2 else f"heartbeats 1 to {number - 1}"
     return (
-        f"the topic begins with heartbeat {number}: either it was made anew, or {before} never came, and what was "
-        "committed before was not published, or not all of it"
+        f"the topic begins with heartbeat {number}: either it was made anew, or {_named(1, number - 1)} never came, "
+        "and what was committed before was not published, or not all of it"
     )
+
+
+def _named(first: int, last: int) -> str:
+    return f"heartbeat {first}" if first == last else f"heartbeats {first} to {last}"
 
 
 def _at(heartbeat: Heartbeat) -> str:

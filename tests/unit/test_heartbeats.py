@@ -71,6 +71,17 @@ def test_a_restored_database_shows_at_the_first_look_before_it_writes() -> None:
     [found] = chain(*OLD).breaks(stored(OLD[:14]))
     assert (found.kind, found.id) == (Kind.WENT_BACK, "a14+")
     assert "went back to heartbeat 14, though 18 of 2026-11-22 00:18:00+0000 is in the topic" in found.text
+    assert "committed between 2026-11-22 00:14:00+0000 and the restore need not be in it" in found.text
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_what_a_restore_took_lies_between_the_last_joint_heartbeat_and_the_first_one_since(
+    *, is_published: bool
+) -> None:
+    since = [replace(each, at=each.at + timedelta(hours=1)) for each in RESTORED[14:]]
+    made = chain(*OLD, *(since if is_published else ()))
+    [found] = made.breaks(stored([*OLD[:14], *since]))
+    assert "committed between 2026-11-22 00:14:00+0000 and 2026-11-22 01:15:00+0000 need not be in it" in found.text
 
 
 @pytest.mark.parametrize("since", range(1, 10))
@@ -99,6 +110,14 @@ def test_events_that_the_log_passed_over_are_a_gap() -> None:
     [found] = chain(*OLD, *RESTORED[20:]).breaks(stored(RESTORED))
     assert (found.kind, found.id) == (Kind.GAP, "b21")
     assert "heartbeats 19 to 20 never came" in found.text
+
+
+@pytest.mark.parametrize("passed", [1, 2, 3, 4])
+def test_the_number_that_the_last_heartbeat_had_shows_another_history_and_no_gap(passed: int) -> None:
+    [found] = chain(*OLD, *RESTORED[14 + passed :]).breaks()
+    assert (found.kind, found.id) == (Kind.WENT_BACK, f"b{15 + passed}")
+    assert f"heartbeat {15 + passed} of" in found.text
+    assert "committed between its backup and" in found.text
 
 
 def test_a_database_without_the_state_begins_at_one_again() -> None:
@@ -168,9 +187,9 @@ def test_silence_after_an_acceptance_is_told(minutes: int, expected: list[tuple[
     there = [*OLD[:14], *beats(4 + minutes, after=OLD[13], branch="b")]
     late = timedelta(seconds=30)
     assert kinds(made, stored(there, later=late, runs=True)) == expected
-    for each in there[18:]:  # once the log has passed the offset, only the gap is left
+    for each in there[18:]:  # once the log has passed the offset, only what it passed over is left
         made.add(each)
-    assert kinds(made, stored(there, later=late, runs=True)) == [(Kind.GAP, "b19")]
+    assert kinds(made, stored(there, later=late, runs=True)) == [(Kind.WENT_BACK, "b19")]
 
 
 def test_a_connector_that_is_stopped_after_an_acceptance_is_not_silent() -> None:
