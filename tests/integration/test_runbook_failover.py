@@ -116,8 +116,8 @@ def test_a_clean_failover_without_the_slot_continues_with_the_page_about_the_slo
         assert "DB512" in own.run("preflight").stdout
         compared = own.run("recover")
         assert ("OP401" in compared.stdout, "does not exist" in compared.stderr) == (False, True), compared.stdout
-        [steps], [prove] = blocks("lost-slot.md", "Steps"), blocks("lost-slot.md", "Proof")
-        runbook.run(steps)
+        (publish, _), [prove] = blocks("lost-slot.md", "Steps"), blocks("lost-slot.md", "Proof")
+        runbook.run(publish)
         eventually(lambda: len(service.effects()) == 5, "the effects of what is new")
         found = runbook.run(prove)
     assert [line in found for line in ("nothing found", "nothing is found", "no differences")] == [True] * 3, found
