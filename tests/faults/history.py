@@ -1,10 +1,11 @@
 """One random history of a pipeline: what befalls it, step by step, and the writers' own ledger of it."""
 
+import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from signal import SIGINT, SIGKILL, SIGTERM
@@ -14,7 +15,11 @@ import psycopg
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.wait import Condition, condition_of
+from cdc_outbox.message import Message
 from cdc_outbox.operate.heartbeats import Heartbeat, read_record
+from tests.faults.killed import Program
+from tests.faults.written import Ledger, Restore
+from tests.support.commands import run_command
 from tests.support.own_server import OwnServer
 from tests.support.rig import eventually, one
 from tests.support.service import Service
@@ -30,31 +35,25 @@ _COMMANDS = (
     ("resume", "--stable-seconds=0"),
 )
 """What somebody runs at any time, whether it is of use or not."""
+_PRUNE = ("prune", "--keep=0s", "--wait=0s")
+_PURGE = ("purge-inbox", "--horizon-days=0.00001", "--accept-shorter-horizon")
+_KILLED = (*_COMMANDS, _PRUNE, _PURGE, ("recover", "--accept", "--by=history"))
+"""What is killed at a random moment, and then run again."""
 
 
-@dataclass
-class Ledger:
-    """What writers committed, kept outside the databases.
+@dataclass(frozen=True)
+class _Heartbeats:
+    """Ids of heartbeats at one moment: what the database has kept, and what the topic has."""
 
-    Args:
-        present: Ids of the events that the producer's database has.
-        taken: Ids of those that a restore took out of it.
-        restores: How often the producer's database went back.
-        shown: Whether what a restore took has to be found: the topic had a heartbeat from after the snapshot.
-    """
-
-    committed: dict[str, Event] = field(default_factory=dict)
-    present: set[str] = field(default_factory=set)
-    taken: set[str] = field(default_factory=set)
-    restores: int = 0
-    shown: bool = False
+    kept: set[str]
+    sent: set[str]
 
 
 @dataclass
 class _Snapshot:
     data: Path
     present: set[str]
-    heartbeats: set[str]
+    heartbeats: _Heartbeats
 
 
 class History:
@@ -66,6 +65,8 @@ class History:
 
     def __init__(self, own: OwnServer, service: Service, random: Random) -> None:
         self.own, self.service, self.random = own, service, random
+        self.program = Program(own, service, random)
+        self._consumer = ExitStack()
         self.ledger, self.log = Ledger(), list[str]()
         self._snapshot: _Snapshot | None = None
         self._backed_up = False
@@ -80,7 +81,8 @@ class History:
     def _possible(self) -> list[Callable[[], None]]:
         """Return what can befall it now, what is frequent as often as it is."""
         found = [*[self.write] * 5, *[self.settle] * 2, self.lose_slot, self.recreate_slot, self.prune, self.restart]
-        found += [self.take_snapshot, self.command, *[self.interrupt] * 2, self.promote, self.clone, self.purge]
+        found += [self.take_snapshot, self.command, self.interrupt, self.kill, *[self.promote, self.clone] * 2]
+        found += [self.purge, self.read_again]
         found += [self.restore_producer] * 3 if self._snapshot is not None else []
         found += [self.restore_consumer] * 2 if self._backed_up else [self.back_up_consumer]
         return [*found, self.restore_publication if self._is_out else self.drop_publication]
@@ -103,6 +105,7 @@ class History:
                 event = outbox.add(connection, event)
                 connection.commit()
                 self.ledger.committed[event.id or ""] = event
+                self.ledger.at[event.id or ""] = datetime.now(UTC)
                 self.ledger.present.add(event.id or "")
         self.own.write_heartbeats()
 
@@ -119,15 +122,38 @@ class History:
         if condition_of(client.find_status(name)) is not Condition.UP:
             return
         try:
-            eventually(lambda: self.ledger.present <= self.published(), "the events", seconds=3)
+            eventually(lambda: self.ledger.present <= self.published().keys(), "the events", seconds=3)
         except AssertionError:
             self.log.append("  (not all arrive)")
 
-    def published(self) -> set[str]:
-        """Return the ids of the events that the topics hold."""
+    def published(self) -> dict[str, Event]:
+        """Return the events that the topics hold by their ids, in the order in which they came."""
         pipeline = self.own.pipeline
         broker, contract = pipeline.stack.broker, pipeline.spec.contract
-        return {contract.event_of(each).id or "" for topic in contract.topics for each in broker.messages(topic)}
+        found = [contract.event_of(each) for topic in contract.topics for each in broker.messages(topic)]
+        return {event.id or "": event for event in found}
+
+    def effects(self) -> list[str]:
+        """Return the id of the event of each effect."""
+        return [event_id for (event_id,) in self.service.rows("select event_id from effects")]
+
+    def rows(self) -> set[str]:
+        """Return the ids of the events whose rows the outbox has."""
+        with self.own.pipeline.connect() as connection:
+            return {str(event_id) for (event_id,) in connection.execute("select id from outbox").fetchall()}
+
+    def dead_letters(self) -> set[str]:
+        """Return the ids of the events that a person sees parked."""
+        service = self.service
+        options = (f"--consumer={service.name}", f"--inbox-dsn={service.dsn}", "--limit=10000", "--output=json")
+        listed = json.loads(run_command("dead-letters", "list", *options).stdout)["events"]
+        return {str(each["event_id"]) for each in listed}
+
+    def heartbeat_messages(self) -> list[Message]:
+        """Return what the topic of heartbeats holds."""
+        topic = self.own.pipeline.spec.heartbeat_topic
+        assert topic is not None
+        return self.own.pipeline.stack.broker.messages(topic)
 
     def take_snapshot(self) -> None:
         """Copy the storage of the producer's server; its slots are in it."""
@@ -148,25 +174,22 @@ class History:
         if self.random.random() < 1 / 2:
             self.restart()
 
-    def _sent_heartbeats(self) -> set[str]:
-        topic = self.own.pipeline.spec.heartbeat_topic
-        assert topic is not None
-        found = [read_record(message) for message in self.own.pipeline.stack.broker.messages(topic)]
-        return {each.id for each in found if isinstance(each, Heartbeat)}
-
-    def _known_heartbeats(self) -> set[str]:
-        """Return the ids of the heartbeats that were written until now."""
+    def _known_heartbeats(self) -> _Heartbeats:
         with self.own.pipeline.connect() as connection:
             rows = connection.execute("select cast(id as text) from outbox_heartbeats").fetchall()
-        return {event_id for (event_id,) in rows} | self._sent_heartbeats()
+        return _Heartbeats({event_id for (event_id,) in rows}, self.own.published_heartbeats())
 
-    def _go_back(self, present: set[str], heartbeats: set[str]) -> None:
+    def _go_back(self, present: set[str], heartbeats: _Heartbeats) -> None:
         """Note what the producer's database will have; its heartbeats were written until then."""
-        ledger = self.ledger
-        ledger.taken |= ledger.present - present
+        ledger, taken, now = self.ledger, self.ledger.present - present, datetime.now(UTC)
+        ledger.taken |= taken
         ledger.present = set(present)
-        ledger.restores += 1
-        ledger.shown = ledger.shown or bool(self._sent_heartbeats() - heartbeats)
+        records = map(read_record, self.heartbeat_messages())
+        sent = {each.id: each.at for each in records if isinstance(each, Heartbeat)}
+        ledger.restores.append(Restore(now, max(sent[each] for each in sent.keys() & heartbeats.kept)))
+        if sent.keys() - heartbeats.kept - heartbeats.sent:
+            ledger.is_shown = True
+            ledger.shown |= taken
 
     def restart(self) -> None:
         """Restart the connector, as somebody does to whom it does not look well."""
@@ -188,6 +211,7 @@ class History:
                 return True
 
         eventually(is_gone, "the slot to be gone", seconds=_SECONDS)
+        self.ledger.broken_at.append(datetime.now(UTC))
 
     def recreate_slot(self) -> None:
         """Make the slot by hand, if it is not there."""
@@ -201,6 +225,7 @@ class History:
 
     def drop_publication(self) -> None:
         """Take the outbox out of the publication."""
+        self.ledger.broken_at.append(datetime.now(UTC))
         self._publish("drop")
 
     def restore_publication(self) -> None:
@@ -221,15 +246,49 @@ class History:
 
     def prune(self) -> None:
         """Delete what is proven delivered; refusing is right too, and changes nothing."""
-        done = self.own.run("prune", "--keep=0s", "--wait=0s")
-        self.log.append(f"  {done.returncode}: {done.stdout.strip() or done.stderr.strip()}")
+        self._run(*_PRUNE)
+
+    def _run(self, command: str, *arguments: str) -> None:
+        done = self.own.run(command, *arguments)
+        self.log.append(f"  {command}: {done.returncode}: {done.stdout.strip() or done.stderr.strip()}")
+
+    def kill(self) -> None:
+        """Kill a command that changes something at a random moment, and run it again."""
+        command, *options = self.random.choice(_KILLED)
+        if command == "purge-inbox":
+            options.append(f"--inbox-dsn={self.service.dsn}")
+        self.log.append(f"  {command}: {self.program.kill(command, *options)}")
+        self._run(command, *options)
+
+    def read_again(self) -> None:
+        """Give the consumer again what it has read, by one command or the other."""
+        self.random.choice((self.replay, self.reset))()
+
+    def replay(self) -> None:
+        """Give the consumer everything again beside its own reading, killed once."""
+        self.log.append(f"  {self.program.kill('replay')}")
+        done = self.program.run("replay")
+        self.log.append(f"  {done.returncode}: {done.stderr.strip()}")
+
+    def reset(self) -> None:
+        """Stop the consumer, have it read its topics from their beginning, killed once, and start it again."""
+        options = ("reset", "--offsets", f"--consumer={self.service.name}", f"--inbox-dsn={self.service.dsn}")
+        self.stop_consumer()
+        self.log.append(f"  {self.program.kill(*options)}")
+        self._run(*options)
+        self.start_consumer()
+
+    def start_consumer(self) -> None:
+        """Run the consumer, and another one whenever it ends."""
+        self._consumer.enter_context(self.service.supervised(self.consumer_ended))
+
+    def stop_consumer(self) -> None:
+        """End it."""
+        self._consumer.close()
 
     def purge(self) -> None:
         """Forget which events the consumer has applied, as far as their numbers tell it too."""
-        done = self.own.run(
-            "purge-inbox", f"--inbox-dsn={self.service.dsn}", "--horizon-days=0.00001", "--accept-shorter-horizon"
-        )
-        self.log.append(f"  {done.returncode}: {done.stdout.strip() or done.stderr.strip()}")
+        self._run(*_PURGE, f"--inbox-dsn={self.service.dsn}")
 
     def back_up_consumer(self) -> None:
         """Copy the consumer's database."""
@@ -253,10 +312,10 @@ class History:
         data, before = own.copies / name, set(self.ledger.present)
         own.call(own.program("pg_basebackup"), f"--dbname={own.server.dsn()}", f"--pgdata={data}", "--checkpoint=fast",
                  "--write-recovery-conf")  # fmt: skip
-        heartbeats = self._known_heartbeats()
         with own.beside(name, data) as standby:
             eventually(lambda: own.caught_up(standby), "the standby to catch up", seconds=_SECONDS)
             own.disconnect(standby)
+            heartbeats = self._known_heartbeats()
             self._write_to_the_old_server()
             own.promote(standby)
         self._move_to(name, before, heartbeats)
@@ -276,7 +335,7 @@ class History:
             self.settle()
         self.own.server.stop()
 
-    def _move_to(self, name: str, present: set[str], heartbeats: set[str]) -> None:
+    def _move_to(self, name: str, present: set[str], heartbeats: _Heartbeats) -> None:
         """Let the server that ran beside in a folder of this name take the address of the producer's."""
         own = self.own
         shutil.rmtree(own.server.folder / "data")
@@ -294,12 +353,7 @@ class History:
         """Begin a command, and end it at one of the lines that it tells."""
         command, *options = self.random.choice(_COMMANDS)
         how, lines = self.random.choice((SIGINT, SIGTERM, SIGKILL)), self.random.randint(1, 7)
-        stack = self.own.pipeline.stack
-        environment = stack.environment() | {"PATH": "/usr/bin:/bin", "CDC_OUTBOX_DSN": self.own.pipeline.dsn}
-        program = [sys.executable, "-m", "tests.support.quick_program", command, str(self.own.spec), *options]
-        with subprocess.Popen(
-            program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        ) as process:
+        with self.program.begin(command, *options) as process:
             assert process.stderr is not None
             for number, _ in enumerate(process.stderr, 1):
                 if number == lines:

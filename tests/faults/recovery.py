@@ -12,9 +12,7 @@ import signal
 import sys
 import time
 import traceback
-from collections import Counter
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,21 +21,15 @@ from random import Random
 from cdc_outbox.testing import Postgres, Stack, StackConfig
 from cdc_outbox.testing.postgres import make_postgres
 from cdc_outbox.writer.incarnation import Source
-from tests.faults.history import History, Ledger
+from tests.faults.history import History
+from tests.faults.oracle import Oracle
 from tests.faults.runbook import Runbook
-from tests.support.commands import run_command
 from tests.support.own_server import OwnServer
 from tests.support.pipeline import SERVICE_TEMPLATE, Pipeline, create_service_tables
 from tests.support.rig import CONNECTOR_PASSWORD, eventually, open_folder
 from tests.support.service import Service
 
 PROGRESS = Path(".cache") / "faults-recovery.json"
-_AFTER_A_RESTORE = {"extra", "conflict", "parked"}
-"""What `verify` tells for ever of a source whose numbers were given out twice."""
-
-
-_WENT_BACK = {"OP401", "OP402", "OP403"}
-"""What heartbeats tell of a database that went back: between which of them something was taken."""
 
 
 @dataclass
@@ -45,13 +37,13 @@ class Told:
     """How a history went.
 
     Args:
-        named: How many events had no effect, and are named.
+        unaffected: How many events had no effect.
         violations: What is wrong.
         log: The steps, and the commands of the recovery.
     """
 
     events: int = 0
-    named: int = 0
+    unaffected: int = 0
     seconds: float = 0.0
     violations: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
@@ -64,22 +56,32 @@ def run_history(stack: Stack, server: Postgres, folder: Path, seed: int, *, step
     random = Random(f"recovery {seed}")  # noqa: S311 - it is to repeat itself
     with OwnServer.on(server, stack, folder, name) as own:
         history = History(own, _make_service(stack, own), random)
-        runbook = Runbook(own, history.service, Source(name, 1), log=history.log)
+        runbook = Runbook(own, history.service, Source(name, 1), history.program, log=history.log)
+        oracle = Oracle(history, runbook)
         try:
-            with _logged(history.log), history.service.supervised(history.consumer_ended):
+            with _logged(history.log), _consuming(history):
                 history.write()
                 for part in _parts(steps, random):
                     history.befall(part)
                     runbook.follow()
-                    told.violations += _judge(history, runbook, told)
+                    told.violations += oracle.judge()
                     told.violations += _prove(history)
         except Exception as error:  # noqa: BLE001 - a history that cannot go on is what is looked for
             told.violations.append(f"{type(error).__name__}: {error}")
             history.log += traceback.format_exc().splitlines()
         history.clear()
-    told.log = history.log
+    told.log, told.unaffected = history.log, oracle.unaffected
     told.events, told.seconds = len(history.ledger.committed), time.monotonic() - begun_at
     return told
+
+
+@contextmanager
+def _consuming(history: History) -> Iterator[None]:
+    history.start_consumer()
+    try:
+        yield
+    finally:
+        history.stop_consumer()
 
 
 @contextmanager
@@ -108,51 +110,6 @@ def _make_service(stack: Stack, own: OwnServer) -> Service:
     pipeline = Pipeline(stack, own.pipeline.spec, dsn)
     pipeline.create_topics(2)
     return Service(pipeline)
-
-
-def _judge(history: History, runbook: Runbook, told: Told) -> Iterator[str]:
-    """Compare the effects and the findings with what the writers committed."""
-    ledger = history.ledger
-    effects = Counter(event_id for (event_id,) in history.service.rows("select event_id from effects"))
-    named, without = _dead_letters(history.service), ledger.committed.keys() - effects.keys()
-    told.named = len(without)
-    for event_id, times in effects.items():
-        if times > 1 or event_id not in ledger.committed:
-            yield f"{_known(ledger, event_id)} had its effect {times} times"
-    if ledger.shown and not runbook.seen & _WENT_BACK:
-        yield "the producer's database went back, and no heartbeat shows it"
-    yield from _unnamed(history, without - named - runbook.conflicts)
-    ledger.shown = False
-    for event_id in sorted(named - without):
-        yield f"{_known(ledger, event_id)} had its effect, and is a dead letter all the same"
-    excess = runbook.left | (runbook.kinds - (_AFTER_A_RESTORE if ledger.restores else set()))
-    if excess:
-        yield f"what is found does not come to an end: {sorted(excess)}"
-    if named and not ledger.restores:
-        yield f"{len(named)} dead letters without a restore of the producer's database"
-
-
-def _unnamed(history: History, without: AbstractSet[str]) -> Iterator[str]:
-    """Tell which events without an effect are named by nothing; those that a restore took, its heartbeats tell of."""
-    ledger, published = history.ledger, history.published()
-    for event_id in sorted(without):
-        if event_id in published:
-            yield f"{_known(ledger, event_id)} is in its topic, had no effect, and nothing names it"
-        elif event_id not in ledger.taken:
-            yield f"{_known(ledger, event_id)} was never published, and nothing names it"
-
-
-def _known(ledger: Ledger, event_id: str) -> str:
-    event = ledger.committed.get(event_id)
-    where = "" if event is None else f" {event.aggregate_type}/{event.aggregate_id} {event.source} {event.sequence}"
-    return f"event {event_id}{where}{' (taken)' if event_id in ledger.taken else ''}"
-
-
-def _dead_letters(service: Service) -> set[str]:
-    """Return the ids of the events that a person sees parked."""
-    options = (f"--consumer={service.name}", f"--inbox-dsn={service.dsn}", "--limit=10000", "--output=json")
-    listed = json.loads(run_command("dead-letters", "list", *options).stdout)["events"]
-    return {str(each["event_id"]) for each in listed}
 
 
 def _prove(history: History) -> Iterator[str]:
@@ -188,11 +145,11 @@ def main() -> int:
         _tell(f"goes on at seed {begin}")
     good = True
     with open_ground() as (stack, server, folder):
-        _tell(f"{'seed':<8}{'events':>8}{'named':>8}{'seconds':>9}  verdict")
+        _tell(f"{'seed':<8}{'events':>8}{'without':>8}{'seconds':>9}  verdict")
         for seed in seeds:
             told = run_history(stack, server, folder, seed, steps=options.steps)
             verdict = "VIOLATED" if told.violations else "good"
-            _tell(f"{seed:<8}{told.events:>8}{told.named:>8}{told.seconds:>9.1f}  {verdict}")
+            _tell(f"{seed:<8}{told.events:>8}{told.unaffected:>8}{told.seconds:>9.1f}  {verdict}")
             for line in [*told.violations, *(told.log if told.violations or options.seed is not None else ())]:
                 _tell(f"    {line}")
             good = good and not told.violations

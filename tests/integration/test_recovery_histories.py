@@ -16,7 +16,7 @@ def ground(outbox_stack: Stack) -> Iterator[tuple[Postgres, Path]]:
         yield server, folder
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 3, 11])  # short ones; 3 loses events
 def test_each_event_has_its_effect_once_or_is_named(
     outbox_stack: Stack, ground: tuple[Postgres, Path], seed: int
 ) -> None:
