@@ -16,10 +16,18 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from cdc_outbox.consumer.ordering import Aggregate
+from cdc_outbox.consumer.park import Reason
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.operate.numbers import Numbers, Span, count, without, written
 
+LATE_OR_LOST = (
+    "Look at `cdc-outbox status` first: while the connector does not run, they are late. If it runs and has caught up, "
+    "they are lost."
+)
+"""The beginning of a remedy for events that may still come."""
 _NOTHING = Numbers()
+_WAITING = frozenset({Reason.GAP, Reason.BEHIND})
+"""Why an event is parked that waits for an earlier one of its aggregate."""
 
 
 class Kind(StrEnum):
@@ -178,18 +186,21 @@ def _missing_difference(place: str, spans: list[Span], account: Account, known: 
     republishing = "`cdc-outbox deploy-connector --earlier-events republish`"
     if not known.republishes:
         republishing = "a snapshot (`overrides: {snapshot.mode: initial}`, offsets reset)"
-    remedy = f"Look for the rows in the outbox; {republishing} sends what is there."
+    first, remedy = "", f"Look for the rows in the outbox; {republishing} sends what is there."
     if spans[-1][0] <= numbers.last:
         message = f"{given}, which holds later ones: lost on the way, or deleted from the topic."
     else:
         message = f"{given}: late, or lost."
-        remedy = f"If the connector runs and has caught up, they are lost. {remedy}"
+        first = f"{LATE_OR_LOST} "
     if known.consumer is not None and spans[-1][1] <= account.applied:
         message = f"{message} {known.consumer} has applied them."
-        remedy = "Nothing for this consumer; one that begins now would wait for them (`cdc-outbox baseline`)."
+        first, remedy = (
+            "",
+            "Nothing for this consumer; one that begins now would wait for them (`cdc-outbox baseline`).",
+        )
     elif known.starts_later and spans[0][0] < (numbers.first or account.given + 1):
         remedy = f"The topic forgets its oldest messages: accept what is gone with `cdc-outbox baseline`. {remedy}"
-    return Difference(kind=Kind.MISSING, place=place, events=events, message=message, remedy=remedy)
+    return Difference(kind=Kind.MISSING, place=place, events=events, message=message, remedy=f"{first}{remedy}")
 
 
 def _extra(place: str, account: Account, known: Circumstances) -> Iterable[Difference]:
@@ -235,9 +246,12 @@ def _unapplied(place: str, account: Account, known: Circumstances, until: int | 
 
 def parked_difference(place: str, parked: list[Parked]) -> Difference:
     """Return what is to be said of parked events of one aggregate."""
-    first = parked[0]
-    which = f"{first.sequence}" if first.sequence is not None else "one"
-    more = f" and {len(parked) - 1:,} more" if len(parked) > 1 else ""
-    message = f"{which}{more} parked, {first.state}: {first.reason}."
+    first, *others = sorted(parked, key=lambda event: event.sequence or 0)
+    which = f"event {first.sequence}" if first.sequence is not None else "an event"
+    message = f"{which} is parked ({first.state}, {first.reason})"
+    if others:
+        more, one = f"{len(others):,} more", len(others) == 1
+        wait = all(other.reason in _WAITING for other in others)
+        message += f"; {more} wait{'s' * one} behind it" if wait else f"; {more} {'is' if one else 'are'} parked too"
     remedy = "See `cdc-outbox dead-letters list`; mend the cause, then retry or skip."
-    return Difference(kind=Kind.PARKED, place=place, events=len(parked), message=message, remedy=remedy)
+    return Difference(kind=Kind.PARKED, place=place, events=len(parked), message=f"{message}.", remedy=remedy)

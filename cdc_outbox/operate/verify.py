@@ -34,6 +34,7 @@ from cdc_outbox.operate.books import Books, Findings
 from cdc_outbox.operate.stages import InboxStage, OutboxStage
 from cdc_outbox.operate.summary import Sums, notes_of, sums_of
 from cdc_outbox.operate.verification import (
+    LATE_OR_LOST,
     Circumstances,
     Difference,
     Kind,
@@ -302,7 +303,7 @@ class Verification:
     def _unnumbered(self, name: str, lacking: set[str], unapplied: set[str]) -> Iterable[Difference]:
         if lacking and not self._forgets(name):
             message = f"{len(lacking):,} rows are in the outbox and not in the topic, the first is {min(lacking)}."
-            remedy = "If the connector runs and has caught up, they are lost; they can be published again."
+            remedy = f"{LATE_OR_LOST} They can be published again."
             yield Difference(kind=Kind.MISSING, place=name, events=len(lacking), message=message, remedy=remedy)
         waiting = unapplied - self._aside_ids
         if waiting and self._inbox is not None and self._contract.topic_of(name) in self._topics.taken:

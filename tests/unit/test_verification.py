@@ -1,14 +1,24 @@
 """What is a difference and what is not, on histories of pipelines that went right or wrong in one place."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.operate.numbers import Numbers
-from cdc_outbox.operate.verification import Account, Circumstances, Kind, Parked, forgotten, judge
+from cdc_outbox.operate.verification import (
+    Account,
+    Circumstances,
+    Kind,
+    Parked,
+    forgotten,
+    judge,
+    parked_difference,
+)
 
 ORDER = Aggregate("orders.1", "order", "42")
 KNOWN = Circumstances(mode=SequenceMode.GAPLESS, consumer="shipping")
@@ -121,6 +131,10 @@ def test_a_missing_last_event_is_seen_though_it_leaves_no_gap() -> None:
     [found] = judge(ORDER, account_of(3, [1, 2], applied=2), KNOWN)
     assert (found.kind, found.events) == (Kind.MISSING, 1)
     assert found.message == "3 was given out and is not in the topic: late, or lost."
+    first = "Look at `cdc-outbox status` first: while the connector does not run, they are late."
+    assert found.remedy.startswith(first)
+    [forgetful] = judge(ORDER, account_of(3, [2], applied=2), replace(KNOWN, starts_later=True))
+    assert forgetful.remedy.startswith(first)
 
 
 def test_growing_numbers_tell_the_last_one_only() -> None:
@@ -147,6 +161,32 @@ def test_parked_events_are_not_behind_too() -> None:
     parked = [Parked(2, "waiting", "failed"), Parked(3, "waiting", "gap")]
     account = account_of(4, range(1, 5), applied=1, parked=parked)
     assert kinds(account) == {Kind.BEHIND: 1, Kind.PARKED: 2}
+
+
+@pytest.mark.parametrize(
+    ("parked", "told"),
+    [
+        ([(1, "waiting", "failed")], "event 1 is parked (waiting, failed)."),
+        (
+            [(2, "waiting", "behind"), (1, "waiting", "failed")],
+            "event 1 is parked (waiting, failed); 1 more waits behind it.",
+        ),
+        (
+            [(1, "waiting", "gap"), *((number, "waiting", "behind") for number in range(2, 1202))],
+            "event 1 is parked (waiting, gap); 1,200 more wait behind it.",
+        ),
+        (
+            [(1, "dead", "conflict"), (2, "waiting", "failed"), (3, "waiting", "behind")],
+            "event 1 is parked (dead, conflict); 2 more are parked too.",
+        ),
+        (
+            [(None, "dead", "unreadable"), (None, "waiting", "failed")],
+            "an event is parked (dead, unreadable); 1 more is parked too.",
+        ),
+    ],
+)
+def test_it_is_told_which_parked_event_others_wait_behind(parked: list[tuple[Any, str, str]], told: str) -> None:
+    assert parked_difference("order/42 (orders.1)", [Parked(*each) for each in parked]).message == told
 
 
 def test_a_hole_that_was_accepted_is_no_difference() -> None:
