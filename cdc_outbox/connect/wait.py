@@ -172,7 +172,8 @@ def describe(status: ConnectorStatus | None) -> str:
     if status is None:
         return "not known to Connect yet"
     counts = sorted(Counter(task.state for task in status.tasks).items())
-    tasks = ", ".join(f"{count} task{'s' * (count > 1)} {state}" for state, count in counts) or "no task yet"
+    tasks = ", ".join(f"{count} task{'s' * (count > 1)} {state}" for state, count in counts)
+    tasks = tasks or ("no task" if status.is_halted else "no task yet")
     return f"connector {status.state}, {tasks}"
 
 

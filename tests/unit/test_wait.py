@@ -38,7 +38,8 @@ def test_a_status_is_one_line() -> None:
     assert describe(status("RUNNING", "RUNNING", "FAILED", "RUNNING")) == (
         "connector RUNNING, 1 task FAILED, 2 tasks RUNNING"
     )
-    assert describe(status("STOPPED")) == "connector STOPPED, no task yet"
+    assert describe(status("STOPPED")) == "connector STOPPED, no task"
+    assert describe(status("RUNNING")) == "connector RUNNING, no task yet"
     assert describe(None) == "not known to Connect yet"
 
 

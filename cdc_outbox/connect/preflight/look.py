@@ -59,7 +59,10 @@ def what_connect_hides(name: str, connected: Connected | None) -> Iterator[Findi
         message = "Connect was not asked, so nothing is known of the offsets that it has stored."
         yield note("DB601", name, message, "Give --connect-url.")
     elif connected.connector is None:
-        message = f"there is no connector {name}; offsets of an earlier one of that name show only once there is."
+        message = (
+            f"there is no connector {name}. Offsets left by an earlier connector of that name can be seen only when the "
+            "connector exists."
+        )
         yield note("DB601", name, message, "Run it again once the connector exists.")
 
 
