@@ -11,6 +11,7 @@ from cdc_outbox.cli.options import read_spec
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConnectorNotFoundError
+from cdc_outbox.spec import Spec
 
 names_argument = click.argument(
     "connectors", nargs=-1, required=True, metavar="NAME|PATTERN|SPEC...", shell_complete=complete_file
@@ -58,6 +59,12 @@ def one_name_of(connector: str, client: ConnectClient) -> str:
 def name_of(connector: str) -> str:
     """Return a connector's name, from its spec where that is named."""
     return read_spec(Path(connector)).name if is_spec(connector) else connector
+
+
+def specs_of(connectors: Sequence[str]) -> dict[str, Spec]:
+    """Return the specs that are named, by their pipelines' names."""
+    specs = (read_spec(Path(connector)) for connector in connectors if is_spec(connector))
+    return {spec.name: spec for spec in specs}
 
 
 def is_spec(connector: str) -> bool:

@@ -135,13 +135,13 @@ class _Call:
     dry_run: bool
     is_quiet: bool
 
-    def _look_at_heartbeats(self, spec: Spec, steps: Steps) -> None:
+    def _look_at_heartbeats(self, spec: Spec, client: ConnectClient, steps: Steps) -> None:
         """Refuse a database that went back, unless it was decided what to do about its events.
 
         Raises:
             UnpublishedEventsError: It did, and that is not accepted.
         """
-        found = self.heartbeats(render(spec), dsn=self.databases.of(spec.name))
+        found = self.heartbeats(render(spec), dsn=self.databases.of(spec.name), client=client)
         for finding in found:
             steps.report("heartbeats", str(finding))
         if errors_in(tuple(found)) and self.options.earlier is None:
@@ -161,7 +161,7 @@ class _Call:
                 seconds = self.options.timings.timeout_seconds
                 canary = self.brokers and Canary(spec, connection, driver, self.brokers, timeout_seconds=seconds)
                 sing = canary.sing if canary else None
-                look = partial(self._look_at_heartbeats, spec, steps)
+                look = partial(self._look_at_heartbeats, spec, client, steps)
                 options, report = self.options, steps.report
                 deployment = Deployment(spec, client, database, options, report, canary=sing, refuse_history=look)
                 plan = outcome.plan = deployment.dry_run() if self.dry_run else deployment.run()

@@ -80,11 +80,12 @@ def doctor(
         else lambda: connected(databases.of(pipeline.name), pipeline.database.kind, spec=spec),
         brokers=brokers,
         silent=probed.silent,
-        heartbeats=lambda runs: heartbeat_findings(
+        heartbeats=lambda runs, client: heartbeat_findings(
             render(pipeline),
             bootstrap_servers,
             kafka_settings,
             None if databases is None else databases.of(pipeline.name),
+            client=client,
             runs=runs,
         ),
         timings=replace(cluster.timings, timeout_seconds=cluster.timings.known_seconds),

@@ -46,15 +46,18 @@ def heartbeat_findings(
     kafka_settings: Path | None,
     dsn: str | None,
     *,
+    client: ConnectClient | None = None,
     runs: bool | None = None,
 ) -> list[Finding]:
     """Return what a connector's heartbeats show, and a note where they cannot be read.
 
     Args:
+        config: The connector's, as it runs or as a spec says.
+        client: Where the connector runs. What it writes there counts, if the spec says something else.
         runs: Whether the connector runs.
 
     Raises:
-        BrokerError, DatabaseError: One of the two cannot be read.
+        BrokerError, DatabaseError, ConnectError: One of them cannot be read.
     """
     beating = Beating.of(config)
     if beating is None:
@@ -65,8 +68,9 @@ def heartbeat_findings(
         remedy = "Give --bootstrap-servers."
         return [Finding(code=note.code, severity=note.severity, place=location, message=message, remedy=remedy)]
     settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox heartbeats")
-    history = history_of(config, settings, dsn)
-    return [] if history is None else history.look(runs=runs)
+    if client is not None:
+        beating = Beating.of(client.find_config(beating.name) or {}) or beating
+    return _history(beating, settings, dsn).look(runs=runs)
 
 
 class Looks:

@@ -69,7 +69,8 @@ def preflight(
             findings += _look(path, spec, databases, client)
             # Where Connect is not asked either, its note says that not everything was looked at.
             if bootstrap_servers is not None or client is not None:
-                shown = heartbeat_findings(render(spec), bootstrap_servers, kafka_settings, databases.of(spec.name))
+                dsn = databases.of(spec.name)
+                shown = heartbeat_findings(render(spec), bootstrap_servers, kafka_settings, dsn, client=client)
                 findings += (_at(path, finding) for finding in shown)
     return tell(findings, output=output, strict=strict)
 

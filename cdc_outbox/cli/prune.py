@@ -128,13 +128,15 @@ def prune(
         comparison = None
         if bootstrap_servers is None and not without_topics:
             raise click.UsageError(_NO_BROKERS)
-        _refuse_another_history(heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn))
+        client = None if cluster is None else ConnectClient(cluster)
+        shown = heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn, client=client)
+        _refuse_another_history(shown)
         if bootstrap_servers is not None and not without_topics:
             settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox prune")
             inbox_dsn = (inbox_database and inbox_database.shared()) or dsn
             place = None if consumer is None else InboxPlace(inbox_dsn, inbox_schema)
             comparison = stack.enter_context(_comparing(pipeline, settings, place, consumer or ""))
-        pruning = stack.enter_context(_pruning(pipeline, dsn, cluster, options, comparison))
+        pruning = stack.enter_context(_pruning(pipeline, dsn, client, options, comparison))
         pruned = pruning.dry_run() if dry_run else pruning.run()
     _tell(pruned)
     say(_document(pruned, options, dry_run=dry_run) if prints_json else _sentence(pruned, options, dry_run=dry_run))
@@ -176,21 +178,19 @@ def _confirm() -> None:
 
 @contextmanager
 def _pruning(
-    spec: Spec, dsn: str, cluster: Cluster | None, options: PruneOptions, comparison: TopicComparison | None
+    spec: Spec, dsn: str, client: ConnectClient | None, options: PruneOptions, comparison: TopicComparison | None
 ) -> Iterator[Pruning[Any]]:
     kind = spec.database.kind
     match kind.dialect:
         case Dialect.POSTGRESQL:
             with connected(dsn, kind) as (connection, driver):
                 Catalog(connection, driver).refuse_hidden_rows(spec.outbox.table)
-                if cluster is None:
+                if client is None:
                     _report("connect", "not asked: --connect-url tells which table the connector reads")
-                client = None if cluster is None else ConnectClient(cluster)
                 yield slot_pruning(spec, connection, driver, options, _report, comparison=comparison, client=client)
         case Dialect.MYSQL:
-            if cluster is None:
+            if client is None:
                 raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is needed.")
-            client = ConnectClient(cluster)
             with connected(dsn, kind) as (viewing, driver), connected(dsn, kind) as (deleting, _):
                 yield offset_pruning(
                     spec,

@@ -4,7 +4,7 @@ import getpass
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.connectors import one_name_of
+from cdc_outbox.cli.connectors import one_name_of, specs_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.files import complete_file
@@ -25,6 +25,7 @@ from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.divergence import another_outbox
 from cdc_outbox.connect.facts.lag import SlotLag
 from cdc_outbox.connect.render import owes_rows
 from cdc_outbox.connect.states import OWED, PAY, Ward
@@ -90,8 +91,9 @@ def recover(
             f"the connector {name} writes no heartbeats through its outbox",
             hint="It does so on PostgreSQL, where aggregate types have topics of their own; deploy it again.",
         )
-    told = _look(history, err=prints_json)
-    found = errors_in(tuple(told))
+    shown = history.look()
+    found, told = errors_in(tuple(shown)), [*_differences(connector, config), *shown]
+    say("".join(f"{visible(str(finding))}\n" for finding in told), nl=False, err=prints_json)
 
     def end(code: ExitCode, *, left: int = len(found), **done: object) -> ExitCode:
         if prints_json:
@@ -140,11 +142,10 @@ def recover(
     return end(code, goesOnAt=str(slot.confirmed), offsetsDeleted=True)
 
 
-def _look(history: History, *, err: bool) -> list[Finding]:
-    told = history.look()
-    for finding in told:
-        say(visible(str(finding)), err=err)
-    return told
+def _differences(connector: str, config: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield whether the connector reads another outbox than its spec says, where that is named."""
+    for spec in specs_of([connector]).values():
+        yield from another_outbox(spec, config)
 
 
 def _tell_what_is_left(client: ConnectClient, name: str, *, is_accepted: bool) -> ExitCode:

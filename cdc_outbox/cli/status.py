@@ -12,7 +12,7 @@ import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.columns import in_columns
-from cdc_outbox.cli.connectors import names_of
+from cdc_outbox.cli.connectors import names_of, specs_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
@@ -25,6 +25,7 @@ from cdc_outbox.cli.steps import Steps
 from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.divergence import another_outbox
 from cdc_outbox.connect.facts.lag import SlotLag, find_lag
 from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
 from cdc_outbox.connect.render import owes_rows
@@ -35,6 +36,7 @@ from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundErr
 from cdc_outbox.finding import Finding
 from cdc_outbox.kafka import Topics
 from cdc_outbox.safe_text import visible
+from cdc_outbox.spec import Spec
 from cdc_outbox.topic import HEARTBEATS
 
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
@@ -72,7 +74,7 @@ def status(
     long its slot has not been read.
 
     With the database slot and offset are compared, and with the brokers the heartbeats are read: what they show stands
-    below.
+    below, and whether the connector of a SPEC reads another outbox than that says.
 
     Exit codes: 0 all of them run with all their tasks, 1 one does not or there are findings, 75 try again later.
 
@@ -100,8 +102,13 @@ def status(
     with steps.shown():
         known = _without_silent(names_of(connectors, client), databases)
         rows = [_row(name, client, own) for name, own in known.items()]
-        for row in rows if databases is not None or bootstrap_servers is not None else ():
-            row["findings"] = _history(row, client, known[row["name"]], bootstrap_servers, kafka_settings)
+        specs = specs_of(connectors)
+        for row in rows:
+            spec, own = specs.get(row["name"]), known[row["name"]]
+            if spec is not None or databases is not None or bootstrap_servers is not None:
+                row["findings"] = _found(
+                    row, client, spec, own, brokers=bootstrap_servers, kafka_settings=kafka_settings
+                )
     if rate_seconds is not None:
         _add_rates(rows, client, Topics(settings or {}, _LOG), rate_seconds)
     if prints_json:
@@ -158,28 +165,33 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
     }
 
 
-def _history(
+def _found(
     row: dict[str, Any],
     client: ConnectClient,
+    spec: Spec | None,
     databases: Databases | None,
-    bootstrap_servers: str | None,
+    *,
+    brokers: str | None,
     kafka_settings: Path | None,
 ) -> list[dict[str, str]]:
-    """Return what a connector's slot and offset show, and its heartbeats."""
+    """Return whether a connector is its spec's, and what its slot and offset show, and its heartbeats."""
     name, found = row["name"], list[Finding]()
+
+    def differ() -> list[Finding]:
+        return [] if spec is None else [*another_outbox(spec, client.find_config(name))]
 
     def compare() -> list[Finding]:
         config = client.find_config(name) or {}
         return [] if databases is None else hole_findings(client, config, databases.of(name))
 
     def look() -> list[Finding]:
-        if bootstrap_servers is None:
+        if brokers is None:
             return []
         dsn = None if databases is None else databases.of(name)
         config = client.find_config(name) or {}
-        return heartbeat_findings(config, bootstrap_servers, kafka_settings, dsn, runs=row["up"])
+        return heartbeat_findings(config, brokers, kafka_settings, dsn, runs=row["up"])
 
-    for what, finding in (("offset", compare), ("heartbeats", look)):
+    for what, finding in (("configuration", differ), ("offset", compare), ("heartbeats", look)):
         try:
             found += finding()
         except CdcOutboxError as error:  # the rest is worth telling all the same

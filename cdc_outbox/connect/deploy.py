@@ -1,9 +1,11 @@
 """Make a connector be what its spec says: plan, apply, wait, and undo what did not come up."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.divergence import another_outbox
 from cdc_outbox.connect.facts import UNDEFINED_OBJECT, Database, DatabaseFacts, SlotFacts, WrittenFacts
 from cdc_outbox.connect.neighbours import Neighbour, find_neighbours
 from cdc_outbox.connect.plan import (
@@ -114,14 +116,25 @@ class Deployment:
         """
         refuse_unfit(self._spec)
         facts = self._database.read_facts()
-        refuse(self._spec, check_database(self._spec, facts), "the database is not ready")
+        findings = check_database(self._spec, facts)
+        if facts.table is None:
+            findings = (*self._find_another_outbox(), *findings)
+        refuse(self._spec, findings, "the database is not ready")
         self._report("preflight", "the database is ready")
-        self._refuse_history()
         self._client.refuse_ill_worker()
         self._client.refuse_kept()
+        self._refuse_history()
         refuse_what_connect_refuses(self._spec, self._config, self._client)
         self._report("validate", "Connect accepts the configuration")
         return facts
+
+    def _find_another_outbox(self) -> tuple[Finding, ...]:
+        """Return that the connector reads another outbox than one that does not exist; none if it is to read that."""
+        if self._options.replaces:
+            return ()
+        with suppress(ConnectError):  # that the table does not exist is told all the same
+            return tuple(another_outbox(self._spec, self._client.find_config(self._spec.name)))
+        return ()
 
     def dry_run(self) -> Plan:
         """Check everything and return what :meth:`run` would change.
@@ -232,7 +245,7 @@ class Deployment:
 
     def _refuse_dangers(self, plan: Plan) -> None:
         if plan.dangers and not self._options.replaces:
-            told = " ".join(f"{change.option}: {change.effect.text}" for change in plan.dangers if change.effect)
+            told = " ".join(f"{change.line}. {change.effect.text}" for change in plan.dangers if change.effect)
             raise DangerousChangeError(f"{self._spec.name} runs, and consumers would be harmed. {told}")
 
     def _find_neighbours(self, found: Found | None) -> tuple[Neighbour, ...]:

@@ -7,11 +7,12 @@ from typing import Any
 
 from cdc_outbox.connect.causes import Cause
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.divergence import divergences
 from cdc_outbox.connect.facts.lag import find_lag
 from cdc_outbox.connect.lint import lint
 from cdc_outbox.connect.lint.specs import rendered
 from cdc_outbox.connect.neighbours import find_neighbours
-from cdc_outbox.connect.plan import Found, SlotPlan, SlotStep, make_plan
+from cdc_outbox.connect.plan import Found
 from cdc_outbox.connect.preflight.look import LOOKS
 from cdc_outbox.connect.reader import find_connector
 from cdc_outbox.connect.refusals import RENDER
@@ -43,7 +44,7 @@ class Doctor:
     Args:
         database: ``None`` where none was named.
         brokers: The same.
-        heartbeats: Finds what they show, told whether the connector runs.
+        heartbeats: Finds what they show, told whether the connector runs, and given Connect if that answers.
         timings: Its timeout is how long Connect may take to know a connector that was just made.
         silent: Which parts are known not to answer, with the error: they are not asked.
         silences: Why a server could not be asked.
@@ -54,7 +55,7 @@ class Doctor:
     database: Opening | None
     brokers: Topics | None
     timings: Timings
-    heartbeats: Callable[[bool | None], Iterable[Finding]] = lambda _runs: ()
+    heartbeats: Callable[[bool | None, ConnectClient | None], Iterable[Finding]] = lambda _runs, _client: ()
     silent: Mapping[str, CdcOutboxError] = field(default_factory=dict)
     silences: list[CdcOutboxError] = field(default_factory=list, init=False)
     _connect_answers: bool = field(default=True, init=False)
@@ -69,7 +70,7 @@ class Doctor:
             ("connect", self._connect),
             ("database", self._database),
             ("topics", self._topics),
-            ("heartbeats", lambda: self.heartbeats(self._runs)),
+            ("heartbeats", self._heartbeats),
         ):
             for finding in self._asked(part, ask):
                 key = (finding.code, finding.place.path, finding.message)
@@ -107,7 +108,7 @@ class Doctor:
             yield _found("OP201", Place(document="connect", path=name), message, remedy)
         else:
             yield from self._status(found)
-            yield from self._differences(found, config)
+            yield from divergences(self.spec, found)
             with suppress(ConnectError):  # a worker may take no notes of topics
                 self._written = self.client.find_topics(name)
         yield from self.client.validate(config)
@@ -126,18 +127,6 @@ class Doctor:
             remedy = reason.remedy or "Look into the worker's log."
             yield _found("OP202", place, f"{describe(found.status)}. {reason.sentence}", remedy)
 
-    def _differences(self, found: Found, config: dict[str, str]) -> Iterator[Finding]:
-        plan = make_plan(found, config, SlotPlan(SlotStep.KEEP))
-        for change in plan.changes:
-            remedy = "`cdc-outbox deploy-connector` makes it so." if self._is_deployable else RENDER
-            code = "OP204"
-            if change in plan.dangers:
-                code = "OP205"
-                how = "with --replace" if self._is_deployable else "it by hand"
-                remedy = f"Correct the spec, or deploy {how} once the writers rest."
-            effect = "" if change.effect is None else f" {change.effect.text}"
-            yield _found(code, Place(document="connect", path=change.option), f"{change}.{effect}", remedy)
-
     def _database(self) -> Iterator[Finding]:
         kind = self.spec.database.kind
         look = LOOKS.get(kind)
@@ -154,6 +143,9 @@ class Doctor:
             yield from check_source(self.spec.outbox, self.spec.first_source, source, catalog.dialect)
             if kind is DatabaseKind.POSTGRESQL and self._connect_answers:
                 yield from self._reading(connection, driver)
+
+    def _heartbeats(self) -> Iterable[Finding]:
+        return self.heartbeats(self._runs, self.client if self._connect_answers else None)
 
     def _reading(self, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401 - any driver's connection
         slot = find_lag(connection, driver, self.spec.database.slot)

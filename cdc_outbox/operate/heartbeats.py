@@ -32,6 +32,8 @@ class Kind(StrEnum):
 
     WENT_BACK = "went back"
     """The database goes on from an older state than it had."""
+    NONE = "none there"
+    """The database holds no heartbeat, and the topic does."""
     GAP = "gap"
     """Heartbeats are missing, and the events that were committed beside them."""
     TWO = "two databases"
@@ -106,11 +108,13 @@ class Stored:
         heartbeats: Of the last day, in order.
         now: The server's clock.
         runs: Whether the connector runs, so that heartbeats have to come; ``None`` where that is not known.
+        table: The name of the table that holds them.
     """
 
     heartbeats: Sequence[Heartbeat]
     now: datetime
     runs: bool | None = None
+    table: str = "the database"
 
 
 def read_record(message: Message) -> Heartbeat | Acceptance | None:
@@ -247,11 +251,8 @@ class Chain:
         head, there = self.head, stored.heartbeats
         if not there:
             if head is not None:
-                yield Break(
-                    Kind.WENT_BACK,
-                    head.id + "+",
-                    f"the topic has {counted(head.number, 'heartbeat')}, the database none",
-                )
+                text = f"the topic has {counted(head.number, 'heartbeat')}, and {stored.table} has none"
+                yield Break(Kind.NONE, head.id + "+", text)
             return
         last, joint = there[-1], self._joint(stored)
         broken = _went_on(there, joint, head)

@@ -27,6 +27,7 @@ from cdc_outbox.table import TableName
 
 CODES: Mapping[Kind, str] = {
     Kind.WENT_BACK: "OP401",
+    Kind.NONE: "OP401",
     Kind.GAP: "OP402",
     Kind.TWO: "OP403",
     Kind.ANEW: "OP404",
@@ -145,7 +146,7 @@ class HeartbeatTable:
             "heartbeats": beating.table.quoted,
             "heartbeat": beating.function.quoted,
         }
-        self._database, self._name = OpenDatabase(connection, driver, names, file="heartbeats"), beating.name
+        self._database, self._beating = OpenDatabase(connection, driver, names, file="heartbeats"), beating
 
     def read(self, *, runs: bool | None = None) -> Stored:
         """Return what it holds; nothing where it does not exist.
@@ -161,11 +162,12 @@ class HeartbeatTable:
             ],
             now=rows[0][5] if rows else datetime.now(UTC),
             runs=runs,
+            table=str(self._beating.table),
         )
 
     def write(self) -> None:
         """Write a heartbeat now, for whoever may."""
-        self._database.ask("write", pipeline=self._name)
+        self._database.ask("write", pipeline=self._beating.name)
 
 
 @dataclass
@@ -231,6 +233,11 @@ def findings(topic: str, breaks: Iterable[Break], name: str) -> Iterator[Finding
             remedy = (
                 f"Run `cdc-outbox recover` for {name}: it says what can still be published. Afterwards, only "
                 "`cdc-outbox recover --accept` ends this finding."
+            )
+        if each.kind is Kind.NONE:
+            remedy = (
+                "Look first whether the connector reads this database and this outbox: `cdc-outbox plan` shows how it "
+                f"differs from the spec. If it does not differ: {remedy}"
             )
         severity = explanations()[code].severity
         location = Location(document="heartbeats", path=topic)

@@ -77,7 +77,8 @@ def test_changes_are_told_with_what_they_do(running: Pipeline, folder: Path, env
     for more in ([], ["--dry-run"]):
         refused = run_command("deploy-connector", str(spec), *more, env=env)
         assert refused.returncode == 1
-        assert "route.topic.replacement: Events go to other topics" in refused.stderr
+        assert "~ topics.name: transforms.outbox.route.topic.replacement = " in refused.stderr
+        assert ". Events go to other topics" in refused.stderr
         assert "--replace" in refused.stderr
     assert run_command("deploy-connector", str(spec), "--dry-run", "--replace", env=env).returncode == 3
     assert run_command("plan", str(folder / "specs"), env=env).returncode == 3  # nothing was changed

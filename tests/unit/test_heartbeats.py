@@ -11,6 +11,7 @@ import pytest
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.message import Message
 from cdc_outbox.operate.heartbeats import GRACE, Acceptance, Chain, Heartbeat, Kind, Stored, read_record
+from cdc_outbox.operate.recovery import findings
 
 BEGIN = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -122,7 +123,11 @@ def test_the_number_that_the_last_heartbeat_had_shows_another_history_and_no_gap
 
 def test_a_database_without_the_state_begins_at_one_again() -> None:
     fresh = beats(3, branch="c")
-    assert kinds(chain(*OLD), stored([])) == [(Kind.WENT_BACK, "a18+")]
+    [nothing] = chain(*OLD).breaks(replace(stored([]), table="public.outbox_heartbeats"))
+    assert (nothing.kind, nothing.id) == (Kind.NONE, "a18+")
+    assert nothing.text == "the topic has 18 heartbeats, and public.outbox_heartbeats has none"
+    [finding] = findings("heartbeats", [nothing], "orders")
+    assert (finding.code, "Look first whether the connector reads this" in finding.remedy) == ("OP401", True)
     assert kinds(chain(*OLD), stored(fresh)) == [(Kind.WENT_BACK, "c1")]
     assert kinds(chain(*OLD, *fresh)) == [(Kind.WENT_BACK, "c1")]
 

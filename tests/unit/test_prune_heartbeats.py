@@ -27,7 +27,7 @@ def prune(folder: Path, *arguments: str) -> Result:
 def test_a_database_that_went_back_is_not_pruned(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def find(*_: Any) -> list[Finding]:
+    def find(*_: Any, **_options: Any) -> list[Finding]:
         place = Place(document="heartbeats", path="orders.heartbeat")
         return [Finding(code="OP401", severity=Severity.ERROR, place=place, message=MESSAGE, remedy="")]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from subprocess import CompletedProcess
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +16,15 @@ from cdc_outbox.cli import recover
 from cdc_outbox.connect.facts.lag import SlotLag
 from cdc_outbox.connect.plan import StoredOffset
 from cdc_outbox.connect.positions import Positions
+from cdc_outbox.connect.render import render
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.operate.heartbeats import Chain, Heartbeat, Stored
 from cdc_outbox.operate.recovery import Beating, History
+from cdc_outbox.spec import parse_spec
 from cdc_outbox.table import TableName
 from tests.support.commands import run_command
 from tests.support.connect_server import Answer, Asked, answering
+from tests.support.specs import MINIMAL
 
 BEGIN = datetime(2026, 11, 22, tzinfo=UTC)
 OFFSET = Lsn(50_000)
@@ -61,7 +65,7 @@ class Recovery:
     config: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
-    def run(self, *arguments: str) -> CompletedProcess[str]:
+    def run(self, *arguments: str, connector: str | Path = "orders") -> CompletedProcess[str]:
         """Run the command."""
         chain = Chain()
         for each in self.topic:
@@ -74,7 +78,7 @@ class Recovery:
         self.monkeypatch.setattr(recover, "find_positions", lambda *_: positions)
         with answering(self._answer) as (url, _):
             env = {"CDC_OUTBOX_CONNECT_URL": url, "CDC_OUTBOX_DSN": "x", "CDC_OUTBOX_BOOTSTRAP_SERVERS": "x"}
-            return run_command("recover", "orders", "--stable-seconds=0", *arguments, env=env)
+            return run_command("recover", connector, "--stable-seconds=0", *arguments, env=env)
 
     @contextmanager
     def _table(self) -> Iterator[Any]:
@@ -171,3 +175,15 @@ def test_a_slot_that_holds_everything_is_where_the_connector_goes_on(recovery: R
     assert [finding["code"] for finding in document["findings"]] == ["OP401"]
     steps = ("PUT {}/stop", "DELETE {}/offsets", "PUT {}/resume")
     assert recovery.asked == [step.format("/connectors/orders") for step in steps]
+
+
+def test_a_spec_that_names_another_outbox_is_no_loss_and_is_told(recovery: Recovery, tmp_path: Path) -> None:
+    recovery.topic = recovery.table = beats(5)
+    recovery.now, recovery.stored = recovery.table[-1].at, None
+    recovery.config = render(parse_spec(MINIMAL))
+    spec = tmp_path / "orders.yaml"
+    spec.write_text(f"{MINIMAL}outbox: {{table: outbux}}\n")
+    done = recovery.run("--output=json", connector=spec)
+    document = json.loads(done.stdout)
+    assert (done.returncode, [finding["code"] for finding in document["findings"]]) == (0, ["OP208"]), done.stderr
+    assert (document["left"], "the spec says public.outbux" in done.stderr) == (0, True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.divergence import another_outbox
 from cdc_outbox.connect.facts import UNDEFINED_OBJECT, Database, DatabaseFacts, SlotFacts, WrittenFacts
 from cdc_outbox.connect.facts.binlog import BinlogDatabase
 from cdc_outbox.connect.plan import Found, SlotState, stored_offset
@@ -60,8 +61,8 @@ def what_connect_hides(name: str, connected: Connected | None) -> Iterator[Findi
         yield note("DB601", name, message, "Give --connect-url.")
     elif connected.connector is None:
         message = (
-            f"there is no connector {name}. Offsets left by an earlier connector of that name can be seen only when the "
-            "connector exists."
+            f"there is no connector {name}. Offsets left by an earlier connector of that name can be seen only when "
+            "the connector exists."
         )
         yield note("DB601", name, message, "Run it again once the connector exists.")
 
@@ -77,6 +78,7 @@ def look_at_postgresql(
     database.refuse_changes()
     facts, unread = _read(spec, database)
     connected = ask_connect(spec.name, client)
+    yield from _check_outbox(spec, connected)
     yield from check_database(spec, facts)
     if facts.table is not None and spec.outbox.mode.keeps_rows:
         # Only who publishes again needs it.
@@ -104,9 +106,16 @@ def look_at_binlog(
     # Connect's offset first: a binlog that it names is there then, unless it was purged.
     connected = ask_connect(spec.name, client)
     facts = database.read_facts()
+    yield from _check_outbox(spec, connected)
     yield from check_binlog_database(spec, facts)
     yield from check_stored(spec, facts, connected.offsets if connected else ())
     yield from what_connect_hides(spec.name, connected)
+
+
+def _check_outbox(spec: Spec, connected: Connected | None) -> Iterator[Finding]:
+    """Yield first that the connector reads another outbox: everything else would be about the wrong one."""
+    connector = None if connected is None else connected.connector
+    yield from another_outbox(spec, None if connector is None else connector.config)
 
 
 def _read(spec: Spec, database: Database) -> tuple[DatabaseFacts, list[Finding]]:
