@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """C0, DEL and C1, what ends a line, what turns the direction of writing, and halves of a surrogate pair."""
@@ -25,6 +25,12 @@ def shortened(text: str, limit: int = 100) -> str:
 def counted(count: int, noun: str) -> str:
     """Return how many there are: ``1 event``, ``2,000 events``."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def enumerated(names: Sequence[str], limit: int = 3) -> str:
+    """Return the first of some names, and how many more there are: ``a, b and 2 more``."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return f"{', '.join(names[:limit])}{more}"
 
 
 def visible_controls(text: str) -> str:

@@ -31,11 +31,11 @@ from cdc_outbox.migrations import script, turn, upgrade
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.operate.purge import PartPurge
 from cdc_outbox.privileges import roles_script
-from cdc_outbox.safe_text import visible
+from cdc_outbox.safe_text import enumerated, visible
 from cdc_outbox.spec import Spec
 from cdc_outbox.sql import comment
 from cdc_outbox.table import Dialect, OutboxTable
-from cdc_outbox.writer.catalog import Catalog, TableCatalog
+from cdc_outbox.writer.catalog import Catalog, PublicationCatalog, TableCatalog
 from cdc_outbox.writer.drift import check_source
 from cdc_outbox.writer.incarnation import begin_incarnation, read_source
 
@@ -56,6 +56,9 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @click.option("--grants", is_flag=True, help="Print the statements that make the least roles, for a superuser.")
 @click.option("--check", is_flag=True, help="Say what is not as it should be, change nothing; exit 3 if anything is.")
 @click.option("--new-incarnation", is_flag=True, help="Begin a new life of the outbox, with a new source.")
+@click.option(
+    "--shared-publication", is_flag=True, help="Add the outbox to a publication that has another outbox already."
+)
 @click.option("--from", "before", metavar="SOURCE", help="The source that ends, for --new-incarnation: orders.1.")
 @click.option("--to", "after", metavar="SOURCE", help="The source that begins, if not the next one.")
 @_role_option("writer", "NAME_writer")
@@ -76,6 +79,7 @@ def init(
     grants: bool,
     check: bool,
     new_incarnation: bool,
+    shared_publication: bool,
     before: str | None,
     after: str | None,
     databases: Databases | None,
@@ -87,7 +91,8 @@ def init(
     """Create what a service's database needs, or bring it up to date; running it again changes nothing.
 
     With SPEC: the outbox table, its head table and on PostgreSQL the publication. With --inbox: what a consuming
-    service remembers in its own database. Of a table that outbox.columns adopts nothing is touched.
+    service remembers in its own database. Of a table that outbox.columns adopts nothing is touched. A publication of
+    another outbox is left alone without --shared-publication: outbox.table may be a slip.
 
     DSN is postgresql://user:password@host/name (or what else libpq takes), mysql://… or mariadb://… likewise, or
     sqlite:///path. Where no SPEC says of what kind a database is, it does, for --sql and --grants too.
@@ -135,7 +140,7 @@ def init(
             if wanted.dialect is Dialect.POSTGRESQL:
                 _refuse_until_it_rests(wanted.spec, Database(connection, driver, wanted.spec), cluster)
             return _begin(wanted.spec, connection, driver, before=before, after=after, prints_json=prints_json)
-        return _create(wanted, connection, driver, prints_json=prints_json)
+        return _create(wanted, connection, driver, shares=shared_publication, prints_json=prints_json)
 
 
 def _ask_for_source(spec: Spec, catalog: Catalog) -> NoReturn:
@@ -226,16 +231,24 @@ def _check(wanted: Wanted, connection: Any, driver: TransactionDriver, *, prints
     return ExitCode.DIFFERENCES if drifted else ExitCode.DONE
 
 
-def _create(wanted: Wanted, connection: Any, driver: TransactionDriver, *, prints_json: bool) -> ExitCode:  # noqa: ANN401
+def _create(
+    wanted: Wanted,
+    connection: Any,  # noqa: ANN401
+    driver: TransactionDriver,
+    *,
+    shares: bool,
+    prints_json: bool,
+) -> ExitCode:
     execute, catalog = partial(driver.fetch, connection), Catalog(connection, driver)
     if wanted.spec is not None:
         _refuse_other_source(wanted.spec, catalog)
+        _refuse_second_outbox(wanted.spec, catalog, shares=shares)
     with changing_tables(connection, driver):
         done = [upgrade(execute, part) for part in wanted.components]
         with turn(execute, driver.dialect):
             known = _known_columns(wanted.spec, catalog)
             source = read_source(wanted.spec.outbox, catalog) if wanted.spec is not None else None
-            was_published = _is_published(wanted.spec, catalog)
+            publication = _find_publication(wanted.spec, catalog)
             for statement in wanted.statements(known, source=source):
                 execute(statement)
             added = sorted(set(_known_columns(wanted.spec, catalog)) - set(known)) if known else []
@@ -248,9 +261,8 @@ def _create(wanted: Wanted, connection: Any, driver: TransactionDriver, *, print
     if wanted.inbox is not None and wanted.dialect is Dialect.POSTGRESQL:  # elsewhere ids lie in one table
         purge = PartPurge(connection, driver, wanted.inbox, lambda step, text: say(f"{step} {text}", err=True))
         purge.make_parts(datetime.now(UTC))
-    publication = wanted.spec.database.publication if wanted.spec is not None else None
-    if publication:
-        say(f"publication {publication}: {'in place' if was_published else 'made'}", err=True)
+    if wanted.spec is not None and wanted.spec.database.publication:
+        say(visible(_publication_line(wanted.spec, publication)), err=True)
     partitions = None
     if wanted.spec is not None and wanted.spec.outbox.partitions:
         partitions = make_partitions(wanted.spec.outbox, connection, driver, err=prints_json)
@@ -262,16 +274,58 @@ def _create(wanted: Wanted, connection: Any, driver: TransactionDriver, *, print
         content = {
             "components": components,
             "addedColumns": added,
-            "publication": {"name": publication, "isNew": not was_published} if publication else None,
+            "publication": _publication_content(wanted.spec, publication),
             "partitions": partitions,
         }
         say(document("Tables", content))
     return ExitCode.FAILED if partitions and partitions["missed"] else ExitCode.DONE
 
 
-def _is_published(spec: Spec | None, catalog: Catalog) -> bool:
-    """Tell whether the publication is there already, with the outbox in it."""
-    return bool(spec and spec.database.publication and catalog.is_published(spec.outbox, spec.database.publication))
+def _find_publication(spec: Spec | None, catalog: Catalog) -> PublicationCatalog | None:
+    """Return the publication as it is, ``None`` where it does not exist or none is wanted."""
+    if spec is None or not spec.database.publication:
+        return None
+    return catalog.find_publication(spec.outbox, spec.database.publication)
+
+
+def _refuse_second_outbox(spec: Spec, catalog: Catalog, *, shares: bool) -> None:
+    """Refuse to add an outbox beside another one: the table's name is likely to be a slip.
+
+    Args:
+        shares: Whether that is meant.
+
+    Raises:
+        OutboxError: The publication has another outbox, and not this one.
+    """
+    found, name, table = _find_publication(spec, catalog), spec.database.publication, spec.outbox.table
+    if found is not None and found.outboxes and not found.has_outbox and not shares:
+        raise OutboxError(
+            f"the publication {name} is of another outbox, {enumerated(found.outboxes)}, and {table} is not in it; "
+            "nothing was changed",
+            hint="Correct outbox.table if it is a slip. If it is right, give the pipeline a publication of its own "
+            "(database.publication), or run again with --shared-publication.",
+        )
+
+
+def _publication_line(spec: Spec, before: PublicationCatalog | None) -> str:
+    """Say what became of the publication."""
+    name = f"publication {spec.database.publication}"
+    if before is None:
+        return f"{name}: made"
+    others = (*before.outboxes, *before.tables)
+    done = "in place" if before.has_outbox else f"{spec.outbox.table} added"
+    return f"{name}: {done}{f'; it also publishes {enumerated(others)}' if others else ''}"
+
+
+def _publication_content(spec: Spec | None, before: PublicationCatalog | None) -> dict[str, object] | None:
+    if spec is None or not spec.database.publication:
+        return None
+    return {
+        "name": spec.database.publication,
+        "isNew": before is None,
+        "isTableAdded": before is None or not before.has_outbox,
+        "alsoPublishes": [] if before is None else [*before.outboxes, *before.tables],
+    }
 
 
 def _known_columns(spec: Spec | None, catalog: Catalog) -> Collection[str]:

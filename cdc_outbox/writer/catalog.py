@@ -67,6 +67,21 @@ class OutboxCatalog:
     also_publishes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationCatalog:
+    """A publication.
+
+    Args:
+        has_outbox: Whether the outbox is in it, or needs not to be.
+        outboxes: Other tables that were put into it and are outboxes.
+        tables: Those that are none.
+    """
+
+    has_outbox: bool
+    outboxes: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+
+
 class Catalog:
     """The catalogue, through any connection to the database; it is only read.
 
@@ -158,8 +173,20 @@ class Catalog:
 
     def is_published(self, table: OutboxTable, publication: str) -> bool:
         """Tell whether the publication is there, with the outbox in it if there is one."""
+        found = self.find_publication(table, publication)
+        return found is not None and found.has_outbox
+
+    def find_publication(self, table: OutboxTable, publication: str) -> PublicationCatalog | None:
+        """Return a publication as it is."""
         [(there, inside)] = self._look("publication", table.table, publication=publication)
-        return bool(there if table.mode is OutboxMode.MESSAGE else inside)
+        if not there:
+            return None
+        others = self._ask("also_published", publication=publication, outbox=table.table.quoted)
+        return PublicationCatalog(
+            has_outbox=inside or table.mode is OutboxMode.MESSAGE,
+            outboxes=tuple(f"{schema}.{name}" for schema, name, is_outbox in others if is_outbox),
+            tables=tuple(f"{schema}.{name}" for schema, name, is_outbox in others if not is_outbox),
+        )
 
     def find_role(self, role: Role) -> RoleFacts | None:
         """Return what a role may do with those of its tables that exist, ``None`` if there is no such role.

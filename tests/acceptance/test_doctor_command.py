@@ -98,6 +98,31 @@ def test_a_slot_that_the_running_connector_does_not_read_is_told(
     assert unread["OP205 connect slot.name"] == "error"
 
 
+def test_a_slip_in_the_table_s_name_is_told_and_nothing_false_of_the_database(
+    deployed: Pipeline, spec: str, env: dict[str, str]
+) -> None:
+    """Also behind an `init` that made what the slip names."""
+    beats = deployed.spec.heartbeat_topic or ""
+    eventually(lambda: sum(deployed.stack.broker.ends(beats).values()), "a heartbeat")
+    Path(spec).write_text(f"{Path(spec).read_text()}outbox: {{table: outbux}}\n")
+    message = f"the connector {deployed.name} reads public.outbox, and the spec says public.outbux."
+    commands = ("preflight", "doctor", "status", "recover", "deploy-connector")
+    for is_made in (False, True):
+        for command in commands:
+            done = run_command(command, spec, env=env)
+            told = done.stdout + done.stderr
+            assert ("OP401" in told, done.returncode) == (False, 0 if command == "recover" else 1), told
+            assert (message in told) or (is_made and "outbox.table: table.include.list" in told), told
+        if not is_made:
+            assert run_command("init", spec, env=env).returncode == 1
+            assert run_command("init", spec, "--shared-publication", env=env).returncode == 0
+            with deployed.connect() as connection:
+                connection.execute("grant execute on function outbux_heartbeat to connector")
+    unasked = {key: value for key, value in env.items() if "CONNECT" not in key}
+    alone = run_command("preflight", spec, env=unasked).stdout
+    assert "public.outbux_heartbeats has none. Look first whether the connector reads" in alone
+
+
 def test_another_connector_on_the_table_and_a_slot_that_nobody_reads_are_told(
     deployed: Pipeline, spec: str, env: dict[str, str]
 ) -> None:

@@ -1,5 +1,6 @@
 """`cdc-outbox init`: repeatable, and its script makes the same."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -106,9 +107,47 @@ def test_init_does_not_set_back_the_incarnation(outbox_stack: Stack, spec: Path)
 def test_a_publication_that_is_there_gets_the_table(outbox_stack: Stack, spec: Path) -> None:
     dsn = outbox_stack.postgres.create_database("init_publication")
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("create publication orders_outbox with (publish = 'insert')")
-    assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
+        connection.execute("create table invoices (id integer primary key, payload text)")
+        connection.execute("create publication orders_outbox for table invoices with (publish = 'insert')")
+    done = run_command("init", str(spec), "--dsn", dsn)
+    assert done.returncode == 0, done.stderr
+    assert "publication orders_outbox: public.outbox added; it also publishes public.invoices\n" in done.stderr
     assert ("orders_outbox", "public.outbox", "", True, "", "") in objects(dsn)
+    again = run_command("init", str(spec), "--dsn", dsn, "--output=json")
+    assert json.loads(again.stdout)["publication"] == {
+        "name": "orders_outbox",
+        "isNew": False,
+        "isTableAdded": False,
+        "alsoPublishes": ["public.invoices"],
+    }
+    check = run_command("init", str(spec), "--check", "--dsn", dsn)
+    assert (check.returncode, "note DB409: the publication also publishes public.invoices." in check.stdout) == (
+        0,
+        True,
+    )
+
+
+def test_a_second_outbox_is_put_into_a_publication_only_if_that_is_meant(outbox_stack: Stack, spec: Path) -> None:
+    """The name of the table is a slip."""
+    dsn = outbox_stack.postgres.create_database("init_second")
+    slip = spec.with_name("slip.yaml")
+    slip.write_text(f"{spec.read_text()}outbox: {{table: outbux}}\n")
+    assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
+    made = objects(dsn)
+    refused = run_command("init", str(slip), "--dsn", dsn)
+    assert (refused.returncode, objects(dsn)) == (1, made)
+    assert "is of another outbox, public.outbox, and public.outbux is not in it; nothing was changed" in refused.stderr
+    assert "outbox.table" in refused.stderr
+    meant = run_command("init", str(slip), "--shared-publication", "--dsn", dsn)
+    assert meant.returncode == 0, meant.stderr
+    assert "publication orders_outbox: public.outbux added; it also publishes public.outbox\n" in meant.stderr
+    for path, other in ((spec, "outbux"), (slip, "outbox")):
+        again = run_command("init", str(path), "--dsn", dsn)
+        assert again.returncode == 0, again.stderr
+        assert f"publication orders_outbox: in place; it also publishes public.{other}\n" in again.stderr
+        check = run_command("init", str(path), "--check", "--dsn", dsn)
+        assert (check.returncode, check.stdout.count("DB")) == (3, 1)
+        assert f"warning DB408: the publication also publishes public.{other}:" in check.stdout
 
 
 def test_tables_of_a_newer_release_are_not_touched(outbox_stack: Stack, spec: Path) -> None:

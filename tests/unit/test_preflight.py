@@ -94,6 +94,8 @@ def test_a_database_that_is_ready_has_no_findings() -> None:
             "DB405",
             "orders_outbox",
         ),
+        (replace(GOOD, publication=replace(PUBLICATION, outboxes=["public.billing"])), "DB408", "orders_outbox"),
+        (replace(GOOD, publication=replace(PUBLICATION, tables=["public.invoices"])), "DB409", "orders_outbox"),
         (replace(GOOD, table=replace(TABLE, kind="p")), "", ""),
         (replace(GOOD, slot=replace(SLOT, plugin="test_decoding")), "DB501", "orders_outbox"),
         (replace(GOOD, slot=replace(SLOT, database="other")), "DB502", "orders_outbox"),
@@ -112,6 +114,21 @@ def test_no_unlogged_table_is_added_to_a_publication_of_all_tables() -> None:
     one_table = replace(all_tables, carries="")
     found = check_database(SPEC, replace(GOOD, table=unlogged, publication=one_table))
     assert [finding.code for finding in found] == ["DB302", "DB402"]
+
+
+def test_of_many_tables_in_a_publication_the_first_are_named() -> None:
+    tables = [f"public.t{number}" for number in range(2000)]
+    [finding] = check_database(SPEC, replace(GOOD, publication=replace(PUBLICATION, tables=tables)))
+    assert finding.message == "the publication also publishes public.t0, public.t1, public.t2 and 1,997 more."
+    assert finding.severity is Severity.NOTE
+
+
+def test_messages_are_published_beside_another_outbox_too() -> None:
+    spec = parse_spec(f"{MINIMAL}outbox: {{mode: message}}\n")
+    shared = replace(GOOD, publication=replace(PUBLICATION, covers_table=False, outboxes=["public.billing"]))
+    assert [(finding.code, finding.severity) for finding in check_database(spec, shared)] == [
+        ("DB408", Severity.WARNING)
+    ]
 
 
 def test_a_missing_column_is_named() -> None:

@@ -51,7 +51,8 @@ class Database:
         self._connection = connection
         self._driver = driver
         self._spec = spec
-        self._statements = load(driver.dialect, "preflight")
+        others = "also_published"  # which `init` asks too
+        self._statements = {**load(driver.dialect, "preflight"), others: load(driver.dialect, "catalog")[others]}
 
     def refuse_changes(self) -> None:
         """Let nothing that is asked from now on change anything, nor take long; for all of the connection's life."""
@@ -69,13 +70,6 @@ class Database:
         [(version, wal_level, database)] = self._ask("server")
         [(free_slots,)] = self._ask("free_slots")
         role = self._ask("role", role=spec.database.user, table=outbox.table.quoted)
-        publication = self._ask(
-            "publication",
-            publication=spec.database.publication,
-            outbox=outbox.table.quoted,
-            schema=outbox.table.schema,
-            table=outbox.name,
-        )
         return DatabaseFacts(
             version=version,
             wal_level=wal_level,
@@ -83,11 +77,24 @@ class Database:
             free_slots=free_slots,
             role=RoleFacts(*role[0]) if role else None,
             table=self._read_table(),
-            publication=PublicationFacts(*publication[0]) if publication else None,
+            publication=self._read_publication(),
             slot=self.find_slot(),
             written=WrittenFacts(keeps_rows=outbox.mode.keeps_rows),
             server=self._read_server(),
             **self._read_heartbeat(),
+        )
+
+    def _read_publication(self) -> PublicationFacts | None:
+        name, outbox = self._spec.database.publication, self._spec.outbox
+        place = {"publication": name, "outbox": outbox.table.quoted}
+        found = self._ask("publication", **place, schema=outbox.table.schema, table=outbox.name)
+        if not found:
+            return None
+        others = self._ask("also_published", **place)
+        return replace(
+            PublicationFacts(*found[0]),
+            outboxes=[f"{schema}.{table}" for schema, table, is_outbox in others if is_outbox],
+            tables=[f"{schema}.{table}" for schema, table, is_outbox in others if not is_outbox],
         )
 
     def _read_heartbeat(self) -> dict[str, bool]:

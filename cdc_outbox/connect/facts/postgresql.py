@@ -140,6 +140,8 @@ class PublicationFacts:
         columns: Those of the outbox that are published, in the order in which they come; ``None`` for all.
         carries: What else is in it by itself: ``all tables``, ``all tables of a schema``, or nothing.
         also_publishes: What it sends beside inserts.
+        outboxes: Other tables that were put into it and are outboxes.
+        tables: Those that are none.
     """
 
     publishes_inserts: bool
@@ -148,6 +150,8 @@ class PublicationFacts:
     columns: Sequence[str] | None = None
     carries: str = ""
     also_publishes: Sequence[str] = ()
+    outboxes: Sequence[str] = ()
+    tables: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

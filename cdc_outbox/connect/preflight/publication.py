@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from cdc_outbox.connect.facts import PublicationFacts, TableFacts
-from cdc_outbox.connect.preflight.findings import error, warning
+from cdc_outbox.connect.preflight.findings import error, note, warning
 from cdc_outbox.finding import Finding
 from cdc_outbox.modes import OutboxMode
+from cdc_outbox.safe_text import enumerated
 from cdc_outbox.spec import Spec
 from cdc_outbox.table import quote
 
@@ -19,6 +20,7 @@ def check_publication(spec: Spec, table: TableFacts | None, publication: Publica
     if publication is None:
         yield error("DB401", name, "the publication does not exist.", "Run `cdc-outbox init`.")
         return
+    yield from _check_others(name, publication)
     if spec.outbox.mode is OutboxMode.MESSAGE:  # messages pass any publication, also an empty one
         return
     alter = f"alter publication {quote(name)}"
@@ -52,6 +54,20 @@ def check_publication(spec: Spec, table: TableFacts | None, publication: Publica
     if publication.also_publishes:
         message = f"the publication carries {' and '.join(publication.also_publishes)} beside inserts."
         yield warning("DB406", name, message, f"{alter} {_INSERTS_ONLY}")
+
+
+def _check_others(name: str, publication: PublicationFacts) -> Iterator[Finding]:
+    if publication.outboxes:
+        message = f"the publication also publishes {enumerated(publication.outboxes)}: a publication is for one outbox."
+        remedy = (
+            "Correct outbox.table if it is a slip. If it is right, and no connector reads the other one through this "
+            f"publication: alter publication {quote(name)} drop table …"
+        )
+        yield warning("DB408", name, message, remedy)
+    if publication.tables:
+        message = f"the publication also publishes {enumerated(publication.tables)}."
+        remedy = f"Unless the connector reads them: alter publication {quote(name)} drop table …"
+        yield note("DB409", name, message, remedy)
 
 
 def _check_columns(spec: Spec, table: TableFacts | None, publication: PublicationFacts) -> Iterator[Finding]:

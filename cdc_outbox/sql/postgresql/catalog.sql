@@ -72,6 +72,37 @@ select
         where pubname = :publication and schemaname = {schema_literal} and tablename = {name_literal}
     )
 
+-- name: also_published
+-- Tables that were put into the publication beside the outbox, outboxes first: these have heads, or the columns by which
+-- Debezium's router knows one.
+select cast(namespace.nspname as text), cast(relation.relname as text), known.is_outbox
+from pg_publication as publication
+join pg_publication_rel as member on member.prpubid = publication.oid
+join pg_class as relation on relation.oid = member.prrelid
+join pg_namespace as namespace on namespace.oid = relation.relnamespace
+cross join lateral (
+    select
+        exists (
+            select from pg_class as heads
+            where heads.relnamespace = relation.relnamespace
+                and cast(heads.relname as text) = cast(relation.relname as text) || '_heads'
+        )
+        or (
+            select pg_catalog.count(*) = 3
+            from pg_attribute as attribute
+            where attribute.attrelid = relation.oid
+                and attribute.attname in ('aggregatetype', 'aggregateid', 'payload')
+                and not attribute.attisdropped
+        ) as is_outbox
+) as known
+where publication.pubname = :publication
+    -- What is no partition has no root.
+    and coalesce(cast(pg_catalog.pg_partition_root(relation.oid) as oid), relation.oid) is distinct from coalesce(
+        cast(pg_catalog.pg_partition_root(pg_catalog.to_regclass(:outbox)) as oid),
+        cast(pg_catalog.to_regclass(:outbox) as oid)
+    )
+order by not known.is_outbox, 1, 2
+
 -- name: member
 select exists (
     select

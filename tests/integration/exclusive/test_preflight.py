@@ -97,7 +97,7 @@ ONLY = f"alter publication {SLOT} set table outbox"
             "DB304",
             f"{OUTBOX}.type",
         ),
-        ("alter table outbox rename to old; create view outbox as select * from old", "DB305 DB203", OUTBOX),
+        ("alter table outbox rename to old; create view outbox as select * from old", "DB305 DB408 DB203", OUTBOX),
         (
             (
                 "drop table outbox; create foreign data wrapper w; create server s foreign data wrapper w;"
@@ -155,6 +155,15 @@ ONLY = f"alter publication {SLOT} set table outbox"
         (f"{ONLY} where (sequence > 1)", "DB404", SLOT),
         (f"{ONLY} (id, payload)", "DB405", SLOT),
         (f"alter publication {SLOT} set (publish = 'insert, truncate')", "DB406", SLOT),
+        (
+            (
+                "create table billing (aggregatetype text, aggregateid text, payload text);"
+                f"alter publication {SLOT} add table billing"
+            ),
+            "DB408",
+            SLOT,
+        ),
+        (f"alter publication {SLOT} add table outbox_heads", "DB409", SLOT),
         (
             f"drop publication {SLOT}; create publication {SLOT} for all tables with (publish = 'insert')",
             "DB407",
