@@ -143,7 +143,9 @@ def test_of_messages_the_heads_alone_are_checked(dsn: str, tmp_path: Path) -> No
     assert found(spec, dsn) == [("DB321", "public.outbox_heads"), ("DB401", "drift_outbox"), ("DB343", "public.outbox")]
     assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
     assert found(spec, dsn) == []
-    grants = run_command("init", str(spec), "--grants", "--writer=drift_message_writer", "--connector=connector").stdout
+    # A connector of its own: the one of all tests would be made without its password here.
+    roles = ("--writer=drift_message_writer", "--connector=drift_connector")
+    grants = run_command("init", str(spec), "--grants", *roles).stdout
     assert 'public"."outbox" to' not in grants
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(grants.encode())
