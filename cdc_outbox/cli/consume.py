@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 import traceback
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import click
 from cdc_outbox.cli.logs import FORMATS, is_news
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.progress import ProgressLine
-from cdc_outbox.consumer import AsyncConsumer, Consumer
+from cdc_outbox.consumer import AsyncConsumer, Consumer, Outcome
 from cdc_outbox.consumer.watch import LOG as WATCH_LOG
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitor import MonitorServer
@@ -66,9 +67,14 @@ def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) 
         with _listening(listen, consumer), line.following(consumer):
             _run(consumer)
     finally:
-        counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(consumer.outcomes.items()))
-        if counts or sys.exception() is None:
-            say(f"{consumer.name}: {counts or 'no events'}", err=True)
+        if consumer.outcomes or sys.exception() is None:
+            say(f"{consumer.name}: {summary(consumer.outcomes)}", err=True)
+
+
+def summary(outcomes: Mapping[Outcome, int]) -> str:
+    """Return how many events came to which end; what was parked may have been applied since."""
+    verb = {Outcome.PARKED: "was " if outcomes.get(Outcome.PARKED) == 1 else "were "}
+    return ", ".join(f"{events:,} {verb.get(end, '')}{end}" for end, events in sorted(outcomes.items())) or "no events"
 
 
 def _run(consumer: Consumer | AsyncConsumer) -> None:

@@ -82,7 +82,8 @@ class Poison:
         if seconds is None:
             _log.error("event is dead", extra=fields)
         else:
-            _log.error("event is parked", extra={**fields, "retry_seconds": round(seconds, 2)})
+            told = "event is parked" if attempts == 1 else "parked event failed again"
+            _log.error(told, extra={**fields, "retry_seconds": round(seconds, 2)})
         return item.failing(
             Failure(reason=Reason.FAILED, error=str(error), attempts=attempts, retry_seconds=seconds)
         ), None

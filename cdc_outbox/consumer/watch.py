@@ -234,6 +234,7 @@ class Watch:
         for event_type, outcome in ends:
             if outcome is Outcome.UNHANDLED:
                 self._warn_once(event_type)
+        self._tell_mended(items, delivered)
         self._metrics.count("cdc_outbox_consumer_batches_total", consumer=self._name, result="committed")
         self._metrics.measure("cdc_outbox_consumer_batch_events", len(items), consumer=self._name)
         self._metrics.measure("cdc_outbox_consumer_batch_seconds", seconds, consumer=self._name)
@@ -312,6 +313,13 @@ class Watch:
         if self._outage in outages:
             _log.warning("goes on", extra={"consumer": self._name, "waited_for": self._outage})
             self._outage = ""
+
+    def _tell_mended(self, items: Sequence[Item], delivered: Delivered) -> None:
+        """Tell of events that failed, so that the log has them, and are applied at last."""
+        for item, outcome in zip(items, delivered.outcomes, strict=True):
+            if item.parked is not None and item.parked.attempts and outcome is Outcome.APPLIED:
+                known = {"event_id": item.event_id, "attempts": item.parked.attempts + 1}
+                _log.info("parked event applied", extra=known)
 
     def _warn_once(self, event_type: str) -> None:
         if event_type not in self._unhandled and len(self._unhandled) < _MAX_WARNED:

@@ -174,7 +174,7 @@ def test_a_failing_handler_is_told_with_what_it_raised_and_others_go_on(
     assert "event is parked" in err
     assert 'reason="the handler of Poison order/1 #3' in err
     assert re.search(r"raised ValueError at service.py:\d+: hunter2\"", err)
-    assert f"{service.name}: 3 applied, 1 parked" in err
+    assert f"{service.name}: 3 applied, 1 was parked" in err
     assert ("Traceback" in err) is bool(options)
     assert service.committed_offset() == 4
 

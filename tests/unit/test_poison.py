@@ -86,6 +86,20 @@ def test_a_traceback_is_logged_once_for_all_tries_at_once(caplog: pytest.LogCapt
     assert caplog.text.count("ValueError: the account is closed") == 2
 
 
+def test_an_event_that_fails_again_is_not_told_as_another_one(caplog: pytest.LogCaptureFixture) -> None:
+    judge = poison(inline_retry_seconds=0.0, max_attempts=4)
+    for item in (ITEM, parked(0), parked(1), parked(2), parked(3)):
+        judge.judge(item, raised(ValueError()))
+    told = [(record.message, vars(record)["attempts"], "retry_seconds" in vars(record)) for record in caplog.records]
+    assert told == [
+        ("event is parked", 1, True),
+        ("event is parked", 1, True),  # it waited for another one until now
+        ("parked event failed again", 2, True),
+        ("parked event failed again", 3, True),
+        ("event is dead", 4, False),
+    ]
+
+
 def test_a_traceback_says_nothing_private_where_texts_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     error: BaseException | None = None

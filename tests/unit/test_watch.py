@@ -17,7 +17,8 @@ from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.group import pass_over
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
-from cdc_outbox.consumer.park import ParkedCount, Reason, State
+from cdc_outbox.consumer.ordering import Aggregate
+from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, Reason, State
 from cdc_outbox.consumer.watch import Watch
 from cdc_outbox.errors import (
     ConfigError,
@@ -107,6 +108,28 @@ def test_what_is_dead_without_having_been_tried_is_not_parked_in_silence(
     watch.applied([], Delivered(outcomes=[], parked=parked), 0.1)
     told = [(record.levelname, vars(record)["reason"], vars(record)["events"]) for record in caplog.records]
     assert told == [("ERROR", "conflict", 2), ("ERROR", "unreadable", 1)]
+
+
+def test_an_event_that_failed_is_told_once_it_is_applied(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    message = Message(topic="t", partition=0, offset=0, key=b"1", value=b"{}")
+    waiting = ParkedEvent(
+        place=1,
+        event_id="a",
+        state=State.WAITING,
+        reason=Reason.BEHIND,
+        blocks=True,
+        forced=False,
+        attempts=0,
+        message=message,
+        is_due=True,
+        aggregate=Aggregate("orders.1", "order", "1"),
+    )
+    failed = replace(waiting, reason=Reason.FAILED, attempts=5)
+    event = make_event(1, event_id="a")
+    items = [Item(event=event, message=message, parked=row) for row in (None, waiting, failed, failed)]
+    outcomes = [Outcome.APPLIED, Outcome.APPLIED, Outcome.PARKED, Outcome.APPLIED]
+    watch.applied(items, Delivered(outcomes=outcomes), 0.1)
+    assert told(caplog) == [("parked event applied", {"event_id": "a", "attempts": 6})]
 
 
 def test_what_was_parked_takes_room_before_it_is_counted_and_by_its_bytes(watch: Watch) -> None:
