@@ -25,6 +25,7 @@ from cdc_outbox.errors import (
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
+    TableNotFoundError,
 )
 from cdc_outbox.event import Event
 
@@ -34,6 +35,7 @@ _UNREACHABLE = (ConnectionError, TimeoutError, socket.gaierror)
 """What asyncpg lets pass of the operating system's where no server answers."""
 _NO_LOGINS = "55000"
 """What PostgreSQL says to a login while a database allows no connections; to a statement it says other things by it."""
+_NO_INBOX = "Make the inbox with `cdc-outbox init --inbox --dsn …`, in the database that the consumer connects to."
 _COMPARE_SECONDS = 30.0
 """How late lost commits of a quiet partition are noticed where a pooler reconnects behind the consumer's back."""
 
@@ -239,9 +241,11 @@ class Session:
             async with async_transaction(connection, database.driver):
                 yield database.stores, connection
         except Exception as error:
-            ours = translate(error)
+            ours = error if isinstance(error, TableNotFoundError) else translate(error)
             if ours is None:
                 raise
+            if isinstance(ours, TableNotFoundError):  # no handler's: none runs in this transaction
+                ours = TableNotFoundError(str(ours), sqlstate=ours.sqlstate, hint=_NO_INBOX)
             raise ours from error
 
 

@@ -6,9 +6,10 @@ import logging
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 
-from cdc_outbox.consumer.epochs import NO_OFFSET, OffsetMove, Place
+from cdc_outbox.consumer.epochs import NO_IDS, NO_OFFSET, OffsetMove, Place
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import (
@@ -18,6 +19,7 @@ from cdc_outbox.errors import (
     DatabaseUnavailableError,
     OutboxError,
     PartitionLostError,
+    TableNotFoundError,
 )
 from cdc_outbox.testing import MemoryDatabase
 
@@ -165,3 +167,16 @@ def test_lost_commits_are_noticed_on_a_connection_that_a_pooler_kept() -> None:
     with pytest.raises(PartitionLostError) as caught:
         finish(session.compare(held, {quiet: 7}))
     assert caught.value.places == (quiet,)
+
+
+@pytest.mark.parametrize("kind", [psycopg.errors.UndefinedTable, TableNotFoundError])
+def test_a_database_without_an_inbox_is_told_with_the_command_that_makes_one(kind: type[Exception]) -> None:
+    class Empty(Pooled):
+        async def issue(self, connection: Any, places: Any, topic_ids: Any = NO_IDS) -> Any:
+            raise kind('relation "public.inbox_epochs" does not exist')
+
+    know: Any = lambda _connection: Empty()  # noqa: E731
+    with pytest.raises(TableNotFoundError, match="inbox_epochs") as caught:
+        finish(Session(Connection, know).issue([Place("orders", 0)]))
+    assert caught.value.hint.startswith("Make the inbox with `cdc-outbox init --inbox --dsn …`")
+    assert "`cdc-outbox init`" not in "".join(caught.value.__notes__)
