@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import shlex
 import signal
 import sys
 from contextlib import nullcontext, redirect_stdout
@@ -18,8 +19,11 @@ from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.spans import moment
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
-from cdc_outbox.safe_text import visible
+from cdc_outbox.document import did_you_mean
+from cdc_outbox.safe_text import shortened, visible
 
+_SHOWN = 5
+"""Event types that a hint names."""
 _WORDS = {
     Fate.APPLIED: ("applied", "would be applied"),
     Fate.DUPLICATE: ("duplicates, skipped", "duplicates, would be skipped"),
@@ -109,6 +113,8 @@ def replay(
         consumer = load(target)
         done = _run(consumer, selection, rate=rate, dry_run=dry_run)
         _tell(consumer.name, done, dry_run=dry_run)
+        if hint := hint_of(consumer.name, done, event_type):
+            say(visible(f"hint: {hint}"), err=True)
     if prints_json:
         fates = [{"fate": fate, "messages": done.fates[fate], "first": done.examples.get(fate)} for fate in Fate]
         content = {"consumer": consumer.name, "isDryRun": dry_run, "isComplete": done.is_complete, "fates": fates}
@@ -143,3 +149,14 @@ def _tell(name: str, done: Replayed, *, dry_run: bool) -> None:
     if not done.is_complete:
         say(f"{name}: stopped before the end; run it again to go on", err=True)
     sys.stdout.flush()
+
+
+def hint_of(consumer: str, done: Replayed, event_type: str | None) -> str:
+    """Return what to do about a replay that applied nothing, empty where there is nothing to say."""
+    if done.fates.keys() == {Fate.DUPLICATE}:
+        return f"Their effects run again only after `cdc-outbox reset SPEC --consumer {shlex.quote(consumer)} …`."
+    if done.fates or event_type is None or not done.passed_over or event_type in done.passed_over:
+        return ""
+    there = sorted(name for name, _ in done.passed_over.most_common(_SHOWN))
+    near = did_you_mean(event_type, list(done.passed_over))
+    return f"The topics hold {', '.join(map(shortened, there))}. {near}".rstrip()

@@ -86,11 +86,13 @@ class Replayed:
     Args:
         fates: How many messages came to which end.
         examples: The first event of each.
+        passed_over: The types of events that were read and not selected, and how many there were of each.
         is_complete: Whether it came to its end, and was not stopped.
     """
 
     fates: Counter[Fate] = field(default_factory=Counter)
     examples: dict[Fate, str] = field(default_factory=dict)
+    passed_over: Counter[str] = field(default_factory=Counter)
     is_complete: bool = True
 
     def add(self, fate: Fate, example: object) -> None:
@@ -181,6 +183,8 @@ class Replay:
                 self._replayed.add(Fate.UNREADABLE, message.position)
             elif selection.takes(item.event):
                 yield item
+            else:
+                self._replayed.passed_over[item.event.type] += 1
 
     async def _recall(self, items: list[Item]) -> tuple[list[Item], Memory]:
         """Return what is remembered of events, without those that no inbox can take."""

@@ -278,11 +278,16 @@ def test_the_command_says_what_became_of_the_messages(service: Service, env: dic
     assert (done.returncode, done.stdout) == (0, f"3 applied, the first is {first}\n")
     done = run_command("replay", "service:consumer", "--output=json", env=env)
     document = json.loads(done.stdout)
-    assert done.stderr == f"3 duplicates, skipped, the first is {first}\n"
+    said, hint = done.stderr.splitlines()
+    assert said == f"3 duplicates, skipped, the first is {first}"
+    assert hint.startswith("hint: Their effects run again only after `cdc-outbox reset SPEC --consumer ")
     assert (document["kind"], document["isDryRun"], document["isComplete"]) == ("Replay", False, True)
     assert [each for each in document["fates"] if each["messages"]] == [
         {"fate": "duplicate", "messages": 3, "first": str(first)}
     ]
+    done = run_command("replay", "service:consumer", "--type", "OrderPlacd", env=env)
+    assert (done.returncode, done.stdout) == (0, "no message is selected\n")
+    assert done.stderr == "hint: The topics hold OrderPlaced. Did you mean 'OrderPlaced'?\n"
     done = run_command("replay", "service:consumer", "--offsets", "1:5", env=env)
     assert done.returncode == 2
     assert "is not PARTITION:FIRST-LAST" in done.stderr

@@ -1,18 +1,20 @@
-"""When a replay ends."""
+"""When a replay ends, and what is said of one that applied nothing."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from cdc_outbox.cli.replay import hint_of
 from cdc_outbox.consumer import Limits, Order, Retry, Selection, SequenceMode, WireContract
 from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.ordering import Memory
 from cdc_outbox.consumer.poison import Poison
-from cdc_outbox.consumer.replay import Fate, Replay
+from cdc_outbox.consumer.replay import Fate, Replay, Replayed
 from cdc_outbox.consumer.waits import Blocking
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import TransactionConflictError
@@ -60,9 +62,7 @@ class Busy:
         return Delivered(outcomes=[Outcome.APPLIED for _ in items])
 
 
-@pytest.mark.parametrize(("stopped_at", "tries"), [(3, 3), (0, 10)])
-def test_a_replay_that_is_told_to_stop_does_not_wait_for_what_is_in_its_way(stopped_at: int, tries: int) -> None:
-    stopping = threading.Event()
+def run(stopping: threading.Event, selection: Selection, stopped_at: int = 0) -> tuple[Replayed, Busy]:
     session: Any = Busy(stopping, stopped_at)
     reader: Any = OneTopic()
     replay = Replay(
@@ -74,7 +74,32 @@ def test_a_replay_that_is_told_to_stop_does_not_wait_for_what_is_in_its_way(stop
         poison=Poison(Retry()),
         waits=Blocking(stopping),
     )
-    done = finish(replay.run(Selection(), is_stopping=stopping.is_set))
+    return finish(replay.run(selection, is_stopping=stopping.is_set)), session
+
+
+@pytest.mark.parametrize(("stopped_at", "tries"), [(3, 3), (0, 10)])
+def test_a_replay_that_is_told_to_stop_does_not_wait_for_what_is_in_its_way(stopped_at: int, tries: int) -> None:
+    done, session = run(threading.Event(), Selection(), stopped_at)
     assert session.tries == tries
     assert done.is_complete == (not stopped_at)
     assert done.fates == ({} if stopped_at else {Fate.APPLIED: 1})
+
+
+def test_an_event_type_that_no_message_has_is_told_with_those_that_there_are() -> None:
+    done, _ = run(threading.Event(), Selection(event_type="OrderPlacd"))
+    assert (done.fates, done.passed_over) == ({}, {"OrderPlaced": 1})
+    assert hint_of("shipping", done, "OrderPlacd") == "The topics hold OrderPlaced. Did you mean 'OrderPlaced'?"
+    others = Replayed(passed_over=Counter({f"Type{number}": 9 - number for number in range(9)}))
+    assert hint_of("shipping", others, "Refund") == "The topics hold Type0, Type1, Type2, Type3, Type4."
+
+
+@pytest.mark.parametrize("event_type", [None, "OrderPlaced"])
+def test_a_selection_that_no_message_meets_for_another_reason_is_no_misspelt_type(event_type: str | None) -> None:
+    done = Replayed(passed_over=Counter({"OrderPlaced": 3}))
+    assert not hint_of("shipping", done, event_type)
+
+
+def test_a_replay_of_duplicates_alone_is_told_with_what_makes_effects_run_again() -> None:
+    done = Replayed(fates=Counter({Fate.DUPLICATE: 3}))
+    assert hint_of("our shop", done, None).endswith("only after `cdc-outbox reset SPEC --consumer 'our shop' …`.")
+    assert not hint_of("shop", Replayed(fates=Counter({Fate.DUPLICATE: 3, Fate.APPLIED: 1})), None)
