@@ -175,11 +175,10 @@ class Deployment:
         try:
             if found is None:
                 self._refuse_strangers(facts, None)
+                self._report("plan", str(make_plan(None, self._config, None)))
                 self._create(undo)
             plan = self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
-            self._report("plan", str(plan))
-            for change in () if plan.creates else plan.changes:  # a new connector is all additions
-                self._report("plan", change.line)
+            self._tell(plan)
             plan = self._apply(plan, facts, undo)
             self._wait(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)
             if self._canary is not None:
@@ -187,11 +186,20 @@ class Deployment:
         except BaseException as error:
             # A refusal leaves everything as it was, whatever is wanted of what did not come up.
             if self._options.undoes or isinstance(error, ConnectorInvalidError | UnpublishedEventsError):
-                undo.take_back()
+                undo.take_back(why="interrupted" if isinstance(error, KeyboardInterrupt) else "")
             raise
         # Not taken back: what runs is what somebody else wants.
         self._refuse_overwritten(self._config if undo.created or undo.changed or found is None else found.config)
         return plan
+
+    def _tell(self, plan: Plan) -> None:
+        """Report what is planned; that a connector is made was told before, and it is all additions."""
+        rest = replace(plan, creates=False, changes=()) if plan.creates else plan
+        if plan.creates and rest.is_empty:
+            return
+        self._report("plan", str(rest))
+        for change in rest.changes:
+            self._report("plan", change.line)
 
     def _refuse_overwritten(self, ours: Mapping[str, str]) -> None:
         """Refuse to call deployed what another deployment has replaced while this one waited."""

@@ -41,8 +41,14 @@ class Undo:
     owes_rows: bool = field(default=False, init=False)
     """Rows that must be published again are not, or not all of them."""
 
-    def take_back(self) -> None:
-        """Do it; an error is reported and not raised, for the first one says more."""
+    def take_back(self, *, why: str = "") -> None:
+        """Do it; an error is reported and not raised, for the first one says more.
+
+        Args:
+            why: What is told before, where no error tells it.
+        """
+        if why and (self.creating or self.changed or self.owes_rows):
+            self.report("undo", why)
         try:
             if self._is_overwritten():
                 self.report("undo", f"another process has changed {self.name} meanwhile; it is left so")
@@ -53,7 +59,7 @@ class Undo:
                 self.report("undo", f"connector {self.name} stays stopped, and owes the rows: deploy it again")
             elif self.created or (self.creating and self._appears()):
                 self.client.delete(self.name)
-                self.report("undo", f"connector {self.name} deleted again")
+                self.report("undo", f"connector {self.name}, made by this deployment, is deleted")
             if self.before is not None:
                 self._restore(self.before)
         except CdcOutboxError as error:

@@ -61,7 +61,7 @@ def test_a_task_that_fails_is_shown_with_its_trace_and_exits_1(
     assert done.returncode == 1
     assert "java.lang.ClassNotFoundException: nowhere.Nobody" in done.stderr
     assert f"error: {pipeline.name}: connector RUNNING, 1 task FAILED" in done.stderr
-    assert f"undo       connector {pipeline.name} deleted again" in done.stderr
+    assert f"undo       connector {pipeline.name}, made by this deployment, is deleted" in done.stderr
     assert "Traceback" not in done.stderr
     assert pipeline.client.find_config(pipeline.name) is None
 
@@ -108,7 +108,7 @@ def test_a_deployment_that_is_told_to_end_takes_back_what_it_did(
         finally:
             process.kill()
     assert process.returncode == 130, told
-    assert f"undo       connector {pipeline.name} deleted again" in told
+    assert f"undo       connector {pipeline.name}, made by this deployment, is deleted" in told
     assert pipeline.client.find_config(pipeline.name) is None
 
 

@@ -204,7 +204,7 @@ def test_a_new_connector_whose_task_fails_is_reported_with_its_trace_and_taken_b
         pipeline.deploy()
     assert "ConfigException" in caught.value.trace
     assert pipeline.client.find_config(pipeline.name) is None
-    assert f"undo: connector {pipeline.name} deleted again" in pipeline.reports
+    assert f"undo: connector {pipeline.name}, made by this deployment, is deleted" in pipeline.reports
 
 
 def test_a_change_that_does_not_come_up_gives_way_to_what_ran(

@@ -147,7 +147,7 @@ def test_an_interrupt_between_the_making_and_its_answer_leaves_no_connector(
     with pytest.raises(KeyboardInterrupt):
         deploying.run()
     assert pipeline.client.find_config(pipeline.name) is None
-    assert f"undo: connector {pipeline.name} deleted again" in deploying.steps
+    assert f"undo: connector {pipeline.name}, made by this deployment, is deleted" in deploying.steps
 
 
 def test_a_role_that_may_no_longer_replicate_is_said_so_though_connect_says_running(deployed: Pipeline) -> None:
