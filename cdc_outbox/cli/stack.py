@@ -272,14 +272,15 @@ def down(*, name: str, prints_json: bool) -> None:
         say(f"{name}: what a crash had left is cleared away", err=True)
     else:
         say(f"{name}: was not running", err=True)
+        if folder.others:
+            say(f"hint: {folder.others}", err=True)
     if prints_json:
         say(_document(name, _parts_in(folder)))
 
 
 def _find(name: str) -> StackFolder:
     folder = StackFolder(name)
-    if not folder.is_held:
-        raise StackError(f"no stack named {name!r} is running", hint="Start one with `cdc-outbox stack up`.")
+    folder.refuse_unless_held()
     return folder
 
 

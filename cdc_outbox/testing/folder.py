@@ -34,6 +34,9 @@ _PORTS = range(20_000, 32_000)
 """Below what the kernel gives to outgoing connections, so that none of those takes a port between look and use."""
 _END_SECONDS = 3.0
 """What a part may take to end in good order when its data are thrown away with it."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
+_SHOWN = 5
+"""Names of stacks that a sentence has."""
 _UNFINISHED_SECONDS = 60.0
 """A folder gets its lock within milliseconds; one that has none after this was left by a crash in between."""
 
@@ -47,7 +50,7 @@ class StackFolder:
     """
 
     def __init__(self, name: str, root: Path | None = None) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+        if not _NAME.fullmatch(name):
             raise ConfigError(
                 f"{name!r} is not a name for a stack", field="name", hint="Use letters, digits, hyphen and underscore."
             )
@@ -78,6 +81,26 @@ class StackFolder:
                 return lock is None
         except FileNotFoundError:
             return False
+
+    def refuse_unless_held(self) -> None:
+        """Refuse to go on with a stack that does not run.
+
+        Raises:
+            StackError: Nobody holds it; the hint names those that are held.
+        """
+        if not self.is_held:
+            hint = self.others or "Start one with `cdc-outbox stack up`."
+            raise StackError(f"no stack named {self.name!r} is running", hint=hint)
+
+    @property
+    def others(self) -> str:
+        """A sentence with this user's other stacks that run, empty where none does."""
+        names = {path.name.removeprefix(self._prefix) for path in self._all()} - {self.name}
+        held = sorted(name for name in names if _NAME.fullmatch(name) and StackFolder(name, self._root).is_held)
+        if not held:
+            return ""
+        shown = ", ".join(held[:_SHOWN]) + (f" and {len(held) - _SHOWN} more" if held[_SHOWN:] else "")
+        return f"There {'are' if held[1:] else 'is'} only {shown}: --name {held[0]}, or CDC_OUTBOX_STACK."
 
     def occupy(self) -> None:
         """Clear away what crashed, make the folder, and hold it until :meth:`release` or the end of the process.

@@ -106,3 +106,21 @@ def test_ports_that_are_reserved_at_the_same_time_are_all_written_down(
     other.join(30)
     assert sorted(json.loads((folder.path / "ports.json").read_text())) == sorted(reserved)
     folder.release()
+
+
+def test_a_stack_that_does_not_run_is_told_with_those_that_do(left_over: StackFolder, tmp_path: Path) -> None:
+    folder = StackFolder("default", tmp_path)
+    with pytest.raises(StackError, match="no stack named 'default' is running") as caught:
+        folder.refuse_unless_held()
+    assert (folder.others, caught.value.hint) == ("", "Start one with `cdc-outbox stack up`.")
+    (tmp_path / f"{left_over.path.name}.0123").mkdir(mode=0o700)  # set aside
+    mine, another = StackFolder("mine", tmp_path), StackFolder("another", tmp_path)
+    mine.occupy()
+    with pytest.raises(StackError) as caught:
+        folder.refuse_unless_held()
+    assert caught.value.hint == folder.others == "There is only mine: --name mine, or CDC_OUTBOX_STACK."
+    another.occupy()
+    assert folder.others == "There are only another, mine: --name another, or CDC_OUTBOX_STACK."
+    mine.refuse_unless_held()
+    for each in (mine, another):
+        each.release()
