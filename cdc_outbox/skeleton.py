@@ -14,6 +14,25 @@ from cdc_outbox.yaml_text import as_yaml
 EXAMPLE = "Example: "
 """What the comment of a line begins with that is commented out and no default."""
 
+_MEANINGS: Mapping[tuple[str, ...], Mapping[DatabaseKind | None, str]] = {
+    ("database", "name"): {
+        DatabaseKind.ORACLE: "The root container's name where there are containers, otherwise the database's.",
+        None: "The database's name.",
+    },
+    ("outbox", "schema"): {
+        DatabaseKind.MARIADB: "Its database.",
+        DatabaseKind.MYSQL: "Its database.",
+        DatabaseKind.MONGODB: "Its database.",
+        DatabaseKind.ORACLE: "Its owner.",
+        None: "Its schema.",
+    },
+    ("outbox", "table"): {
+        DatabaseKind.MONGODB: "The collection's name.",
+        DatabaseKind.ORACLE: "Its name; it and all columns have capital letters unless you write others.",
+        None: "Its name.",
+    },
+}
+"""What keys mean on one kind of database, ``None`` for the others: their own text tells all kinds apart."""
 _WIDTH = 116
 _HEADER = """\
 # {name}: its outbox, the connector that publishes it, and its topics.
@@ -49,7 +68,7 @@ def skeleton(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMod
                 continue  # a file takes no other key
             case _ if not key.kinds or kind in key.kinds:
                 blank = "\n" if len(key.path) == 1 and key.path != ("version",) else ""
-                parts.append(blank + "\n".join(_lines(key, values, defaults.get(key.path))) + "\n")
+                parts.append(blank + "\n".join(_lines(key, kind, values, defaults.get(key.path))) + "\n")
     return "".join(parts)
 
 
@@ -120,10 +139,11 @@ def _has_default(key: Key) -> bool:
     return "default" in key.schema and "x-default" not in key.schema
 
 
-def _lines(key: Key, values: Mapping[tuple[str, ...], str], default: str | None) -> Iterator[str]:
+def _lines(key: Key, kind: DatabaseKind, values: Mapping[tuple[str, ...], str], default: str | None) -> Iterator[str]:
     """Return one key with what it means: given, at its default, or as an example."""
     indent = "  " * (len(key.path) - 1)
-    meaning = re.split(r"(?<=[.:]) ", key.meaning)[0].rstrip(":.") + "."
+    told: Mapping[DatabaseKind | None, str] = _MEANINGS.get(key.path, {None: key.meaning})
+    meaning = re.split(r"(?<=[.:]) ", told.get(kind, told[None]))[0].rstrip(":.") + "."
     if "enum" in key.schema:
         meaning += f" ({' | '.join(key.schema['enum'])})"
     if key.has_keys and "examples" not in key.schema:

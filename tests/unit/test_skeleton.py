@@ -43,6 +43,14 @@ def test_it_parses_and_lints_clean(kind: DatabaseKind) -> None:
     assert bool(configs) is (kind is not DatabaseKind.SQLITE)
 
 
+@every_kind
+def test_its_comments_speak_of_no_other_kind_of_database(kind: DatabaseKind) -> None:
+    text = skeleton("shop", kind, AGGREGATES).lower()
+    [kinds] = [line for line in text.splitlines() if "what kind of database it is." in line]
+    told = text.replace(kinds, "").replace("mariadb's or mysql's binlog", "")
+    assert {other for other in DatabaseKind if other is not kind and other in told} == set()
+
+
 def test_postgresqls_is_rendered_and_has_no_finding_at_all() -> None:
     text = skeleton("orders", DatabaseKind.POSTGRESQL, AGGREGATES)
     assert render(parse_spec(text))["slot.name"] == "orders_outbox"
