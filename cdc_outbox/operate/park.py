@@ -15,7 +15,7 @@ from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import InboxError
 from cdc_outbox.message import Message
 from cdc_outbox.operate.inbox import Hole, OpenInbox
-from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, decide_skip, why_not_retried
+from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, decide_skip, told_places, why_not_retried
 
 _PAGE_EVENTS = 100
 """Read at once with their messages, each of which may have megabytes."""
@@ -83,11 +83,10 @@ class Park:
         missing = sorted(set(places) - {row.place for row in rows})
         if missing:
             others, total = self.find(ParkFilter(), limit=_NAMED)
-            there = ", ".join(str(row.place) for row in others) or "nothing"
-            more = f" and {total - len(others):,} more" if total > len(others) else ""
+            there = told_places([row.place for row in others], total)
             absent = ", ".join(map(str, missing))
             raise InboxError(
-                f"no parked event of {self._inbox.consumer} has the place {absent}; there is {there}{more}",
+                f"no parked event of {self._inbox.consumer} has the place {absent}; {there}",
                 hint="What was applied or skipped is parked no more.",
             )
         return rows
