@@ -38,9 +38,9 @@ KNOWN = (
     _known(
         r'password authentication failed for user "(?P<role>[^"]*)"',
         "The database refuses the password of the role {role}.",
-        "Give the role the password that database.password refers to. The worker reads its variables when it starts; a "
-        "variable or a config provider (config.providers) that it does not have is sent by its name, as the password. "
-        "In the local stack, `cdc-outbox stack restart connect-1 --env NAME` gives the worker a variable.",
+        "Give the role the password that database.password refers to. The worker reads its variables when it starts. "
+        "If it lacks the variable, or the config provider (config.providers), it sends the text ${env:…} itself as the "
+        "password. In the local stack, `cdc-outbox stack restart connect-1 --env NAME` gives the worker a variable.",
     ),
     _known(
         r"no password was provided",

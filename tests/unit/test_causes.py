@@ -15,6 +15,7 @@ PSQL += "Caused by: org.postgresql.util.PSQLException: "
 
 CASES = (
     (f'{PSQL}FATAL: password authentication failed for user "me"', "password of the role me", "database.password"),
+    (f'{PSQL}FATAL: password authentication failed for user "me"', "role me", "sends the text ${env:…} itself as the"),
     (
         f'{PSQL}FATAL: no pg_hba.conf entry for replication connection from host "::1"',
         "lets no client in",
