@@ -48,6 +48,11 @@ class Postgres(Server):
         self.password = password
         self.copies_files = copies_files
 
+    @property
+    def programs(self) -> Path:
+        """The folder of its programs, such as ``pg_dump``: those of another version may refuse this server."""
+        return Path(self._command.arguments[0]).parent
+
     def dsn(self, database: str = "postgres", *, user: str = "postgres", password: str | None = None) -> str:
         """Return the connection string of a database, by default for the superuser."""
         return make_conninfo(host=HOST, port=self.port, dbname=database, user=user, password=password or self.password)

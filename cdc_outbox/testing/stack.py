@@ -232,12 +232,13 @@ class Stack:
         """Return the variables by which the ``cdc-outbox`` command, and services of your own, find this stack.
 
         ``CDC_OUTBOX_DSN`` is the first database of :attr:`StackConfig.databases`, ``postgres`` without one. Each of
-        them has ``NAME_DSN``, a connection string, and ``NAME_URL``, the same as a ``postgresql://`` URL. The first
-        database of a MariaDB server is ``MARIADB_DSN``; its ``HOST``, ``PORT``, ``USER``, ``PASSWORD`` and ``DATABASE``
-        are variables of their own, for drivers that take no URL.
+        them has ``NAME_DSN``, a connection string, and ``NAME_URL``, the same as a ``postgresql://`` URL. PostgreSQL's
+        programs are in ``POSTGRES_BIN``. The first database of a MariaDB server is ``MARIADB_DSN``; its ``HOST``,
+        ``PORT``, ``USER``, ``PASSWORD`` and ``DATABASE`` are variables of their own, for drivers that take no URL.
         """
         databases = self.config.databases
-        environment = {"CDC_OUTBOX_DSN": self.postgres.dsn(*databases[:1])}
+        programs = str(self.postgres.programs)
+        environment = {"CDC_OUTBOX_DSN": self.postgres.dsn(*databases[:1]), "POSTGRES_BIN": programs}
         for name in databases:
             environment |= {
                 f"{name.upper()}_DSN": self.postgres.dsn(name),

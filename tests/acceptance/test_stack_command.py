@@ -124,7 +124,7 @@ def test_databases_are_made_and_shown_as_variables_of_their_names(home: dict[str
     up = run_program("stack", "up", "--name=try", "--no-kafka", "-dd", *DATABASES, env=home)
     assert up.returncode == 0, up.stderr
     exports = run_command("stack", "env", "--name", "try", env=home).stdout
-    assert exports.count("export ") == 5
+    assert exports.count("export ") == 6
     found = subprocess.run(["bash", "-c", f"{exports}\nenv"], capture_output=True, text=True, check=True).stdout
     variables = dict(line.split("=", 1) for line in found.splitlines())
     assert variables["CDC_OUTBOX_DSN"] == variables["ORDERS_DSN"]
@@ -180,6 +180,8 @@ def test_the_whole_stack_beside_another_one_detached_and_down(
     connect = {"CDC_OUTBOX_CONNECT_URL", "CDC_OUTBOX_CONNECT_LOGIN"}
     assert set(variables) == {"CDC_OUTBOX_DSN", "CDC_OUTBOX_BOOTSTRAP_SERVERS", *connect}
     assert not set(variables.values()) & set(outbox_stack.environment().values())
+    [programs] = [line.removeprefix("POSTGRES_BIN=") for line in found.splitlines() if line.startswith("POSTGRES_BIN=")]
+    assert (Path(programs) / "pg_dump").is_file()
 
     restart = run_command("stack", "restart", "connect-1", "--name", "try", "--env=ANOTHER", env=shell)
     assert (restart.returncode, restart.stderr) == (0, "connect-1: running\n")

@@ -108,6 +108,11 @@ def test_each_stack_has_a_login_to_connect_of_its_own_and_copies_have_the_same(s
         assert other.connect_cluster.login != login
 
 
+def test_a_stack_tells_where_the_programs_of_its_postgresql_are(stack: Stack) -> None:
+    sleep = shutil.which("sleep")
+    assert stack.environment()["POSTGRES_BIN"] == str(stack.postgres.programs) == str(Path(sleep or "").parent)
+
+
 def test_connectors_may_refer_to_the_stacks_mariadb_server(parts: Parts, tmp_path: Path) -> None:
     with Stack(StackConfig(name="sleeping", root=tmp_path, mariadb=True)) as stack:
         [environment] = parts.environments
