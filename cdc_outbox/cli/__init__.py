@@ -37,7 +37,7 @@ _COMMANDS = {
     "dead-letters": ("cdc_outbox.cli.dead_letters:dead_letters", "List, show, retry, skip or export parked events."),
     "delete": ("cdc_outbox.cli.delete:delete", "Delete a connector, and say what stays of it."),
     "deploy-connector": ("cdc_outbox.cli.deploy:deploy_connector", "Make a connector be what its spec says."),
-    "doctor": ("cdc_outbox.cli.doctor:doctor", "Diagnose a pipeline end to end."),
+    "doctor": ("cdc_outbox.cli.doctor:doctor", "Diagnose a pipeline, from the table to the topics."),
     "explain": ("cdc_outbox.cli.explain:explain", "Tell what a finding's code means."),
     "init": ("cdc_outbox.cli.init:init", "Create, upgrade or check the outbox's or the inbox's tables."),
     "lint": ("cdc_outbox.cli.lint:lint", "Find what is wrong with specs and connector configurations."),

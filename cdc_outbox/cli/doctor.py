@@ -32,7 +32,7 @@ _LOG.addHandler(logging.NullHandler())  # what librdkafka says is in the finding
 _HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")
 
 
-@click.command(short_help="Diagnose a pipeline end to end.")
+@click.command(short_help="Diagnose a pipeline, from the table to the topics.")
 @click.argument("spec", type=click.Path(path_type=Path))
 @dsns_option(required=False, note="; without it the database is not asked")
 @connect_url_option(required=True)
@@ -53,7 +53,7 @@ def doctor(
 
     It is what `lint`, `preflight`, `status`, `plan` and `topics create --dry-run` tell, in one table, the worst first,
     each finding with its remedy. One that does not answer within 7 s is a finding itself, and the others are
-    asked all the same.
+    asked all the same. What consumers have applied, `verify --consumer NAME` tells.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec, 75 no other error than that
     a database, a broker or Connect does not answer and may do so later; with --strict also 3, warnings and no errors.
