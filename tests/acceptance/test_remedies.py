@@ -188,7 +188,7 @@ def test_an_unfinished_republish_is_owed_until_it_is_paid(
         # Before the first row: the slot is there, and nothing was published.
         patch.setattr(Reader, "publish_rows", interrupted)
         if killed:
-            patch.setattr(Undo, "take_back", lambda _undo: None)
+            patch.setattr(Undo, "take_back", lambda *_, **__: None)
         assert operator.run("deploy-connector", "--earlier-events=republish").returncode != 0
     # A change of the configuration shows as UNASSIGNED until the workers have seen it.
     eventually(lambda: client.find_status(name).state == "STOPPED", "it to be stopped")

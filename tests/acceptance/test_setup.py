@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.rig import eventually
+
 ROOT = Path(__file__).parents[2]
 
 FOR_ALL = "openjdk-17-jre-headless maven"
@@ -76,6 +78,13 @@ def test_for_root_it_is_installed(purpose: tuple[str, ...], packages: str, machi
     ]
 
 
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 10_000)
+    except BlockingIOError:
+        return b""
+
+
 @pytest.mark.parametrize(("answer", "installs"), [("y", True), ("", False), ("no", False)])
 def test_root_is_asked_on_a_terminal(answer: str, machine: Path, *, installs: bool) -> None:
     stub(machine, "id", "echo 0")
@@ -84,7 +93,14 @@ def test_root_is_asked_on_a_terminal(answer: str, machine: Path, *, installs: bo
     os.write(ours, f"{answer}\n".encode())
     try:
         done = setup(machine, stdin=terminal, stderr=terminal)
-        assert f"setup: install {FOR_ALL} with apt-get? [y/N] " in os.read(ours, 10_000).decode()
+        os.set_blocking(ours, False)
+        said, question = [b""], f"setup: install {FOR_ALL} with apt-get? [y/N] ".encode()
+
+        def asks() -> bool:
+            said[0] += _read(ours)  # what was written comes out of a terminal in pieces
+            return question in said[0]
+
+        eventually(asks, "the question", seconds=10)
     finally:
         os.close(ours)
         os.close(terminal)

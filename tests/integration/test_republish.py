@@ -94,7 +94,7 @@ def test_a_republish_that_was_killed_is_not_taken_for_a_finished_one(
     full: Pipeline, monkeypatch: pytest.MonkeyPatch, *, deleted: bool
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Undo, "take_back", lambda _undo: None)  # nobody undoes anything after a kill -9
+        patch.setattr(Undo, "take_back", lambda *_, **__: None)  # nobody undoes anything after a kill -9
         interrupt_republishing(full, monkeypatch)
     if deleted:
         # All that is left is the offset that Connect stored when the connector was stopped.

@@ -22,13 +22,15 @@ CONNECTOR_PASSWORD = 'connector\'s "pass"wört'
 Connection = psycopg.Connection[Any]
 
 
-def eventually(holds: Callable[[], object], what: str, *, seconds: float = 60) -> None:
+def eventually(
+    holds: Callable[[], object], what: str, *, seconds: float = 60, longest_pause_seconds: float = 0.2
+) -> None:
     """Wait until a condition holds, and fail if it does not."""
-    deadline, pause = time.monotonic() + seconds, 0.04
+    deadline, pause = time.monotonic() + seconds, min(0.04, longest_pause_seconds)
     while not holds():
         assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
         threading.Event().wait(pause)
-        pause = min(pause * 1.5, 0.2)  # most conditions ask a server, which has other things to do
+        pause = min(pause * 1.5, longest_pause_seconds)  # most conditions ask a server, which has other things to do
 
 
 def one(connection: Connection, query: str, *parameters: object) -> Any:

@@ -190,7 +190,8 @@ def test_a_run_that_is_killed_leaves_whole_batches(pruner: Pruner, pipeline: Pip
     command = [f"{sys.prefix}/bin/cdc-outbox", "prune", str(spec), *options]
     named = {"PGAPPNAME": "killed"}
     with subprocess.Popen(command, env=named, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        eventually(lambda: pruner.query(archived) > 1, "the run to be under way")
+        # It takes half a second.
+        eventually(lambda: pruner.query(archived) > 1, "the run to be under way", longest_pause_seconds=0.01)
         process.kill()
     gone = "select count(*) = 0 from pg_stat_activity where application_name = 'killed'"
     eventually(lambda: pruner.query(gone), "its connection to end")
