@@ -27,7 +27,7 @@ from cdc_outbox.kafka import Topics
 
 SECONDS = 7.0
 """How long one may take to answer: a worker that is busy with another connector, a login over a slow network."""
-AFTERWARDS_SECONDS = 2.0
+AFTERWARDS_SECONDS = 1.0
 """How long an answer of Connect may take where the brokers are silent: what it asks them for does not come."""
 CONNECT, DATABASE, BROKERS, INBOX = "connect", "database", "topics", "inbox"
 

@@ -130,11 +130,20 @@ class ConnectClient:
         answer: dict[str, Any] = self._ask("GET", f"/connectors/{_segment(name)}/topics")
         return sorted(answer.get(name, {"topics": []})["topics"])
 
-    def validate(self, config: dict[str, str]) -> tuple[Finding, ...]:
-        """Let Connect and the connector check a configuration; Debezium logs into the database for it."""
+    def validate(self, config: dict[str, str], *, seconds: float | None = None) -> tuple[Finding, ...]:
+        """Let Connect and the connector check a configuration; Debezium logs into the database for it.
+
+        Args:
+            seconds: How long the answer may take: the worker waits for a database that says nothing. One worker is
+                asked, once. By default the request is repeated as any other.
+        """
         plugin = _segment(config["connector.class"])
         self._veil.remember_options(config)
-        answer = self._ask("PUT", f"/connector-plugins/{plugin}/config/validate", config)
+        path = f"/connector-plugins/{plugin}/config/validate"
+        if seconds is None:
+            answer = self._ask("PUT", path, config)
+        else:
+            answer = self._workers.ask_first("PUT", path, config, seconds=seconds)
         # A plugin knows its own secrets, whatever they are called.
         typed = {each["definition"]["name"] for each in answer["configs"] if _is_password(each)}
         self._veil.remember(*(value for option, value in config.items() if option in typed))

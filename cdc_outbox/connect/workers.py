@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import IncompleteRead
 from typing import Any
 
@@ -29,8 +29,8 @@ _JETTY = b"HTTP ERROR 404"
 """In the page of Connect's web server, which has no path before the worker has joined its cluster."""
 _BUSY = 429
 _STALLED = (
-    "A worker takes requests and leaves them unanswered while it cannot reach its brokers: look whether Kafka runs, "
-    "and into the worker's log."
+    "A worker leaves requests unanswered while it cannot reach its brokers, or the database that a configuration is "
+    "validated against: look whether they run, and into the worker's log."
 )
 _BROKEN_OFF = "Look whether the worker still runs, and what stands before it: a proxy, a load balancer."
 _NOT_CONNECT = "Check that the URL is the Connect worker's own: host, port, and no proxy or login page before it."
@@ -122,8 +122,17 @@ class Workers:
                 if asked == len(self._urls) or method == "POST":
                     raise
 
-    def _ask_worker(self, worker: str, method: str, path: str, body: Any) -> Any:  # noqa: ANN401 - JSON
-        url, tls, timings = worker + path, self.cluster.tls, self.cluster.timings
+    def ask_first(self, method: str, path: str, body: Any, *, seconds: float) -> Any:  # noqa: ANN401 - JSON
+        """Return the answer of one worker, which may take at most so long.
+
+        Raises:
+            ConnectError: It refused, or has not answered.
+        """
+        hurried = replace(self.cluster.timings, answer_seconds=min(seconds, self.cluster.timings.answer_seconds))
+        return self._ask_worker(self._urls[0], method, path, body, hurried)
+
+    def _ask_worker(self, worker: str, method: str, path: str, body: Any, timings: Timings | None = None) -> Any:  # noqa: ANN401 - JSON
+        url, tls, timings = worker + path, self.cluster.tls, timings or self.cluster.timings
         try:
             answer = self._session.request(
                 method,

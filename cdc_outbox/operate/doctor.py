@@ -36,6 +36,9 @@ from cdc_outbox.writer.incarnation import read_source
 Opening = Callable[[], AbstractContextManager[tuple[Any, TransactionDriver]]]
 """Opens a connection to the outbox's database."""
 
+VALIDATION_SECONDS = 7.0
+"""How long Connect may take to validate: it waits for the database of the spec, which may be silent."""
+
 
 @dataclass(kw_only=True)
 class Doctor:
@@ -111,8 +114,9 @@ class Doctor:
             yield from divergences(self.spec, found)
             with suppress(ConnectError):  # a worker may take no notes of topics
                 self._written = self.client.find_topics(name)
-        yield from self.client.validate(config)
         yield from (each.finding for each in find_neighbours(self.spec, self.client))
+        if "database" not in self.silent:  # a worker that validates logs into it
+            yield from self.client.validate(config, seconds=VALIDATION_SECONDS)
 
     def _status(self, found: Found) -> Iterator[Finding]:
         place, condition = Place(document="connect", path=self.spec.name), condition_of(found.status)

@@ -12,6 +12,7 @@ import pytest
 from cdc_outbox.cli import probe
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.render import render
+from cdc_outbox.operate import doctor
 from cdc_outbox.spec import parse_spec
 from tests.support.commands import run_command
 from tests.support.connect_server import NOBODY, Answer, Asked, answering
@@ -151,6 +152,33 @@ def test_a_worker_that_waits_for_silent_brokers_is_not_waited_for(command: list[
         done = ended_in_time(*words, "--connect-url", url, "--bootstrap-servers", silent)
         over.set()
     assert f"the brokers {silent} have not answered within 0.5 s" in done.stdout + done.stderr
+    assert done.returncode == 75
+
+
+@pytest.mark.parametrize("is_asked", [True, False], ids=["with a DSN", "without a DSN"])
+def test_a_worker_that_validates_against_a_silent_database_is_not_waited_for(
+    spec: str, silent: str, monkeypatch: pytest.MonkeyPatch, *, is_asked: bool
+) -> None:
+    monkeypatch.setattr(doctor, "VALIDATION_SECONDS", SECONDS)
+    over = threading.Event()
+    config = render(parse_spec(MINIMAL))
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path.endswith("/validate"):
+            over.wait(20)
+        if asked.path.endswith("/status"):
+            return 200, {"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, "state": "RUNNING"}]}
+        if asked.path == "/connectors?expand=info":
+            return 200, {"orders": {"info": {"config": config}}}
+        return 200, ["orders"] if asked.path == "/connectors" else config
+
+    dsn = ["--dsn", f"postgresql://me:hunter2@{silent}/orders"] if is_asked else []
+    with answering(answer) as (url, _):
+        done = ended_in_time("doctor", spec, "--connect-url", url, *dsn)
+        over.set()
+    told = done.stdout + done.stderr
+    assert (f"the database at {silent} has not answered within 0.5 s" in told) is is_asked
+    assert (f"the worker at {url} took a request and did not answer it within 0.5 s" in told) is not is_asked
     assert done.returncode == 75
 
 
