@@ -19,11 +19,11 @@ PARTIES = {
     "writer": "the service. It adds events and numbers them, and neither changes nor deletes one.",
     "consumer": "the consuming service. It claims events and moves watermarks, and forgets neither.",
     "connector": "Debezium. It reads the log, and the rows only if they are to be published again.",
+    "migrator": "runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.",
     "pruner": "runs `cdc-outbox prune`. It reads and deletes rows. A member of pg_read_all_stats is told more of what "
     "holds it back, and --archive needs `insert` on that table.",
-    "migrator": "runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.",
 }
-"""Who has a role, and what for."""
+"""Who has a role, and what for, in the order in which they are made: the pruner may be a member of the migrator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,27 @@ def granted(pipeline: Pipeline, tmp_path: Path) -> Iterator[Pipeline]:
                 connection.execute(SQL(cleanup).format(Identifier(f"{pipeline.name}_{kind}")))
 
 
+def test_roles_of_a_partitioned_outbox_are_made_on_a_server_that_has_none(pipeline: Pipeline, tmp_path: Path) -> None:
+    """Its pruner is a member of its migrator, who has to be made before."""
+    name = f"{pipeline.name}_days"
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        Pipeline.text(name, "outbox: {partitions: day}\n").replace("user: connector", f"user: {name}_connector")
+    )
+    dsn = pipeline.stack.postgres.create_database(name)
+    assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
+    printed = run_command("init", str(spec), "--grants")
+    assert printed.returncode == 0, printed.stderr
+    kinds = [kind for kind in KINDS if kind != "consumer"]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(printed.stdout.encode())
+        for kind in kinds:
+            for cleanup in ("reassign owned by {} to postgres", "drop owned by {}"):
+                connection.execute(SQL(cleanup).format(Identifier(f"{name}_{kind}")))
+        for kind in kinds:
+            connection.execute(SQL("drop role {}").format(Identifier(f"{name}_{kind}")))
+
+
 def dsn_of(pipeline: Pipeline, kind: str) -> str:
     return pipeline.stack.postgres.dsn(pipeline.name, user=f"{pipeline.name}_{kind}", password=PASSWORD)
 
