@@ -132,7 +132,7 @@ def test_check_names_what_it_checked_and_what_it_did_not(dsn: str, spec: Path) -
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (
         "as init makes them: outbox public.outbox, publication drift_outbox\n"
-        "roles are checked only if they are named: --writer ROLE --connector connector --pruner ROLE --migrator ROLE\n"
+        "roles are checked only if they are named: --writer ROLE --connector connector --migrator ROLE --pruner ROLE\n"
     )
 
 
