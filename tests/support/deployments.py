@@ -36,9 +36,9 @@ def halt_and_drop_slot(pipeline: Pipeline) -> None:
 
 def halt_and_advance_slot(pipeline: Pipeline) -> None:
     """Publish two events, stop the connector, and move the slot over a third one."""
-    publish_and_halt(pipeline)
-    pipeline.write(1)
-    with pipeline.connect() as connection:
+    with pipeline.keep_log(), pipeline.connect() as connection:
+        publish_and_halt(pipeline)
+        pipeline.write(1)
         advance = "select pg_replication_slot_advance(%s, pg_current_wal_lsn())"
         connection.execute(advance, (pipeline.spec.database.slot,))
 

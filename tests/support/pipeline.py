@@ -115,6 +115,16 @@ topics:
         return ConnectClient(self.stack.connect_cluster)
 
     @contextmanager
+    def keep_log(self) -> Iterator[None]:
+        """Have the server keep its log from here on, for a transaction that does not end.
+
+        A slot that is moved may otherwise begin behind Connect's offset, and Debezium does not start there.
+        """
+        with self.connect() as connection, connection.transaction(force_rollback=True):
+            connection.execute("create table unfinished ()")
+            yield
+
+    @contextmanager
     def connect(self) -> Iterator[Connection]:
         """Connect as superuser, in autocommit mode."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
