@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
@@ -47,13 +48,14 @@ class Broker(Server):
         admin = _admin(self.bootstrap_servers)  # another thread may have made the one that is kept
         [created] = admin.create_topics([NewTopic(name, num_partitions=partitions)]).values()
         created.result(timeout=_TOPIC_SECONDS)
+        _wait_for_topic(admin, name)
 
     def topics(self) -> list[str]:
         """Return the names of all topics, in their order."""
         return sorted(_admin(self.bootstrap_servers).list_topics(timeout=_TOPIC_SECONDS).topics)
 
     def delete_topics(self, *names: str) -> None:
-        """Delete topics, and return when they are gone."""
+        """Delete topics; the broker may show them for a moment more."""
         admin = _admin(self.bootstrap_servers)
         deleted = admin.delete_topics(list(names)) if names else {}
         for answer in deleted.values():
@@ -161,6 +163,21 @@ def _read(reader: Consumer, topic: str, ends: Mapping[int, int]) -> list[Message
         return messages
     finally:
         reader.unassign()
+
+
+def _wait_for_topic(admin: AdminClient, name: str) -> None:
+    """Wait until the broker knows a topic: it follows the controller, which has answered already."""
+    deadline = time.monotonic() + _TOPIC_SECONDS
+    while True:
+        [described] = admin.describe_topics(TopicCollection([name]), request_timeout=_TOPIC_SECONDS).values()
+        try:
+            described.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                raise translate(error.args[0]) from error
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _ends(admin: AdminClient, topic: str) -> dict[int, int]:
