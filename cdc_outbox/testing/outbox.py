@@ -10,7 +10,8 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from cdc_outbox.drivers import Driver, find_driver
+from cdc_outbox.drivers import AsyncDriver, find_driver
+from cdc_outbox.drivers.immediate import Immediate, finish
 from cdc_outbox.errors import NotInTransactionError, OutboxError
 from cdc_outbox.event import Event
 from cdc_outbox.modes import OutboxMode
@@ -162,7 +163,7 @@ class MemoryOutbox(Outbox):
 
     def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - whatever stands for a connection
         """Write one event as :meth:`Outbox.add` does."""
-        reacted = self._react(connection, [event], self._find_driver)
+        reacted = self._react(connection, [event])
         if reacted is not None:
             return reacted[0]
         with self._joined(connection) as transaction, self._database.lent_to(transaction) as sqlite:
@@ -173,7 +174,7 @@ class MemoryOutbox(Outbox):
     def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
         """Write many events as :meth:`Outbox.add_all` does."""
         given = list(events)
-        reacted = self._react(connection, given, self._find_driver)
+        reacted = self._react(connection, given)
         if reacted is not None:
             return reacted
         with self._joined(connection) as transaction, self._database.lent_to(transaction) as sqlite:
@@ -191,10 +192,10 @@ class MemoryOutbox(Outbox):
 
     def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
         with self._joined(connection) as transaction, self._database.lent_to(transaction) as sqlite:
-            transaction.events += self._write(sqlite, drafts)
+            transaction.events += finish(self._write(sqlite, drafts))
 
-    def _find_driver(self, _connection: object) -> Driver:
-        return find_driver(self._database.connection)
+    def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401, ARG002 - whatever stands for a connection
+        return Immediate(find_driver(self._database.connection))
 
     @contextmanager
     def _joined(self, connection: Any) -> Iterator[MemoryTransaction]:  # noqa: ANN401
@@ -227,7 +228,7 @@ class AsyncMemoryOutbox(AsyncOutbox):
 
     async def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - whatever stands for a connection
         """Write one event."""
-        reacted = self._react(connection, [event], self._twin._find_driver)  # noqa: SLF001
+        reacted = self._react(connection, [event])
         if reacted is not None:
             return reacted[0]
         async with self._joined(connection) as transaction:
@@ -236,7 +237,7 @@ class AsyncMemoryOutbox(AsyncOutbox):
     async def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
         """Write many events."""
         given = list(events)
-        reacted = self._react(connection, given, self._twin._find_driver)  # noqa: SLF001
+        reacted = self._react(connection, given)
         if reacted is not None:
             return reacted
         async with self._joined(connection) as transaction:
@@ -249,6 +250,9 @@ class AsyncMemoryOutbox(AsyncOutbox):
         with Collection.gathering() as collection:
             yield collection
         collection.written = await self.add_all(connection, collection.events)
+
+    def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401
+        return self._twin._find(connection)  # noqa: SLF001
 
     async def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
         async with self._joined(connection) as transaction:

@@ -1,10 +1,11 @@
 """Add events inside the caller's own transaction."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Row, find_async_driver, find_driver
+from cdc_outbox.drivers import AsyncDriver, Row, find_async_driver, find_driver
+from cdc_outbox.drivers.immediate import Immediate, finish
 from cdc_outbox.errors import ConfigError, EventError, NotInTransactionError
 from cdc_outbox.event import Event
 from cdc_outbox.schemas import EventSchemas
@@ -32,7 +33,7 @@ def publish_everything(event: Event) -> bool:  # noqa: ARG001 - that is the poli
 
 
 class _Outbox:
-    """What both twins share: all but the waiting."""
+    """What both faces share: all but the waiting, over drivers that may be waited for."""
 
     def __init__(
         self,
@@ -66,7 +67,10 @@ class _Outbox:
                 )
         self._statements: dict[tuple[Dialect, ParameterStyle], OutboxStatements] = {}
 
-    def _statements_for(self, driver: Driver | AsyncDriver) -> OutboxStatements:
+    def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401 - any driver's connection
+        raise NotImplementedError
+
+    def _statements_for(self, driver: AsyncDriver) -> OutboxStatements:
         key = (driver.dialect, driver.style)
         if key not in self._statements:
             self._statements[key] = OutboxStatements(
@@ -74,33 +78,67 @@ class _Outbox:
             )
         return self._statements[key]
 
-    def _draft(self, event: Event, driver: Driver | AsyncDriver) -> Draft:
+    def _draft(self, event: Event, driver: AsyncDriver) -> Draft:
         checked = draft(
             event, self.table, driver.dialect, max_message_bytes=self.max_message_bytes, schemas=self.schemas
         )
         return traced(checked, self.table, self.contract)
 
-    def _react(
-        self,
-        connection: Any,  # noqa: ANN401
-        events: Iterable[Event],
-        find: Callable[[Any], Driver | AsyncDriver],
-    ) -> list[Event] | None:
+    def _react(self, connection: Any, events: Iterable[Event]) -> list[Event] | None:  # noqa: ANN401
         """Leave events to the end of the handlers' transaction, if this is one."""
         reaction = find_reaction(self, connection)
         if reaction is None:
             return None
-        driver, headers = find(connection), self.table.headers.values()
+        driver, headers = self._find(connection), self.table.headers.values()
         given = [_checked(event) for event in events]
         drafts = {
-            place: self._draft(reaction.told(event, headers), driver)
-            for place, event in enumerate(given)
+            index: self._draft(reaction.told(event, headers), driver)
+            for index, event in enumerate(given)
             if self.policy(event)
         }
         # Nothing is sent, but what cannot be written is refused here, where its handler is known.
         self._statements_for(driver).add_all(list(drafts.values()))
         reaction.drafts += drafts.values()
-        return [gathered(drafts[place]) if place in drafts else event for place, event in enumerate(given)]
+        return [gathered(drafts[index]) if index in drafts else event for index, event in enumerate(given)]
+
+    async def _add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401
+        reacted = self._react(connection, [event])
+        if reacted is not None:
+            return reacted[0]
+        if not self.policy(_checked(event)):
+            return event
+        driver = self._find(connection)
+        statements = self._statements_for(driver)
+        insertion = statements.add(self._draft(event, driver))
+        await _refuse_outside_transaction(driver, connection)
+        [written] = statements.written(insertion, await _execute(driver, connection, insertion))
+        return written
+
+    async def _add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
+        events = list(events)
+        reacted = self._react(connection, events)
+        if reacted is not None:
+            return reacted
+        driver = self._find(connection)
+        given = [_checked(event) for event in events]
+        drafts = {index: self._draft(event, driver) for index, event in enumerate(given) if self.policy(event)}
+        written = {event.id: event for event in await self._write(connection, list(drafts.values()))}
+        return [written[drafts[index].id] if index in drafts else event for index, event in enumerate(given)]
+
+    async def _begin_collection(self, connection: Any) -> None:  # noqa: ANN401
+        if find_reaction(self, connection) is None:
+            await _refuse_outside_transaction(self._find(connection), connection)
+
+    async def _write(self, connection: Any, drafts: Sequence[Draft]) -> list[Event]:  # noqa: ANN401
+        driver = self._find(connection)
+        statements = self._statements_for(driver)
+        insertions = statements.add_all(drafts)
+        await _refuse_outside_transaction(driver, connection)
+        return [
+            event
+            for insertion in insertions
+            for event in statements.written(insertion, await _execute(driver, connection, insertion))
+        ]
 
 
 class Outbox(_Outbox):
@@ -117,6 +155,9 @@ class Outbox(_Outbox):
         policy: Decides which events are written; one that it declines comes back as it was, without an id.
     """
 
+    def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401
+        return Immediate(find_driver(connection))
+
     def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
         """Write one event and return it with its id, sequence, source and time.
 
@@ -129,17 +170,7 @@ class Outbox(_Outbox):
             StaleSequenceError: The event brings its own sequence, and the aggregate is there already.
             TableNotFoundError: The table does not exist; the transaction is aborted, as after any failed statement.
         """
-        reacted = self._react(connection, [event], find_driver)
-        if reacted is not None:
-            return reacted[0]
-        if not self.policy(_checked(event)):
-            return event
-        driver = find_driver(connection)
-        statements = self._statements_for(driver)
-        insertion = statements.add(self._draft(event, driver))
-        _refuse_outside_transaction(driver, driver.joins_transaction(connection))
-        [written] = statements.written(insertion, _execute(driver, connection, insertion))
-        return written
+        return finish(self._add(connection, event))
 
     def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
         """Write many events and return them as :meth:`add` does, in the order in which they were given.
@@ -152,14 +183,7 @@ class Outbox(_Outbox):
             EventError: One of the events cannot be written; none was, and the transaction is as it was.
             StaleSequenceError: As :meth:`add`; some may have been written.
         """
-        events = list(events)
-        reacted = self._react(connection, events, find_driver)
-        if reacted is not None:
-            return reacted
-        driver = find_driver(connection)
-        given = [_checked(event) for event in events]
-        drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
-        return _as_given(given, drafts, self._write(connection, list(drafts.values())))
+        return finish(self._add_all(connection, events))
 
     @contextmanager
     def collect(self, connection: Any) -> Iterator[Collection]:  # noqa: ANN401
@@ -172,9 +196,7 @@ class Outbox(_Outbox):
             NotInTransactionError: As :meth:`add`, at the start and at the end.
             EventError: As :meth:`add_all`, at the end.
         """
-        if find_reaction(self, connection) is None:
-            driver = find_driver(connection)
-            _refuse_outside_transaction(driver, driver.joins_transaction(connection))
+        finish(self._begin_collection(connection))
         with Collection.gathering() as collection:
             yield collection
         collection.written = self.add_all(connection, collection.events)
@@ -193,54 +215,27 @@ class Outbox(_Outbox):
             self._write_gathered(connection, reaction.drafts)
 
     def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
-        self._write(connection, drafts)
-
-    def _write(self, connection: Any, drafts: Sequence[Draft]) -> list[Event]:  # noqa: ANN401
-        driver = find_driver(connection)
-        statements = self._statements_for(driver)
-        insertions = statements.add_all(drafts)
-        _refuse_outside_transaction(driver, driver.joins_transaction(connection))
-        return [
-            event
-            for insertion in insertions
-            for event in statements.written(insertion, _execute(driver, connection, insertion))
-        ]
+        finish(self._write(connection, drafts))
 
 
 class AsyncOutbox(_Outbox):
     """Write events into an outbox table through an asynchronous driver; the twin of :class:`Outbox`."""
 
+    def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401
+        return find_async_driver(connection)
+
     async def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
         """Write one event; everything that :meth:`Outbox.add` says holds here."""
-        reacted = self._react(connection, [event], find_async_driver)
-        if reacted is not None:
-            return reacted[0]
-        if not self.policy(_checked(event)):
-            return event
-        driver = find_async_driver(connection)
-        statements = self._statements_for(driver)
-        insertion = statements.add(self._draft(event, driver))
-        _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
-        [written] = statements.written(insertion, await _await(driver, connection, insertion))
-        return written
+        return await self._add(connection, event)
 
     async def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
         """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
-        events = list(events)
-        reacted = self._react(connection, events, find_async_driver)
-        if reacted is not None:
-            return reacted
-        driver = find_async_driver(connection)
-        given = [_checked(event) for event in events]
-        drafts = {place: self._draft(event, driver) for place, event in enumerate(given) if self.policy(event)}
-        return _as_given(given, drafts, await self._write(connection, list(drafts.values())))
+        return await self._add_all(connection, events)
 
     @asynccontextmanager
     async def collect(self, connection: Any) -> AsyncIterator[Collection]:  # noqa: ANN401
         """Gather a transaction's events; everything that :meth:`Outbox.collect` says holds here."""
-        if find_reaction(self, connection) is None:
-            driver = find_async_driver(connection)
-            _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
+        await self._begin_collection(connection)
         with Collection.gathering() as collection:
             yield collection
         collection.written = await self.add_all(connection, collection.events)
@@ -257,17 +252,6 @@ class AsyncOutbox(_Outbox):
     async def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
         await self._write(connection, drafts)
 
-    async def _write(self, connection: Any, drafts: Sequence[Draft]) -> list[Event]:  # noqa: ANN401
-        driver = find_async_driver(connection)
-        statements = self._statements_for(driver)
-        insertions = statements.add_all(drafts)
-        _refuse_outside_transaction(driver, await driver.joins_transaction(connection))
-        return [
-            event
-            for insertion in insertions
-            for event in statements.written(insertion, await _await(driver, connection, insertion))
-        ]
-
 
 def _checked(event: Event) -> Event:
     """Return what is an event; anything else is often the connection, passed in the wrong place."""
@@ -276,45 +260,24 @@ def _checked(event: Event) -> Event:
     return event
 
 
-def _execute(driver: Driver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
+async def _execute(driver: AsyncDriver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
     """Execute the steps and return the last rows that came back; if one fails or is interrupted, none of them was."""
     rows: list[Row] = []
     step = insertion.steps[0]
     try:
         for step in insertion.steps:
             if not (rows and step.reads_back):
-                rows = driver.fetch(connection, step.sql, insertion.parameters) or rows
-    except BaseException:  # Ctrl-C and gevent's timeouts too, after which a caller may commit
+                rows = await driver.fetch(connection, step.sql, insertion.parameters) or rows
+    except BaseException:  # Ctrl-C, a cancelled task and gevent's timeouts too, after which a caller may commit
         for undoing in insertion.undo_from(step):
             with suppress(Exception):  # the database has undone all of the transaction
-                driver.fetch(connection, undoing.sql, insertion.parameters)
-        raise
-    return rows
-
-
-async def _await(driver: AsyncDriver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
-    rows: list[Row] = []
-    step = insertion.steps[0]
-    try:
-        for step in insertion.steps:
-            if not (rows and step.reads_back):
-                rows = await driver.fetch(connection, step.sql, insertion.parameters) or rows
-    except BaseException:  # a cancelled task's too
-        for undoing in insertion.undo_from(step):
-            with suppress(Exception):
                 await driver.fetch(connection, undoing.sql, insertion.parameters)
         raise
     return rows
 
 
-def _as_given(given: Sequence[Event], drafts: Mapping[int, Draft], written: Iterable[Event]) -> list[Event]:
-    """Return the written events in the places of those that were given; what was declined stays as it was."""
-    by_id = {event.id: event for event in written}
-    return [by_id[drafts[place].id] if place in drafts else event for place, event in enumerate(given)]
-
-
-def _refuse_outside_transaction(driver: Driver | AsyncDriver, joins: bool) -> None:  # noqa: FBT001 - what it is about
-    if not joins:
+async def _refuse_outside_transaction(driver: AsyncDriver, connection: Any) -> None:  # noqa: ANN401
+    if not await driver.joins_transaction(connection):
         raise NotInTransactionError(
             "the connection is not in a transaction, so the event was not written", hint=driver.transaction_hint
         )
