@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cdc_outbox.contract_file import load_contract
     from cdc_outbox.errors import (
         CdcOutboxError,
         ConfigError,
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from cdc_outbox.modes import EventFormat, OutboxMode, Partitions, PayloadType
     from cdc_outbox.payload import TOMBSTONE, Tombstone
     from cdc_outbox.schemas import EventSchemas
+    from cdc_outbox.spec import load_spec
     from cdc_outbox.table import OutboxColumns, OutboxTable
     from cdc_outbox.wire import HeaderNames, WireContract
     from cdc_outbox.writer import AsyncOutbox, Outbox, PublicationPolicy, execute_with_events
 
 _HOMES = {
+    "contract_file": ("load_contract",),
     "errors": (
         "CdcOutboxError",
         "ConfigError",
@@ -42,6 +45,7 @@ _HOMES = {
     "modes": ("EventFormat", "OutboxMode", "Partitions", "PayloadType"),
     "payload": ("TOMBSTONE", "Tombstone"),
     "schemas": ("EventSchemas",),
+    "spec": ("load_spec",),
     "table": ("OutboxColumns", "OutboxTable"),
     "wire": ("HeaderNames", "WireContract"),
     "writer": ("AsyncOutbox", "Outbox", "PublicationPolicy", "execute_with_events"),
@@ -77,6 +81,8 @@ __all__ = [
     "Tombstone",
     "WireContract",
     "execute_with_events",
+    "load_contract",
+    "load_spec",
 ]
 
 

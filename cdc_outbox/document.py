@@ -1,10 +1,13 @@
 """A text as plain data that still knows its lines, however it was written."""
 
+import os
+import pathlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding, Place, Severity
 
 MAX_BYTES = 1_000_000
@@ -80,3 +83,20 @@ def nearest(word: str, known: Iterator[str] | list[str], *, alike: float = ALIKE
     longer = [each for each in words if len(word) > 2 and each.startswith(word)]  # two letters begin too much
     near = sorted(longer, key=len) or get_close_matches(word, words, n=1, cutoff=alike)
     return near[0] if near else ""
+
+
+def read_text_file(path: os.PathLike[str], *, field: str = "", hint: str = "") -> str:
+    """Return what a file says.
+
+    Args:
+        field: What named the file.
+        hint: What to do where it cannot be read.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(f"{os.fspath(path)} cannot be read: {reason}", field=field, hint=hint) from error

@@ -1,6 +1,7 @@
 """A pipeline's YAML, checked, as values: the table, the wire contract, the router and the connector's settings."""
 
 import json
+import pathlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 
 from cdc_outbox.cloudevents import ROW_HEADERS
 from cdc_outbox.database import DatabaseKind, DatabaseSpec, database_spec
-from cdc_outbox.document import Document, Path
+from cdc_outbox.document import Document, Path, read_text_file
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
@@ -159,6 +160,18 @@ def parse_spec(text: str | Document, *, name: str = "spec") -> Spec:
         findings=findings,
         hint="Correct the spec.",
     )
+
+
+def load_spec(path: str | pathlib.Path) -> Spec:
+    """Read a spec from a file.
+
+    Args:
+        path: Relative to the current folder.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no valid spec; ``findings`` has every defect with its line.
+    """
+    return parse_spec(read_text_file(pathlib.Path(path)), name=str(path))
 
 
 @cache

@@ -34,6 +34,7 @@ _COMMANDS = {
     ),
     "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until SIGTERM or Ctrl-C."),
     "contexts": ("cdc_outbox.cli.contexts_list:contexts", "List the places that commands can be told to go to."),
+    "contract": ("cdc_outbox.cli.contract:contract", "Export what consumers must know of a pipeline."),
     "dead-letters": ("cdc_outbox.cli.dead_letters:dead_letters", "List, show, retry, skip or export parked events."),
     "delete": ("cdc_outbox.cli.delete:delete", "Delete a connector, and say what stays of it."),
     "deploy-connector": ("cdc_outbox.cli.deploy:deploy_connector", "Make a connector be what its spec says."),

@@ -9,7 +9,7 @@ import click
 from cdc_outbox import kafka
 from cdc_outbox.cli.context_option import ContextValue
 from cdc_outbox.cli.contexts import Context
-from cdc_outbox.cli.files import read_text
+from cdc_outbox.document import read_text_file
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.properties_text import read_properties
 
@@ -52,7 +52,7 @@ def broker_settings(bootstrap_servers: str, file: Path | None, *, group: str) ->
 
 
 def _read(file: Path) -> dict[str, Any]:
-    document = read_properties(read_text(file, field="--kafka-settings"), name=str(file))
+    document = read_properties(read_text_file(file, field="--kafka-settings"), name=str(file))
     if document.findings:
         raise ConfigError(f"{file} is not a file of settings", field="--kafka-settings", findings=document.findings)
     settings: dict[str, Any] = document.content

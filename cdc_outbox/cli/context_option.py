@@ -10,8 +10,8 @@ from click.core import ParameterSource
 
 from cdc_outbox.cli.contexts import Context, Contexts
 from cdc_outbox.cli.contexts_file import read_contexts
-from cdc_outbox.cli.files import read_text
 from cdc_outbox.cli.output import say
+from cdc_outbox.document import read_text_file
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.safe_text import visible
 
@@ -50,7 +50,7 @@ class ContextValue(click.Option):
         file, file_source = ctx.meta.get(_DSN_FILES, {}).get(self.name, (None, source))
         if file is not None and source is not ParameterSource.COMMANDLINE:
             field = f"{self.opts[0]}-file"
-            value, source = read_text(file, field=field).strip(), file_source
+            value, source = read_text_file(file, field=field).strip(), file_source
             if not value:  # which clients take for whatever runs on this machine
                 raise ConfigError(f"{file} is empty; it must hold a DSN", field=field)
         elif file is not None and file_source is ParameterSource.COMMANDLINE:

@@ -8,9 +8,8 @@ from typing import Any
 
 from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts
 from cdc_outbox.cli.contexts_trust import TrustedFiles, user_folder
-from cdc_outbox.cli.files import read_text
 from cdc_outbox.connect.cluster import Keeper
-from cdc_outbox.document import Document, did_you_mean
+from cdc_outbox.document import Document, did_you_mean, read_text_file
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.secret import shows_password
 from cdc_outbox.yaml_text import read_yaml
@@ -65,7 +64,7 @@ def read_contexts(
     path = contexts_path(variables, folder, named)
     if path is None:
         return Contexts()
-    text = read_text(path, field="CDC_OUTBOX_CONTEXTS")
+    text = read_text_file(path, field="CDC_OUTBOX_CONTEXTS")
     is_found = not named and not variables.get("CDC_OUTBOX_CONTEXTS") and path == folder / CONTEXTS_FILE
     if is_found and not TrustedFiles(variables).has(path, text):
         raise ConfigError(

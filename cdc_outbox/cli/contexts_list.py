@@ -11,10 +11,10 @@ from cdc_outbox.cli.context_option import contexts_of, contexts_option
 from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts, urls_of
 from cdc_outbox.cli.contexts_file import CONTEXTS_FILE, parse_contexts
 from cdc_outbox.cli.contexts_trust import TrustedFiles
-from cdc_outbox.cli.files import read_text
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import document, say
+from cdc_outbox.document import read_text_file
 from cdc_outbox.safe_text import safe_json, visible
 
 
@@ -70,7 +70,7 @@ def trust(*, revoke: bool, prints_json: bool) -> None:
         if prints_json:
             say(document("Trust", {"path": str(path), "isTrusted": False}))
         return
-    text = read_text(path)
+    text = read_text_file(path)
     found = parse_contexts(text, path, os.environ)
     _show(found, err=prints_json)
     for context in _all(found.known):

@@ -18,23 +18,6 @@ def complete_file(_context: click.Context, _parameter: click.Parameter, incomple
     return [CompletionItem(incomplete, type="file")]
 
 
-def read_text(path: Path, *, field: str = "", hint: str = "") -> str:
-    """Return what a file says.
-
-    Args:
-        field: What named the file.
-        hint: What to do where it cannot be read.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}", field=field, hint=hint) from error
-
-
 def read_text_of(name: str) -> str | None:
     """Return what a file says, no more than is needed to see that it is too large; ``None`` if it is no text.
 

@@ -12,9 +12,9 @@ from click.core import ParameterSource
 from cdc_outbox.cli.context_option import ClusterOption, ContextValue, said_of_cluster
 from cdc_outbox.cli.contexts import Context, Databases
 from cdc_outbox.cli.exits import ONE_WORD
-from cdc_outbox.cli.files import read_text
 from cdc_outbox.connect.cluster import Basic, Cluster
 from cdc_outbox.connect.timings import Timings
+from cdc_outbox.document import read_text_file
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.spec import Spec, parse_spec
 
@@ -44,7 +44,7 @@ def _login(context: click.Context, url: click.Parameter | None) -> Basic | None:
     takes_variables = url is not None and context.get_parameter_source(url.name or "") is ParameterSource.ENVIRONMENT
     file, source = said_of_cluster(context, "connect_login_file")
     if file is not None and (takes_variables or source is ParameterSource.COMMANDLINE):
-        return Basic.parse(read_text(file, field=_LOGIN_FILE).strip(), field=_LOGIN_FILE)
+        return Basic.parse(read_text_file(file, field=_LOGIN_FILE).strip(), field=_LOGIN_FILE)
     text = os.environ.get(_LOGIN) if takes_variables else None
     return Basic.parse(text, field=_LOGIN) if text else None
 
@@ -195,7 +195,7 @@ def read_spec(path: Path) -> Spec:
     Raises:
         ConfigError: It cannot be read, or is wrong.
     """
-    return parse_spec(read_text(path, hint=_spec_called(path)), name=str(path))
+    return parse_spec(read_text_file(path, hint=_spec_called(path)), name=str(path))
 
 
 def _spec_called(path: Path) -> str:

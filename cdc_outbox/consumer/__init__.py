@@ -12,6 +12,7 @@ from cdc_outbox.consumer.retry import Retry
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.consumer.selection import Selection
 from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.contract_file import load_contract
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.foreign import ForeignOutbox
 from cdc_outbox.modes import PayloadType
@@ -42,4 +43,5 @@ __all__ = [
     "Verdict",
     "WireContract",
     "inbox_component",
+    "load_contract",
 ]

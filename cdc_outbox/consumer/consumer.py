@@ -84,7 +84,7 @@ class _Consumer(Generic[EventT]):
             raise ConfigError(
                 f"a contract is a WireContract, not {type(contract).__name__}",
                 field="Consumer.contract",
-                hint="Build one, or take that of a spec: parse_spec(text).contract.",
+                hint='`cdc-outbox contract export SPEC` writes one: load_contract("orders.contract.json").',
             )
         self.contract = contract
         self.limits = limits or Limits()

@@ -307,6 +307,7 @@ def test_every_command_that_a_context_can_tell_something_takes_one() -> None:
         "completion",
         "consume",
         "contexts",
+        "contract",
         "explain",
         "lint",
         "new",

@@ -45,7 +45,7 @@ FLOORS = [
     },
     {"foreign"},
     {"migrations", "router", "schemas", "wire"},
-    {"privileges", "spec"},
+    {"contract_file", "privileges", "spec"},
     {"drivers", "jvm", "kafka", "reference"},
     {"connect", "consumer", "skeleton", "writer"},
     {"alembic", "django", "monitor", "operate", "testing"},

@@ -119,6 +119,7 @@ def test_one_option_says_what_is_printed_and_another_one_where() -> None:
 WITHOUT_DOCUMENT = {
     ("completion",): "prints a script",
     ("consume",): "its log is its output: --log-format",
+    ("contract", "export"): "prints the contract, which is JSON",
     ("dead-letters", "export"): "prints JSON lines",
     ("explain",): "prints prose",
     ("new",): "prints a spec",
