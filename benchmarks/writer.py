@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from benchmarks.durable import demand_durable, make_durable
 from benchmarks.writers import LIST, WRITERS, ListWriter
 from benchmarks.writers.database import make_database
-from cdc_outbox import AsyncOutbox, Outbox, SequenceMode, WireContract
+from cdc_outbox import AsyncOutbox, Outbox, OutboxTable, SequenceMode, WireContract
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import Stack, StackConfig
 
 _NUMBERED = WireContract(aggregates={"order": SequenceMode.GAPLESS})
 _UNNUMBERED = WireContract(aggregates={"order": SequenceMode.NONE})
-NUMBERED = Outbox(contract=_NUMBERED), AsyncOutbox(contract=_NUMBERED)
-UNNUMBERED = Outbox(contract=_UNNUMBERED), AsyncOutbox(contract=_UNNUMBERED)
+NUMBERED = Outbox(table=OutboxTable(), contract=_NUMBERED), AsyncOutbox(table=OutboxTable(), contract=_NUMBERED)
+UNNUMBERED = Outbox(table=OutboxTable(), contract=_UNNUMBERED), AsyncOutbox(table=OutboxTable(), contract=_UNNUMBERED)
 
 
 @dataclass

@@ -201,7 +201,7 @@ class Run:
         spec = self.pipeline.spec
         event = Event(aggregate_type="order", aggregate_id=aggregate_id, type="OrderPlaced", payload={})
         with psycopg.connect(self.pipeline.dsn) as connection:
-            return Outbox(table=spec.outbox, contract=spec.contract).add_all(connection, [event] * count)
+            return Outbox(spec=spec).add_all(connection, [event] * count)
 
     def consumer(self, *, room: int = _ROOM) -> Consumer:
         """Return a consumer that parks so many events, whatever their bytes."""

@@ -80,7 +80,7 @@ class Canary:
         return f"seen at {place} after {time.monotonic() - began:.1f} s"
 
     def _write(self) -> str:
-        outbox = Outbox(table=self._spec.outbox, contract=self._spec.contract)
+        outbox = Outbox(spec=self._spec)
         event = Event(aggregate_type=CANARY, aggregate_id="canary", type="CanarySang", payload={"at": time.time()})
         with self._database.transaction():
             added = outbox.add(self._connection, event)

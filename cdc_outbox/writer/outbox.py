@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cdc_outbox.drivers import AsyncDriver, Row, find_async_driver, find_driver
 from cdc_outbox.drivers.immediate import Immediate, finish
@@ -18,10 +18,15 @@ from cdc_outbox.writer.reaction import Reaction, find_reaction, gathered, reacti
 from cdc_outbox.writer.statements import Insertion, OutboxStatements
 from cdc_outbox.writer.tracing import traced
 
+if TYPE_CHECKING:  # at run time it would bring YAML and JSON Schema into every service that writes
+    from cdc_outbox.spec import Spec
+
 MAX_MESSAGE_BYTES = 1_000_000
 """Kafka's producers and topics refuse a record over 1,048,576 bytes by default; such a record fails the connector's
 task, and everything behind it waits. The rest is for the headers that every event has."""
 
+
+_SPEC_HINT = 'Read a spec by load_spec: Outbox(spec=load_spec("connectors/orders.yaml")).'
 
 PublicationPolicy = Callable[[Event], bool]
 """Decides whether an event is written."""
@@ -38,33 +43,17 @@ class _Outbox:
     def __init__(
         self,
         *,
+        spec: "Spec | None" = None,
         table: OutboxTable | None = None,
         contract: WireContract | None = None,
         max_message_bytes: int | None = MAX_MESSAGE_BYTES,
         schemas: EventSchemas | None = None,
         policy: PublicationPolicy = publish_everything,
     ) -> None:
-        if not isinstance(table, OutboxTable | None):
-            raise ConfigError(f"table must be an OutboxTable, not {table!r}", field="Outbox.table")
-        self.table = table or OutboxTable()
-        self.contract = contract
+        self.table, self.contract = _table_and_contract(spec, table, contract)
         self.max_message_bytes = max_message_bytes
         self.schemas = schemas
         self.policy = policy
-        if not isinstance(contract, WireContract | None):
-            raise ConfigError(
-                f"contract must be a WireContract, not {type(contract).__name__}",
-                field="Outbox.contract",
-                hint="A spec has one: parse_spec(text).contract.",
-            )
-        for option in ("format", "payload_type") if contract is not None else ():
-            ours, theirs = getattr(self.table, option), getattr(contract, option)
-            if ours is not theirs:
-                raise ConfigError(
-                    f"the table's {option} is {ours}, the contract's {theirs}",
-                    field=f"contract.{option}",
-                    hint="Take both from the spec: Outbox(table=spec.outbox, contract=spec.contract).",
-                )
         self._statements: dict[tuple[Dialect, ParameterStyle], OutboxStatements] = {}
 
     def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401 - any driver's connection
@@ -147,12 +136,17 @@ class Outbox(_Outbox):
     An outbox holds no connection and no state; one object serves every thread.
 
     Args:
-        table: Where to write; by default ``public.outbox``.
-        contract: Which aggregate types there are and how they are numbered, from the spec. Without one, every
-            type is taken and numbered gaplessly.
+        spec: The pipeline's, by :func:`~cdc_outbox.load_spec`: it says which table, columns, mode, headers and format
+            the connector reads, which aggregate types there are and how they are numbered.
+        table: Where there is no spec: where to write, by default ``public.outbox``.
+        contract: Where there is no spec: which aggregate types there are and how they are numbered; needs ``table``,
+            and both must agree. Without one, every type is taken and numbered gaplessly.
         max_message_bytes: Of one event's payload, key and own headers together; ``None`` means no limit.
         schemas: What payloads are checked against, by event type and version.
         policy: Decides which events are written; one that it declines comes back as it was, without an id.
+
+    Raises:
+        ConfigError: ``table`` or ``contract`` beside a spec, a contract without a table, or the two do not agree.
     """
 
     def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401
@@ -251,6 +245,52 @@ class AsyncOutbox(_Outbox):
 
     async def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
         await self._write(connection, drafts)
+
+
+def _table_and_contract(
+    spec: "Spec | None", table: OutboxTable | None, contract: WireContract | None
+) -> tuple[OutboxTable, WireContract | None]:
+    """Return where to write and what is promised, and refuse what would write past the connector."""
+    if spec is not None:
+        if table is not None or contract is not None:
+            hint = "Leave out table and contract: the spec has both."
+            raise ConfigError("a spec goes with neither table nor contract", field="Outbox.spec", hint=hint)
+        given: Any = spec  # anything may be passed
+        table, contract = getattr(given, "outbox", given), getattr(given, "contract", given)
+    for name, value, kind in (("table", table, OutboxTable), ("contract", contract, WireContract)):
+        if not isinstance(value, kind | None):
+            wanted = f"{name} must be {'an' if kind is OutboxTable else 'a'} {kind.__name__}"
+            wanted, field = (wanted, name) if spec is None else ("spec must be a Spec", "spec")
+            raise ConfigError(f"{wanted}, not {type(value).__name__}", field=f"Outbox.{field}", hint=_SPEC_HINT)
+    if contract is not None and table is None:
+        hint = "Pass the spec: Outbox(spec=...). Without one, pass the table too: Outbox(table=..., contract=...)."
+        raise ConfigError("a contract does not say where the connector reads", field="Outbox.table", hint=hint)
+    table = table or OutboxTable()
+    if spec is None and contract is not None:
+        _refuse_disagreement(table, contract)
+    return table, contract
+
+
+def _refuse_disagreement(table: OutboxTable, contract: WireContract) -> None:
+    for option in ("format", "payload_type"):
+        ours, theirs = getattr(table, option), getattr(contract, option)
+        if ours is not theirs:
+            raise ConfigError(
+                f"the table's {option} is {ours}, the contract's {theirs}",
+                field=f"contract.{option}",
+                hint="Pass their spec instead: Outbox(spec=...).",
+            )
+    ours, theirs = set(table.headers.values()), set(contract.extra_headers)
+    if ours != theirs:
+        raise ConfigError(
+            f"the table has columns for the headers {_listed(ours)}, the contract names {_listed(theirs)}",
+            field="contract.extra_headers",
+            hint="Pass their spec instead: Outbox(spec=...).",
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 def _checked(event: Event) -> Event:

@@ -24,13 +24,13 @@ from confluent_kafka.admin import AdminClient
 from psycopg.sql import Literal
 
 from cdc_outbox import CdcOutboxError
-from cdc_outbox.consumer import Event, SequenceMode, WireContract
+from cdc_outbox.consumer import Event, load_contract
 from cdc_outbox.testing import Stack, StackConfig
 from examples.orders.evidence import Evidence, gather
 from examples.orders.orders import place_order
 
 HERE = Path(__file__).parent
-CONTRACT = WireContract(aggregates={"customer": SequenceMode.GAPLESS})
+CONTRACT = load_contract(HERE / "orders.contract.json")
 [TOPIC] = CONTRACT.topics
 
 ORDERS, CUSTOMERS, WRITERS = 2_000, 200, 4

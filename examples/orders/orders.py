@@ -1,10 +1,12 @@
 """The service that takes orders: an order and its event in one transaction."""
 
+from pathlib import Path
+
 import psycopg
 
-from cdc_outbox import Event, Outbox, SequenceMode, WireContract
+from cdc_outbox import Event, Outbox, load_spec
 
-outbox = Outbox(contract=WireContract(aggregates={"customer": SequenceMode.GAPLESS}))
+outbox = Outbox(spec=load_spec(Path(__file__).parents[2] / "connectors/orders.yaml"))
 
 
 def place_order(connection: psycopg.Connection, customer: int, total_cents: int) -> Event:

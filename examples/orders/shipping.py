@@ -4,14 +4,16 @@ Run it with `cdc-outbox consume examples.orders.shipping:consumer`.
 """
 
 import os
+from pathlib import Path
 
 import psycopg
 
-from cdc_outbox.consumer import Consumer, Event, SequenceMode, WireContract
+from cdc_outbox.consumer import Consumer, Event, load_contract
 
 consumer = Consumer(
     name="shipping",
-    contract=WireContract(aggregates={"customer": SequenceMode.GAPLESS}),
+    # Written by `cdc-outbox contract export connectors/orders.yaml`.
+    contract=load_contract(Path(__file__).parent / "orders.contract.json"),
     bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
     connect=lambda: psycopg.connect(os.environ["SHIPPING_DSN"]),
     # A killed consumer's partitions go to the others after this; the default of 45 s is for slow networks.

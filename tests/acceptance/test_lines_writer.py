@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cdc_outbox import Event, Outbox, SequenceMode, WireContract
+from cdc_outbox import Event, Outbox, OutboxTable, SequenceMode, WireContract
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
@@ -161,7 +161,7 @@ def test_b19_the_outbox_is_partitioned_by_time_and_partitions_are_made_ahead(
     made = sorted(name for name in tables(dsn) if name.startswith("outbox_2"))
     assert made[0] == today
     assert len(made) > 1
-    outbox = Outbox(contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}))
+    outbox = Outbox(table=OutboxTable(), contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}))
     with psycopg.connect(dsn) as connection:
         recent = outbox.add(connection, PLACED)
         ancient = outbox.add(connection, replace(PLACED, id="01000000-0000-7000-8000-000000000000"))

@@ -92,8 +92,8 @@ def test_writing_deploying_and_consuming_as_the_readme_says(services: dict[str, 
         (folder / f"{name}.py").write_text(block(f"# {name}.py"))
     run("python orders.py", folder, services)
 
-    init, consume = block("cdc-outbox init --inbox").splitlines()
-    run(init, folder, services)
+    export, init, consume = block("cdc-outbox contract export").splitlines()
+    run(f"{export}\n{init}", folder, services)
     with psycopg.connect(services["SHIPPING_DSN"], autocommit=True) as shipping:
         shipping.execute("create table shipments (customer int)")
         env = {**services, "PATH": f"{sys.prefix}/bin:/usr/bin:/bin"}
@@ -221,7 +221,8 @@ def test_what_to_install_is_said_before_what_needs_it() -> None:
     assert "`psql`" in install
 
 
-def test_each_outbox_is_shown_with_a_contract() -> None:
+def test_each_outbox_is_shown_with_its_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     calls = [
         call
         for found in [*BLOCKS, Block("python", (ROOT / "examples/orders/orders.py").read_text())]
@@ -231,7 +232,8 @@ def test_each_outbox_is_shown_with_a_contract() -> None:
     ]
     assert len(calls) == 5
     for call in calls:
-        names = {name: getattr(cdc_outbox, name) for name in ("AsyncOutbox", "Outbox", "SequenceMode", "WireContract")}
+        names = {name: getattr(cdc_outbox, name) for name in ("AsyncOutbox", "Outbox", "load_spec")}
+        names |= {"Path": Path, "__file__": str(ROOT / "examples/orders/orders.py")}
         outbox = eval(ast.unparse(call), names)  # noqa: S307 - our own README
         assert list(outbox.contract.aggregates) == ["customer"]
 

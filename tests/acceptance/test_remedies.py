@@ -80,7 +80,7 @@ def test_rows_that_consumers_have_forgotten_make_way_where_the_slot_is_lost(oper
     operator.spec.write_text(Pipeline.text(pipeline.name, "  horizon: 30d\n"))
     pipeline.deploy(stable_seconds=0)
     halt_and_drop_slot(pipeline)
-    outbox = Outbox(contract=pipeline.spec.contract)
+    outbox = Outbox(spec=pipeline.spec)
     with pipeline.connect() as connection:
         for _ in range(2):
             with connection.transaction():

@@ -77,7 +77,7 @@ def connect_values(row: tuple[Any, ...]) -> dict[str, ConnectValue]:
 
 
 def test_our_event_router_and_debeziums_make_the_same_messages(deployed: Pipeline) -> None:
-    outbox = Outbox(contract=deployed.spec.contract)
+    outbox = Outbox(spec=deployed.spec)
     written: dict[str, Event] = {}
     with deployed.connect() as connection:
         for number, payload in enumerate(PAYLOADS * 3):

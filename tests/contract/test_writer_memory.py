@@ -242,13 +242,13 @@ def test_what_the_outbox_refuses_is_refused_and_leaves_no_gap(kind: type[Twin]) 
 
 @both
 def test_numbers_are_given_or_compared_as_the_contract_says(kind: type[Twin]) -> None:
-    increasing = kind(contract=NUMBERED_BY_CALLER)
+    increasing = kind(table=OutboxTable(), contract=NUMBERED_BY_CALLER)
     assert increasing.add(None, replace(ORDER, sequence=5)).sequence == 5
     with pytest.raises(StaleSequenceError):
         increasing.add(None, replace(ORDER, sequence=5))
     with pytest.raises(EventError, match="nowhere"):
         increasing.add(None, replace(ORDER, aggregate_type="nowhere"))
-    assert kind(contract=NOT_NUMBERED).add(None).sequence is None
+    assert kind(table=OutboxTable(), contract=NOT_NUMBERED).add(None).sequence is None
 
 
 def test_a_transaction_left_by_an_exception_takes_its_events_along() -> None:
@@ -271,7 +271,7 @@ def test_a_transaction_left_by_an_exception_takes_its_events_along() -> None:
 
 
 def test_a_call_that_fails_in_a_transaction_leaves_nothing() -> None:
-    outbox = MemoryOutbox(contract=NUMBERED_BY_CALLER)
+    outbox = MemoryOutbox(table=OutboxTable(), contract=NUMBERED_BY_CALLER)
     first, second = (replace(ORDER, aggregate_id=name, sequence=5) for name in ("41", "42"))
     with outbox.transaction() as connection:
         outbox.add(connection, second)

@@ -16,7 +16,7 @@ import pymysql.cursors
 import pytest
 from pymysql.constants import CLIENT
 
-from cdc_outbox import NotInTransactionError, Outbox
+from cdc_outbox import NotInTransactionError, Outbox, OutboxTable
 from cdc_outbox.drivers import Parameters, Row, find_async_driver, find_driver, translate
 from cdc_outbox.drivers.mysql import PyMySql
 from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError
@@ -174,7 +174,8 @@ def test_an_aggregate_is_one_whatever_character_set_a_connection_has(library: An
             event = replace(ORDER, aggregate_id="Größe", payload={"ß": "ß"}, headers={"traceparent": "ß"})
             sequences.append(Outbox().add(connection, event).sequence)
             rising = replace(event, sequence=len(sequences), aggregate_id="groß")
-            assert Outbox(contract=NUMBERED_BY_CALLER).add(connection, rising).sequence == len(sequences)
+            numbered_by_caller = Outbox(table=OutboxTable(), contract=NUMBERED_BY_CALLER)
+            assert numbered_by_caller.add(connection, rising).sequence == len(sequences)
             connection.commit()
     assert sequences == [1, 2, 3]
     assert set(store.query("select payload, traceparent from outbox")) == {('{"ß":"ß"}', "ß")}

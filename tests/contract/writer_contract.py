@@ -80,13 +80,13 @@ class PlaceContract(ABC):
     def test_a_failure_that_the_caller_catches_takes_no_number(self, client: Client, store: Store) -> None:
         for contract, numbers in ((None, (None, None, None)), (NUMBERED_BY_CALLER, (3, 4, 4))):
             first, again, after = (replace(ORDER, sequence=number) for number in numbers)
-            known = client.add(first, contract=contract)
+            known = client.add(first, table=OutboxTable(), contract=contract)
             with pytest.raises(Exception, match=r"(?i)duplicate|unique"):
-                client.add(replace(again, id=known.id), contract=contract)
+                client.add(replace(again, id=known.id), table=OutboxTable(), contract=contract)
             if store.dialect is Dialect.POSTGRESQL:  # there nothing of such a transaction is left
                 client.rollback()
             else:
-                assert client.add(after, contract=contract).sequence == (known.sequence or 0) + 1
+                assert client.add(after, table=OutboxTable(), contract=contract).sequence == (known.sequence or 0) + 1
                 client.rollback()
         assert store.numbers() == []
 
@@ -191,9 +191,11 @@ class WriterContract(PlaceContract):
     def test_a_list_may_mix_types_of_every_mode(self, client: Client, store: Store) -> None:
         cart = Event(aggregate_type="cart", aggregate_id="1", type="Filled", payload={}, sequence=7)
         metric = Event(aggregate_type="metric", aggregate_id="cpu", type="Measured", payload=1)
-        events = client.add_all([ORDER, metric, cart, ORDER, replace(cart, sequence=9)], contract=MIXED)
+        events = client.add_all(
+            [ORDER, metric, cart, ORDER, replace(cart, sequence=9)], table=OutboxTable(), contract=MIXED
+        )
         assert [event.sequence for event in events] == [1, None, 7, 2, 9]
-        assert client.add_all([], contract=MIXED) == []
+        assert client.add_all([], table=OutboxTable(), contract=MIXED) == []
         client.commit()
         assert store.query("select count(*) from outbox") == [(5,)]
 
@@ -249,29 +251,35 @@ class WriterContract(PlaceContract):
 
     def test_the_callers_own_numbers_must_rise(self, client: Client, store: Store) -> None:
         def add(sequence: int) -> int | None:
-            return client.add(replace(ORDER, sequence=sequence), contract=NUMBERED_BY_CALLER).sequence
+            return client.add(
+                replace(ORDER, sequence=sequence), table=OutboxTable(), contract=NUMBERED_BY_CALLER
+            ).sequence
 
         assert [add(3), add(8)] == [3, 8]
         for sequence in (8, 7, 1):
             with pytest.raises(StaleSequenceError):
                 add(sequence)
         again = replace(ORDER, id=new_event_id(), sequence=9)
-        assert client.add(again, contract=NUMBERED_BY_CALLER).sequence == 9
+        assert client.add(again, table=OutboxTable(), contract=NUMBERED_BY_CALLER).sequence == 9
         with pytest.raises(StaleSequenceError):
-            client.add(again, contract=NUMBERED_BY_CALLER)
+            client.add(again, table=OutboxTable(), contract=NUMBERED_BY_CALLER)
         client.commit()
         assert store.numbers() == [("42", 3), ("42", 8), ("42", 9)]
         with pytest.raises(EventError, match="does not follow"):
-            client.add_all([replace(ORDER, sequence=n) for n in (12, 11)], contract=NUMBERED_BY_CALLER)
+            client.add_all(
+                [replace(ORDER, sequence=n) for n in (12, 11)], table=OutboxTable(), contract=NUMBERED_BY_CALLER
+            )
         with pytest.raises(StaleSequenceError):
-            client.add_all([replace(ORDER, sequence=n) for n in (9, 12)], contract=NUMBERED_BY_CALLER)
+            client.add_all(
+                [replace(ORDER, sequence=n) for n in (9, 12)], table=OutboxTable(), contract=NUMBERED_BY_CALLER
+            )
 
     def test_what_is_not_numbered_has_no_number_and_takes_no_lock(self, client: Client, store: Store) -> None:
-        event = client.add(contract=NOT_NUMBERED)
+        event = client.add(table=OutboxTable(), contract=NOT_NUMBERED)
         assert (event.sequence, event.source) == (None, "orders.1")
         if self.has_row_locks:
             with closing(self.open(store)) as other:
-                other.add(contract=NOT_NUMBERED)
+                other.add(table=OutboxTable(), contract=NOT_NUMBERED)
                 other.commit()
         client.commit()
         assert {number for _, number in store.numbers()} == {None}

@@ -44,7 +44,7 @@ class Writer(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        outbox = Outbox(table=self._pipeline.spec.outbox, contract=self._pipeline.spec.contract)
+        outbox = Outbox(spec=self._pipeline.spec)
         names = [f"a{number}" for number in range(_AGGREGATES)]
         due, at = time.monotonic(), 0
         with psycopg.connect(self._pipeline.dsn) as connection:

@@ -90,7 +90,7 @@ class History:
     def write(self, count: int = 0) -> None:
         """Commit events of any aggregates, and let a minute pass, in which a heartbeat is written."""
         spec = self.own.pipeline.spec
-        outbox = Outbox(table=spec.outbox, contract=spec.contract)
+        outbox = Outbox(spec=spec)
         with psycopg.connect(self.own.pipeline.dsn) as connection:
             for number in range(count or self.random.randint(1, 6)):
                 name = self.random.choice(AGGREGATES)

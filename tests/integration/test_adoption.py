@@ -97,7 +97,7 @@ def test_the_table_of_debeziums_documentation_is_published(adopted: Pipeline, tm
     with adopted.connect() as connection:
         made = "select array_agg(tablename::text) from pg_tables where schemaname = 'public'"
         assert one(connection, made) == ["outboxevent"]
-    outbox = Outbox(table=adopted.spec.outbox, contract=adopted.spec.contract)
+    outbox = Outbox(spec=adopted.spec)
     with psycopg.connect(adopted.dsn) as connection:
         outbox.add(connection, event(1))
     adopted.deploy(earlier=EarlierEvents.REPUBLISH)
@@ -118,7 +118,7 @@ def test_the_table_of_debeziums_documentation_is_published(adopted: Pipeline, tm
 
 @pytest.mark.parametrize("adopted", [(DEBEZIUM, DEBEZIUM_SPEC)], indirect=True)
 def test_without_a_column_a_header_is_refused_before_the_database_does(adopted: Pipeline) -> None:
-    outbox = Outbox(table=adopted.spec.outbox, contract=adopted.spec.contract)
+    outbox = Outbox(spec=adopted.spec)
     with psycopg.connect(adopted.dsn) as connection, pytest.raises(EventError, match="traceparent"):
         outbox.add(connection, event(1, headers={"traceparent": "x"}))
 
@@ -127,7 +127,7 @@ def test_without_a_column_a_header_is_refused_before_the_database_does(adopted: 
 def test_a_table_with_names_of_its_own_and_a_sequence_is_numbered(adopted: Pipeline, tmp_path: Path) -> None:
     init(adopted, tmp_path)
     adopted.deploy()
-    outbox = Outbox(table=adopted.spec.outbox, contract=adopted.spec.contract)
+    outbox = Outbox(spec=adopted.spec)
     with psycopg.connect(adopted.dsn) as connection:
         outbox.add(connection, event(1, headers={"tenant": "acme"}))
         outbox.add_all(connection, [event(2), event(3)])
@@ -153,7 +153,7 @@ def test_an_aggregate_id_may_be_a_uuid_and_a_type_be_short_where_events_are_not_
 ) -> None:
     init(adopted, tmp_path)
     adopted.deploy()
-    outbox, aggregate_id = Outbox(table=adopted.spec.outbox, contract=adopted.spec.contract), str(uuid4())
+    outbox, aggregate_id = Outbox(spec=adopted.spec), str(uuid4())
     placed = replace(event(1), aggregate_id=aggregate_id)
     with psycopg.connect(adopted.dsn) as connection:
         # What a column of the owner's does not take is the caller's to mend, as in any statement of his.
@@ -186,7 +186,7 @@ def test_a_uuid_as_aggregate_id_is_refused_where_events_are_numbered(outbox_stac
         assert again.returncode == 0, again.stderr
     spec = parse_spec(path.read_text())
     with psycopg.connect(dsn) as connection:
-        assert Outbox(table=spec.outbox, contract=spec.contract).add(connection, event(1)).sequence == 1
+        assert Outbox(spec=spec).add(connection, event(1)).sequence == 1
 
 
 def test_roles_of_an_adopted_table_leave_it_to_its_owner(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_an_event_that_is_not_numbered_is_known_by_its_id_alone(connected: Servi
     pipeline = connected.pipeline
     with psycopg.connect(pipeline.dsn) as connection:
         metric = Event(aggregate_type="metric", aggregate_id="cpu", type="OrderPlaced", payload=1)
-        Outbox(contract=pipeline.spec.contract).add(connection, metric)
+        Outbox(spec=pipeline.spec).add(connection, metric)
     topic = pipeline.spec.contract.topic_of("metric")
     eventually(lambda: pipeline.stack.broker.messages(topic), "the message")
     pipeline.send(*pipeline.stack.broker.messages(topic))

@@ -45,7 +45,7 @@ def headers_seen(pipeline: Pipeline, count: int) -> list[dict[str, str]]:
 def test_a_header_reaches_the_handler(outbox_stack: Stack, mode: str) -> None:
     text = f"outbox: {{mode: {mode}, headers: {{tenant: x-tenant, kind: content-type}}}}\n"
     with made(outbox_stack, text) as pipeline:
-        outbox = Outbox(table=pipeline.spec.outbox, contract=pipeline.spec.contract)
+        outbox = Outbox(spec=pipeline.spec)
         event = replace(ORDER, type="WithHeaders", headers=HEADERS)
         with psycopg.connect(pipeline.dsn) as connection:
             written = [outbox.add(connection, event), *outbox.add_all(connection, [event, replace(event, headers={})])]
@@ -82,7 +82,7 @@ def test_an_outbox_that_is_in_use_gets_a_header_more(outbox_stack: Stack, mode: 
         pipeline.spec = new
         with pipeline.connect() as connection, connection.transaction():
             event = replace(ORDER, type="WithHeaders", headers={"x-tenant": "t"})
-            Outbox(table=new.outbox, contract=new.contract).add(connection, event)
+            Outbox(spec=new).add(connection, event)
         assert headers_seen(pipeline, 1) == [{"x-tenant": "t"}]
         assert [new.contract.event_of(message).sequence for message in pipeline.messages()] == [1, 2, 3]
 
@@ -90,7 +90,7 @@ def test_an_outbox_that_is_in_use_gets_a_header_more(outbox_stack: Stack, mode: 
 def test_a_trace_goes_from_the_service_to_the_handler(deployed: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     provider = TracerProvider()
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    outbox, event = Outbox(contract=deployed.spec.contract), replace(ORDER, type="WithHeaders")
+    outbox, event = Outbox(spec=deployed.spec), replace(ORDER, type="WithHeaders")
     with (
         psycopg.connect(deployed.dsn) as connection,
         provider.get_tracer("service").start_as_current_span("checkout") as span,

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox import Event, Outbox, SequenceMode, WireContract
+from cdc_outbox import Event, Outbox, OutboxTable, SequenceMode, WireContract
 from cdc_outbox.connect.plan import EarlierEvents
 from cdc_outbox.testing import Stack
 from tests.support.commands import connect_of, run_command
@@ -200,4 +200,4 @@ def test_an_outbox_that_comes_after_its_heads_has_their_incarnation(outbox_stack
     contract = WireContract(aggregates={"customer": SequenceMode.NONE})
     with psycopg.connect(dsn) as connection:
         event = Event(aggregate_type="customer", aggregate_id="1", type="X", payload={})
-        assert Outbox(contract=contract).add(connection, event).source == "orders.2"
+        assert Outbox(table=OutboxTable(), contract=contract).add(connection, event).source == "orders.2"

@@ -259,8 +259,11 @@ def test_a_new_incarnation_starts_at_1_and_keeps_what_was_there(place: Place) ->
     assert place.query("select * from outbox order by id") == before
     assert place.found() == []
     assert [write(place) for _ in range(2)] == [("orders.2", 1), ("orders.2", 2)]
-    assert write(place, Outbox(contract=NOT_NUMBERED), aggregate_type="metric") == ("orders.2", None)
-    outbox = Outbox(contract=NUMBERED_BY_CALLER)
+    assert write(place, Outbox(table=OutboxTable(), contract=NOT_NUMBERED), aggregate_type="metric") == (
+        "orders.2",
+        None,
+    )
+    outbox = Outbox(table=OutboxTable(), contract=NUMBERED_BY_CALLER)
     assert write(place, outbox, aggregate_id="9", sequence=7) == ("orders.2", 7)
     assert place.init("--new-incarnation", "--from", "orders.2", "--to", "orders.9").returncode == 0
     assert write(place) == ("orders.9", 1)

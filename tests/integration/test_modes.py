@@ -53,7 +53,7 @@ def in_mode(pipeline: Pipeline, mode: OutboxMode) -> Spec:
 
 def write_like_a_service(pipeline: Pipeline) -> list[Event]:
     """Write in every way there is, with rollbacks between, and return what was committed."""
-    outbox, written = Outbox(table=pipeline.spec.outbox, contract=pipeline.spec.contract), []
+    outbox, written = Outbox(spec=pipeline.spec), []
     metric = Event(aggregate_type="metric", aggregate_id="cpu", type="Measured", payload="1")
     with psycopg.connect(pipeline.dsn) as connection:
         for payload in (VERBATIM, {"total": 10}, '"text"', "null", "[]", TOMBSTONE):

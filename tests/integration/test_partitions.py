@@ -211,7 +211,7 @@ def test_a_new_incarnation_is_that_of_every_partition(daily: Pipeline, spec: Pat
     done = run_command("init", str(spec), "--new-incarnation", "--from", f"{daily.name}.1", "--dsn", daily.dsn)
     assert done.returncode == 0, done.stderr
     with psycopg.connect(daily.dsn) as connection:
-        outbox = Outbox(contract=daily.spec.contract)
+        outbox = Outbox(spec=daily.spec)
         unnumbered = Event(aggregate_type="metric", aggregate_id="cpu", type="x", payload={})
         assert outbox.add(connection, unnumbered).source == f"{daily.name}.2"
     assert daily.write()[0].source == f"{daily.name}.2"

@@ -50,7 +50,7 @@ class Way:
     def write(self) -> None:
         """Deploy, and write in every way there is."""
         self.pipeline.deploy(stable_seconds=0)
-        outbox = Outbox(table=self.pipeline.spec.outbox, contract=self.pipeline.spec.contract)
+        outbox = Outbox(spec=self.pipeline.spec)
         event = replace(ORDER, payload=payload_of(self.payload_type))
         with psycopg.connect(self.pipeline.dsn) as connection:
             self.written += [outbox.add(connection, event), *outbox.add_all(connection, [event, event])]

@@ -137,7 +137,7 @@ def test_rows_that_consumers_have_forgotten_are_not_published_again(outbox_stack
     metric = Event(aggregate_type="metric", aggregate_id="1", type="Seen", payload={})
     with pipeline.connect() as connection:
         with connection.transaction():
-            Outbox(contract=pipeline.spec.contract).add(connection, metric)
+            Outbox(spec=pipeline.spec).add(connection, metric)
         # The number of the first tells that it was applied.
         connection.execute("update outbox set created_at = created_at - interval '31 days'")
     with pytest.raises(ConnectorInvalidError) as caught:

@@ -80,7 +80,7 @@ def test_the_writer_adds_and_neither_changes_nor_deletes(place: Place) -> None:
     place.query("alter table outbox add column note text")
     grant(place)
     event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={"a": 1}, headers={"traceparent": "t"})
-    outbox = Outbox(contract=CONTRACT)
+    outbox = Outbox(table=OutboxTable(), contract=CONTRACT)
     with closing(connect_pymysql(let_in(place, "writer"))) as connection:
         assert [outbox.add(connection, event).sequence for _ in range(2)] == [1, 2]
         own = replace(event, aggregate_type="own", sequence=7)

@@ -65,7 +65,7 @@ def write_forgotten(own: OwnServer) -> None:
     own.spec.write_text(own.spec.read_text().replace("topics:\n", "topics:\n  horizon: 30d\n"))
     event = Event(aggregate_type="metric", aggregate_id="1", type="Seen", payload={})
     with own.pipeline.connect() as connection, connection.transaction():
-        Outbox(contract=own.pipeline.spec.contract).add(connection, event)
+        Outbox(spec=own.pipeline.spec).add(connection, event)
         connection.execute(
             "update outbox set created_at = created_at - interval '31 days' where aggregatetype = 'metric'"
         )

@@ -126,7 +126,7 @@ def test_a_null_fails_a_task_and_a_message_becomes_a_record_only_without_what_is
 def test_a_logical_messages_number_changes_its_type_which_an_envelope_does_not_take(connectors: Connectors) -> None:
     name = connectors.start("enveloped", OutboxMode.MESSAGE, more=ENVELOPE)
     spec = connectors.spec(name, OutboxMode.MESSAGE)
-    outbox = Outbox(table=spec.outbox, contract=spec.contract)
+    outbox = Outbox(spec=spec)
     with psycopg.connect(connectors.pipeline.dsn) as connection:
         outbox.add_all(connection, [EVENT, replace(EVENT, aggregate_type="metric")])
     eventually(lambda: len(connectors.keys(f"{name}.metric")) == 1, "a number, and none behind it")

@@ -43,7 +43,7 @@ def service(pipeline: Pipeline) -> Service:
 
 def add(pipeline: Pipeline, event: Event) -> Event:
     with psycopg.connect(pipeline.dsn) as connection:
-        return Outbox(table=pipeline.spec.outbox, contract=pipeline.spec.contract).add(connection, event)
+        return Outbox(spec=pipeline.spec).add(connection, event)
 
 
 def verified(service: Service, *, settle: float = 0.0, inbox: bool = True) -> Verified:
@@ -204,7 +204,7 @@ def busy(pipeline: Pipeline, aggregates: int = 5) -> Iterator[None]:
     written: queue.Queue[Event | None] = queue.Queue()
     over = threading.Event()
     pause = threading.Event()
-    outbox = Outbox(table=pipeline.spec.outbox, contract=pipeline.spec.contract)
+    outbox = Outbox(spec=pipeline.spec)
 
     def write_on() -> None:
         number = 0
@@ -315,7 +315,7 @@ def test_an_outbox_on_mariadb_is_compared_with_an_inbox_on_postgresql(
     ):
         component = outbox_component(spec.outbox, first_source=spec.first_source, dialect=Dialect.MYSQL)
         upgrade(lambda statement: driver.fetch(connection, statement), component)
-        outbox, written = Outbox(table=spec.outbox, contract=spec.contract), []
+        outbox, written = Outbox(spec=spec), []
         with connect_pymysql(dsn) as writing:
             written = [
                 outbox.add(

@@ -143,11 +143,11 @@ def test_serializable_writers_get_the_error_that_their_retry_looks_for(connectio
 def test_a_type_that_is_not_numbered_has_no_number_and_no_lock(connection: Connection, dsn: str) -> None:
     contract = WireContract(aggregates={"metric": SequenceMode.NONE})
     metric = Event(aggregate_type="metric", aggregate_id="cpu", type="Measured", payload=1)
-    event = Outbox(contract=contract).add(connection, metric)
+    event = Outbox(table=OutboxTable(), contract=contract).add(connection, metric)
     assert (event.sequence, event.source) == (None, "orders.1")
     with psycopg.connect(dsn) as other:
         other.execute("set lock_timeout = '200ms'")
-        assert Outbox(contract=contract).add(other, metric).sequence is None
+        assert Outbox(table=OutboxTable(), contract=contract).add(other, metric).sequence is None
 
 
 def test_an_id_of_the_callers_own_is_kept_and_unique(connection: Connection) -> None:
@@ -188,7 +188,9 @@ def test_an_event_that_cannot_be_written_is_refused_and_the_transaction_lives(
 
 def test_an_aggregate_type_outside_the_contract_is_refused(connection: Connection) -> None:
     with pytest.raises(EventError, match="'order' is not in the contract, which knows metric"):
-        Outbox(contract=WireContract(aggregates={"metric": SequenceMode.NONE})).add(connection, ORDER)
+        Outbox(table=OutboxTable(), contract=WireContract(aggregates={"metric": SequenceMode.NONE})).add(
+            connection, ORDER
+        )
 
 
 def test_the_limit_of_the_payload_can_be_set_and_lifted(connection: Connection) -> None:

@@ -102,7 +102,7 @@ class Orders:
 
     def add(self, connection: Any, aggregate_id: str = "1") -> None:
         event = Event(aggregate_type="order", aggregate_id=aggregate_id, type="OrderPlaced", payload={})
-        Outbox(contract=self.spec.contract).add(connection, event)
+        Outbox(spec=self.spec).add(connection, event)
 
     def write(self, count: int) -> None:
         with self.connect() as connection:

@@ -161,7 +161,7 @@ topics:
 
     def write(self, count: int = 1, aggregate_id: str = "1", event_type: str = "OrderPlaced") -> list[Event]:
         """Write events of one aggregate, each in a transaction of its own."""
-        outbox, written = Outbox(table=self.spec.outbox, contract=self.spec.contract), []
+        outbox, written = Outbox(spec=self.spec), []
         with psycopg.connect(self.dsn) as connection:
             for number in range(count):
                 event = Event(

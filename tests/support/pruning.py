@@ -118,4 +118,4 @@ class Pruner:
 
 def add(pipeline: Pipeline, connection: Connection, aggregate_id: str) -> None:
     event = Event(aggregate_type="order", aggregate_id=aggregate_id, type="OrderPlaced", payload={})
-    Outbox(contract=pipeline.spec.contract).add(connection, event)
+    Outbox(spec=pipeline.spec).add(connection, event)

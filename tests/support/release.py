@@ -114,7 +114,7 @@ class Release:
 
     def write(self, text: str = "") -> None:
         """Write one more event of the aggregate."""
-        outbox = Outbox(table=self.pipeline.spec.outbox, contract=self.pipeline.spec.contract)
+        outbox = Outbox(spec=self.pipeline.spec)
         event = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={"text": text})
         with psycopg.connect(self.pipeline.dsn) as connection:
             self.last = outbox.add(connection, event).sequence or 0

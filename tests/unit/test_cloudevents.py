@@ -220,7 +220,10 @@ def test_a_message_that_has_only_our_own_headers_is_left_alone() -> None:
             lambda: replace(contract(EventFormat.CLOUDEVENTS_STRUCTURED), extra_headers=("content-type",)),
             "already carries something in cloudevents-structured",
         ),
-        (lambda: Outbox(contract=contract(EventFormat.CLOUDEVENTS_BINARY)), "format is plain, the contract's cloudev"),
+        (
+            lambda: Outbox(table=OutboxTable(), contract=contract(EventFormat.CLOUDEVENTS_BINARY)),
+            "format is plain, the contract's cloudev",
+        ),
     ],
 )
 def test_what_a_format_cannot_is_refused(make: Any, reason: str) -> None:

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +21,16 @@ from cdc_outbox import (
     PayloadType,
     SequenceMode,
     WireContract,
+    load_spec,
 )
 from cdc_outbox.sql import NAMED, PYFORMAT
 from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MemoryOutbox, assert_event
 from cdc_outbox.writer.draft import Draft, draft
 from cdc_outbox.writer.statements import OutboxStatements
+
+ROOT = Path(__file__).parents[2]
+SPEC = load_spec(ROOT / "connectors/orders.yaml")
 
 
 def drafted(payload: object, *, limit: int | None = None, schemas: EventSchemas | None = None) -> Draft:
@@ -102,6 +107,24 @@ def test_what_is_passed_in_the_wrong_place_is_named() -> None:
         outbox.add(None, event)
     with pytest.raises(ConfigError, match="contract must be a WireContract, not str"):
         MemoryOutbox(contract="orders.yaml")
+    with pytest.raises(ConfigError, match="spec must be a Spec, not str"):
+        MemoryOutbox(spec="orders.yaml")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"contract": SPEC.contract}, "a contract does not say where the connector reads"),
+        ({"spec": SPEC, "table": SPEC.outbox}, "neither table nor contract"),
+        ({"spec": SPEC, "contract": SPEC.contract}, "neither table nor contract"),
+        ({"table": replace(SPEC.outbox, headers={}), "contract": SPEC.contract}, "headers none, the contract names "),
+        ({"table": OutboxTable(payload_type=PayloadType.BYTES), "contract": SPEC.contract}, "payload_type is bytes"),
+    ],
+)
+def test_an_outbox_that_would_write_past_its_connector_is_refused(options: Any, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as raised:
+        MemoryOutbox(**options)
+    assert raised.value.hint
 
 
 def test_none_of_an_event_is_not_a_count() -> None:

@@ -41,7 +41,7 @@ def test_a1_c1_what_is_committed_while_the_broker_is_down_is_published_afterward
             for number in range(20):
                 with connection.transaction(force_rollback=number % 5 == 4):
                     connection.execute("insert into orders values (%s)", (number,))
-                    Outbox(contract=deployed.spec.contract).add(connection, PLACED)
+                    Outbox(spec=deployed.spec).add(connection, PLACED)
         finally:
             broker.resume()
         committed = ids(connection)

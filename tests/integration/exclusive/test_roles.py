@@ -87,7 +87,7 @@ def order(aggregate_id: str = "1", aggregate_type: str = "order") -> Event:
 
 
 def test_the_writer_adds_and_neither_reads_payloads_nor_changes_nor_deletes(granted: Pipeline) -> None:
-    outbox = Outbox(contract=granted.spec.contract)
+    outbox = Outbox(spec=granted.spec)
     with psycopg.connect(dsn_of(granted, "writer")) as connection:
         assert outbox.add(connection, order()).sequence == 1
         written = outbox.add_all(connection, [order("1"), order("2"), order("cpu", "metric")])
