@@ -139,6 +139,10 @@ class _Server(ThreadingMixIn, TCPServer):
             self._since.pop(request, None)
             self._free.release()
 
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002 - the library's
+        """Log why a connection failed; the library prints a traceback for every client that hangs up."""
+        _log.debug("monitor's connection failed", exc_info=True)
+
     def service_actions(self) -> None:
         """End the connections that take too long, byte by byte; the library calls this twice a second."""
         late = time.monotonic() - _CONNECTION_SECONDS

@@ -1,8 +1,10 @@
 """``/health`` and ``/metrics``, asked over a socket."""
 
 import contextlib
+import logging
 import re
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -153,6 +155,17 @@ def test_a_request_without_an_end_is_refused(server: MonitorServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as client:
         client.sendall(b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 2000)
         assert b" 431 " in client.recv(100)
+
+
+def test_a_client_that_hangs_up_leaves_no_traceback(
+    server: MonitorServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG, "cdc_outbox.monitor.server")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
+        client.sendall(b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 50)
+    eventually(lambda: "connection failed" in caplog.text, "the connection's end")
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_an_address_that_is_taken_is_named(server: MonitorServer, consumer: Told) -> None:
