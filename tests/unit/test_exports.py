@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+import cdc_outbox
+from cdc_outbox import consumer, errors
+
 FACES = [
     "cdc_outbox",
     "cdc_outbox.alembic",
@@ -27,6 +30,17 @@ def test_exported_names_exist_and_are_sorted(name: str) -> None:
     assert len(set(exported)) == len(exported)
     for export in exported:
         assert getattr(module, export) is not None
+
+
+def descendants(kind: type[Exception]) -> set[str]:
+    return {kind.__name__}.union(*(descendants(each) for each in kind.__subclasses__()))
+
+
+def test_what_a_service_can_catch_is_exported_where_it_is_raised() -> None:
+    written = descendants(errors.OutboxError) | descendants(errors.DatabaseError) | {"ConfigError", "EventError"}
+    operators = {"UnprovenDeliveryError"}  # raised by commands alone
+    assert written - operators <= set(cdc_outbox.__all__)
+    assert descendants(errors.ConsumerError) | {"InboxError", "ConfigError"} <= set(consumer.__all__)
 
 
 @pytest.mark.parametrize(
