@@ -5,6 +5,9 @@ the caller's transaction, under a lock, so that two of them take turns: an advis
 MySQL, the database's own lock for writing on SQLite. MySQL commits at each statement that changes a table, so there an
 upgrade that fails in the middle stays there, and the next one goes on. The same statements make the script of
 ``cdc-outbox init --sql``. For both reasons every step may be repeated.
+
+A version is a file, ``sql/<dialect>/migrations/<component>/0002_add_note.sql``; each dialect counts its own versions.
+A released file never changes: databases that have its version will not run it again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_outbox.errors import ConfigError, OutboxError
-from cdc_outbox.sql import Statement, comment, load
+from cdc_outbox.sql import Statement, comment, load, load_versions
 from cdc_outbox.table import Dialect, TableName
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
@@ -34,6 +37,41 @@ class Migration:
 
     version: int
     statements: tuple[str, ...]
+
+
+def load_migrations(
+    dialect: Dialect,
+    component: str,
+    names: Mapping[str, str],
+    *,
+    conditions: Mapping[str, bool] | None = None,
+    only: Callable[[Statement], bool] = lambda _: True,
+) -> tuple[Migration, ...]:
+    """Return all versions of a component's tables, ready to run.
+
+    A version of which these tables need nothing has no statements, and counts.
+
+    Args:
+        component: ``outbox`` or ``inbox``: the folder of its files.
+        names: What the statements name.
+        conditions: Every condition that a statement may have, and whether it holds.
+        only: Which of the statements whose condition holds are wanted; by default all.
+
+    Raises:
+        OutboxError: The files are not numbered as they must be.
+    """
+    return tuple(
+        Migration(
+            version=version,
+            statements=tuple(
+                step.render(names)
+                for statement in statements.values()
+                if (not statement.condition or (conditions or {})[statement.condition]) and only(statement)
+                for step in statement.steps()
+            ),
+        )
+        for version, statements in load_versions(dialect, component).items()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +128,8 @@ def pending(current: int, migrations: Sequence[Migration]) -> tuple[Migration, .
     if current > newest:
         raise ConfigError(
             f"the tables have version {current}, this release knows {newest}",
-            hint="Upgrade cdc-outbox before you change these tables.",
+            hint="Upgrade cdc-outbox before you change these tables. "
+            "If an unreleased cdc-outbox made them, drop them and run this again.",
         )
     return tuple(step for step in migrations if step.version > current)
 

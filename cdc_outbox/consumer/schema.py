@@ -1,45 +1,20 @@
 """The inbox's tables and role: how they are made and brought up to date."""
 
-from cdc_outbox.consumer.ids import TIMED
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.migrations import Component, Migration
+from cdc_outbox.migrations import Component, load_migrations
 from cdc_outbox.privileges import Privilege, Role
-from cdc_outbox.sql import load
 from cdc_outbox.table import Dialect
-
-_CHECK = "_last_check"
-_MAX_BYTES = 63
 
 
 def inbox_component(table: InboxTable) -> Component:
     """Return an inbox: the claims, the watermarks, the park and what it needs.
 
-    Each dialect counts versions of its own. On PostgreSQL the claims are partitioned by range of the event's id: the
-    text of a UUIDv7 sorts by time, so a partition can be a span of time, and the key is unique over all of them. What
-    has no partition goes into the one that takes the rest. PostgreSQL refuses a range of which the rest holds an id
-    already.
+    On PostgreSQL the claims are partitioned by range of the event's id: the text of a UUIDv7 sorts by time, so a
+    partition can be a span of time, and the key is unique over all of them. What has no partition goes into the one
+    that takes the rest. PostgreSQL refuses a range of which the rest holds an id already.
     """
-    statements = load(table.dialect, "inbox_schema")
-    watermarks = table.watermarks.name
-    names = {
-        **table.names(),
-        # As PostgreSQL named what version 1 did not name.
-        "last_check": table.dialect.quote(
-            watermarks.encode()[: _MAX_BYTES - len(_CHECK)].decode(errors="ignore") + _CHECK
-        ),
-        "timed_literal": table.dialect.literal(TIMED),
-        **_indexes(table),
-    }
-    parts = [tuple(step.render(names) for step in statement.steps()) for statement in statements.values()]
-    steps = [parts] if table.dialect is not Dialect.POSTGRESQL else [parts[:1], parts[1:-1], parts[-1:]]
-    return Component(
-        kind="inbox",
-        tables=table.tables,
-        migrations=tuple(
-            Migration(version=version, statements=tuple(statement for part in step for statement in part))
-            for version, step in enumerate(steps, 1)
-        ),
-    )
+    names = {**table.names(), **_indexes(table)}
+    return Component(kind="inbox", tables=table.tables, migrations=load_migrations(table.dialect, "inbox", names))
 
 
 def _indexes(table: InboxTable) -> dict[str, str]:

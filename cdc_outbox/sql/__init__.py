@@ -3,6 +3,9 @@
 ``-- name: add`` starts a statement; ``{outbox}`` stands for an identifier that is quoted already, ``:payload`` for
 a parameter. A cast is written ``cast(:id as uuid)``, never ``::``. Nothing else in the text is touched. A step that
 starts with ``-- unless returned`` is for databases whose earlier step returned no rows.
+
+``<dialect>/migrations/<component>/0001_initial.sql`` holds the statements of one version of a component's tables. There
+``-- name: create_rest if partitioned`` starts a statement for some tables only; whoever renders it knows the condition.
 """
 
 import re
@@ -10,10 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
+from cdc_outbox.errors import OutboxError
 from cdc_outbox.safe_text import visible
 
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+FOLDER: Traversable = files(__name__)
+_NAME = re.compile(r"^-- name: (\w+)(?: if (\w+))?\n", re.MULTILINE)
+_VERSION = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 _TOKEN = re.compile(r"\{(\w+)\}|:([a-z_]\w*)")
 
 
@@ -48,9 +55,14 @@ NAMED = ParameterStyle(":{}")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement as it stands in the file."""
+    """One statement as it stands in the file.
+
+    Args:
+        condition: Of a migration's statement: the name of what must hold for it to be run; empty for always.
+    """
 
     text: str
+    condition: str = ""
 
     def steps(self) -> tuple["Statement", ...]:
         """Return the statements that it consists of where a dialect needs several, to be executed one by one."""
@@ -84,5 +96,53 @@ def comment(text: str) -> str:
 @cache
 def load(dialect: str, file: str) -> Mapping[str, Statement]:
     """Return the statements of ``sql/<dialect>/<file>.sql`` by name."""
-    parts = _NAME.split(files(__name__).joinpath(dialect, f"{file}.sql").read_text(encoding="utf-8"))
-    return {name: Statement(text.strip()) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    return _read(FOLDER.joinpath(dialect, f"{file}.sql"))
+
+
+@cache
+def load_versions(dialect: str, component: str) -> Mapping[int, Mapping[str, Statement]]:
+    """Return the statements of ``sql/<dialect>/migrations/<component>/`` by version, and by name.
+
+    A version is the number that a file's name starts with.
+
+    Raises:
+        OutboxError: A file has another name, or the versions do not count up from 1.
+    """
+    found: dict[int, Mapping[str, Statement]] = {}
+    folder = FOLDER.joinpath(dialect, "migrations", component)
+    for expected, file in enumerate(sorted(folder.iterdir(), key=lambda file: file.name), 1):
+        match = _VERSION.fullmatch(file.name)
+        if match is None:
+            raise _broken(dialect, component, f"{file.name} must have a name such as 0002_add_note.sql")
+        if int(match[1]) != expected:
+            raise _broken(dialect, component, f"{file.name} must have version {expected}")
+        found[expected] = _read(file)
+    if not found:
+        raise _broken(dialect, component, "there are none")
+    return found
+
+
+def _broken(dialect: str, component: str, reason: str) -> OutboxError:
+    return OutboxError(
+        f"the migrations of the {component} on {dialect} cannot be used: {reason}",
+        hint="Install cdc-outbox again. A new version takes the next number, without a gap and once.",
+    )
+
+
+def _read(file: Traversable) -> Mapping[str, Statement]:
+    """Return a file's statements by name.
+
+    Raises:
+        OutboxError: A statement would get lost, or become a part of another one.
+    """
+    text = file.read_text(encoding="utf-8")
+    before, *parts = _NAME.split(text)
+    statements = {
+        name: Statement(body.strip(), condition or "")
+        for name, condition, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    }
+    if not statements or any(line and not line.startswith("--") for line in before.splitlines()):
+        raise OutboxError(f"{file.name} has no statement, or one without a name")
+    if len(statements) != len(re.findall(r"^-- *name", text, re.MULTILINE)):
+        raise OutboxError(f"{file.name} has a name twice, or a line `-- name: …` that is not one")
+    return statements

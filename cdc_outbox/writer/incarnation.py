@@ -14,6 +14,7 @@ from cdc_outbox.modes import OutboxMode
 from cdc_outbox.sql import load
 from cdc_outbox.table import Dialect, OutboxTable, TableName
 from cdc_outbox.writer.catalog import Catalog
+from cdc_outbox.writer.schema import table_made_anew
 from cdc_outbox.writer.shapes import SHAPES
 
 _CONSTANT = re.compile(r"'((?:[^']|'')*)'(?:::(?:text|character varying))?")
@@ -121,13 +122,11 @@ def _rebuilding(name: str, table: OutboxTable, catalog: Catalog, source: str) ->
     anew = old.sibling("anew")
     names = {
         **table.names(dialect),
-        "first_source": dialect.literal(source),
         "anew": anew.quoted,
         "name": dialect.quote(old.name),
         "columns": ", ".join(map(dialect.quote, shape)),
     }
-    create = "create" if name == "outbox" else "create_heads"
-    yield files[create].render({**names, name: anew.quoted})
+    yield from table_made_anew(name, table, anew, first_source=source, dialect=dialect)
     for step in files[f"move_{name}"].steps():
         yield step.render(names)
 

@@ -1,13 +1,13 @@
 """The outbox's tables, publication and roles: how they are made and brought up to date."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.migrations import Component, Migration
+from cdc_outbox.migrations import Component, Migration, load_migrations
 from cdc_outbox.modes import OutboxMode, PayloadType
 from cdc_outbox.privileges import Privilege, Role
 from cdc_outbox.sql import Statement, load
-from cdc_outbox.table import Dialect, OutboxTable, dollar_quoted, literal, quote
+from cdc_outbox.table import Dialect, OutboxTable, TableName, dollar_quoted, literal, quote
 
 HEADS_SETTINGS: Mapping[str, str] = {"fillfactor": "80", "autovacuum_vacuum_scale_factor": "0.02"}
 """Storage parameters of PostgreSQL's head table. A fifth of a page is room for some twenty updates while a transaction
@@ -24,14 +24,8 @@ def outbox_components(
     return (outbox_component(table, first_source=first_source, dialect=dialect),)
 
 
-_LATER_STEPS = (("settle_heads",), ("create_marks",))
-"""What was added after the first version, in order; heartbeats come last, for an outbox of our own only."""
-
-
 def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL) -> Component:
     """Return an outbox, its heads and on PostgreSQL its marks; all but itself where it is adopted or table-less.
-
-    Each dialect counts versions of its own.
 
     Args:
         first_source: The default of the ``source`` columns, for example ``orders.1``. It is set once; a later
@@ -45,24 +39,52 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
     if table.mode is OutboxMode.MESSAGE and not first_source.isascii():
         # See emission: the connector reads the content in its JVM's own charset.
         raise ConfigError(f"the source {first_source!r} of a table-less outbox must be ASCII", field="source")
-    names, files, outbox = _names(table, first_source, dialect), load(dialect, "outbox_schema"), table.table_in(dialect)
-    heads, rest = outbox.sibling("heads"), () if table.partitions is None else (outbox.sibling("rest"),)
-    ours = (heads, *(outbox.sibling("marks") for _ in range("create_marks" in files)))
-    steps: tuple[tuple[str, ...], ...] = _LATER_STEPS
-    if table.has_heartbeats and dialect is Dialect.POSTGRESQL:
-        ours = (*ours, table.heartbeats)
-        steps = (*steps, ("create_heartbeats",))
+    outbox, is_postgresql = table.table_in(dialect), dialect is Dialect.POSTGRESQL
+    heartbeats = (table.heartbeats,) if is_postgresql and table.has_heartbeats else ()
+    ours = (outbox.sibling("heads"), *((outbox.sibling("marks"),) if is_postgresql else ()), *heartbeats)
+    rest = () if table.partitions is None else (outbox.sibling("rest"),)
     return Component(
         kind="heads" if table.adopted else "outbox",
         tables=ours if table.adopted else (outbox, *ours, *rest),
-        migrations=tuple(
-            Migration(version=version, statements=statements)
-            for version, statements in enumerate(
-                _steps(files, ((*_creates_outbox(table), "create_heads"), *steps), names), 1
-            )
-        ),
-        functions=(table.heartbeat,) if table.heartbeats in ours else (),
+        migrations=_migrations(table, _names(table, first_source, dialect), dialect),
+        functions=(table.heartbeat,) if heartbeats else (),
     )
+
+
+def _migrations(
+    table: OutboxTable,
+    names: Mapping[str, str],
+    dialect: Dialect,
+    only: Callable[[Statement], bool] = lambda _: True,
+) -> tuple[Migration, ...]:
+    conditions = {
+        _HAS_TABLE: _makes_table(table),
+        _PARTITIONED: _makes_table(table) and table.partitions is not None,
+        "has_heartbeats": table.has_heartbeats,
+    }
+    return load_migrations(dialect, "outbox", names, conditions=conditions, only=only)
+
+
+_HAS_TABLE, _PARTITIONED = "has_table", "partitioned"
+"""The conditions of statements about the outbox itself."""
+
+
+def _makes_table(table: OutboxTable) -> bool:
+    """Tell whether we make the outbox itself: it has rows, and is not adopted."""
+    return not table.adopted and table.mode is not OutboxMode.MESSAGE
+
+
+def table_made_anew(
+    name: str, table: OutboxTable, anew: TableName, *, first_source: str, dialect: Dialect
+) -> list[str]:
+    """Return what makes one table as all versions together make it, under another name.
+
+    Args:
+        name: What the statements call the table: ``outbox`` or ``heads``.
+    """
+    names = {**_names(table, first_source, dialect), name: anew.quoted}
+    steps = _migrations(table, names, dialect, lambda statement: f"{{{name}}}" in statement.text)
+    return [statement for step in steps for statement in step.statements]
 
 
 def outbox_statements(
@@ -94,15 +116,24 @@ def table_statements(
         known: Columns that the table is known to have. SQLite cannot be asked by a statement, so for those that are
             not known it has one that fails where the column exists.
     """
-    names, files, creates = _names(table, first_source, dialect), load(dialect, "outbox_schema"), _creates_outbox(table)
+    names, makes_table = _names(table, first_source, dialect), _makes_table(table)
     statements: list[str] = []
     # Elsewhere every component has made it.
     if dialect is Dialect.POSTGRESQL:
-        statements += (statement for step in _steps(files, (creates,), names) for statement in step)
+        statements += [_missing_table(table, names)] if makes_table else []
         statements += _heartbeat(table, names) if table.has_heartbeats else ()
-    for column in table.header_columns if creates else ():
+    for column in table.header_columns if makes_table else ():
         statements += [] if column in known else _header_column(table, column, dialect)
     return statements
+
+
+def _missing_table(table: OutboxTable, names: Mapping[str, str]) -> str:
+    """Return the statement that makes the outbox as all versions together do, if a part of it is missing."""
+    steps = _migrations(table, names, Dialect.POSTGRESQL, lambda each: each.condition in {_HAS_TABLE, _PARTITIONED})
+    creates = ";\n".join(statement for step in steps for statement in step.statements)
+    last = table.table if table.partitions is None else table.rest
+    names = {**table.table.literals(), "last_literal": last.literals()["table_literal"], "creates": creates}
+    return _block(load("postgresql", "outbox_schema")["create_missing_outbox"].render(names))
 
 
 def publication_statement(table: OutboxTable, publication: str) -> str:
@@ -175,23 +206,6 @@ def _names(table: OutboxTable, first_source: str, dialect: Dialect) -> Mapping[s
         "first_source": dialect.literal(first_source),
         "settings": ", ".join(f"{name} = {value}" for name, value in HEADS_SETTINGS.items()),
     }
-
-
-def _creates_outbox(table: OutboxTable) -> tuple[str, ...]:
-    """Return the names of the statements that make the outbox itself, where we make one."""
-    if table.adopted or table.mode is OutboxMode.MESSAGE:
-        return ()
-    return ("create",) if table.partitions is None else ("create", "create_rest")
-
-
-def _steps(
-    files: Mapping[str, Statement], wanted: Iterable[tuple[str, ...]], names: Mapping[str, str]
-) -> Iterator[tuple[str, ...]]:
-    """Return the statements of each step; a dialect that has nothing to do in one has no such step."""
-    for step in wanted:
-        statements = [part.render(names) for name in step if name in files for part in files[name].steps()]
-        if statements:
-            yield tuple(statements)
 
 
 def _about_publication(name: str, table: OutboxTable, publication: str) -> str:

@@ -13,14 +13,14 @@ from alembic import command
 from cdc_outbox import Outbox
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.spec import Spec, parse_spec
+from cdc_outbox.table import Dialect
 from cdc_outbox.testing import Stack
 from tests.support.alembic_service import BLOCKS, METADATA, ORDER, SQLMODEL, Service, dump
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
+from tests.support.planted_versions import planted
 from tests.support.rig import one, postgres_program
 from tests.support.sqlalchemy_clients import make_url
-
-SCHEMAS = Path(__file__).parents[1] / "schemas"
 
 Make = Callable[..., tuple[Service, str]]
 
@@ -202,20 +202,22 @@ def test_what_is_missing_is_made_again(make: Make, tmp_path: Path) -> None:
     assert run_command("init", "connectors/orders.yaml", "--check", "--dsn", dsn).returncode == 0
 
 
-def test_tables_of_the_first_release_are_upgraded_by_a_migration(make: Make) -> None:
-    service, dsn = make("alembic_first_release")
-    with psycopg.connect(dsn) as connection:
-        connection.execute((SCHEMAS / "version_1.sql").read_bytes())
-        connection.execute("drop table inbox, inbox_watermarks")
+def test_tables_of_an_earlier_release_are_upgraded_by_a_migration(make: Make, tmp_path: Path) -> None:
+    service, dsn = make("alembic_upgrade")
     service.declare(METADATA, BLOCKS["python"])
-    told = service.revise()
-    assert "op.upgrade_outbox(first_source='orders.1')" in told
-    assert "op.drop_outbox(" not in told
+    service.revise()
     service.upgrade()
-    assert service.is_settled()
-    assert run_command("init", "connectors/orders.yaml", "--check", "--dsn", dsn).returncode == 0
-    service.run(command.downgrade, "base")
-    assert run_command("init", "connectors/orders.yaml", "--dsn", dsn).returncode == 0
+    second = {"outbox/0002_note.sql": "-- name: note\nalter table {heads} add column if not exists note text\n"}
+    with planted(tmp_path / "sql", Dialect.POSTGRESQL, second):
+        told = service.revise()
+        assert "op.upgrade_outbox(first_source='orders.1')" in told
+        assert "op.drop_outbox(" not in told
+        service.upgrade()
+        assert service.is_settled()
+        assert run_command("init", "connectors/orders.yaml", "--check", "--dsn", dsn).returncode == 0
+        service.run(command.downgrade, "-1")
+        with psycopg.connect(dsn) as connection:
+            assert one(connection, "select version from cdc_outbox_version") == 2
 
 
 def test_tables_of_a_newer_release_are_not_touched(make: Make) -> None:

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import cdc_outbox.sql
 from cdc_outbox import ConfigError, OutboxMode, OutboxTable, PayloadType
-from cdc_outbox.consumer import InboxTable, inbox_component
-from cdc_outbox.migrations import script
+from cdc_outbox.consumer import InboxTable
 from cdc_outbox.safe_text import has_controls
 from cdc_outbox.sql import PYFORMAT, Statement, load
 from cdc_outbox.table import Dialect, OutboxColumns, TableName, derived_name, literal, quote
@@ -71,7 +70,7 @@ def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
     assert Statement("select 1 from {table}").render({"table": '"{table}:a"'}, PYFORMAT) == 'select 1 from "{table}:a"'
 
 
-INBOX_FILES = ("decisions", "remembered", "reset", "inbox", "inbox_schema", "park", "epochs")
+INBOX_FILES = ("decisions", "remembered", "reset", "inbox", "park", "epochs")
 
 
 @pytest.mark.parametrize(("dialect", "file"), sorted((file.parent.name, file.stem) for file in SQL.glob("*/*.sql")))
@@ -99,8 +98,7 @@ def test_columns_with_bad_names_are_never_made(columns: dict[str, str], reason: 
 @pytest.mark.parametrize("dialect", Dialect)
 def test_every_dialect_knows_every_name_that_its_statements_use(dialect: Dialect) -> None:
     names = {**OutboxTable().names(dialect), "first_source": dialect.literal("orders.1")}
-    schema = load(dialect, "outbox_schema")
-    for statement in (*load(dialect, "outbox").values(), schema["create"], schema["create_heads"]):
+    for statement in load(dialect, "outbox").values():
         for step in statement.steps():
             rendered = step.with_parameters("header_values", ["header_a"]).render(names, PYFORMAT)
             assert not re.search(r"\{\w+\}|;\n", rendered)
@@ -110,9 +108,6 @@ def test_every_dialect_knows_every_name_that_its_statements_use(dialect: Dialect
 @pytest.mark.parametrize("file", INBOX_FILES)
 def test_every_dialect_has_every_statement_of_the_inbox_and_all_its_names(dialect: Dialect, file: str) -> None:
     statements, table = load(dialect, file), InboxTable.on(dialect)
-    if file == "inbox_schema":
-        assert not re.search(r"\{[a-z]\w*\}", script(inbox_component(table)))
-        return
     assert statements.keys() - {"prove"} == load("postgresql", file).keys()
     for statement in statements.values():
         for step in statement.steps():

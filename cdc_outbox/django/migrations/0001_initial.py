@@ -6,7 +6,7 @@ from cdc_outbox.django.fields import EventIdField, PayloadField, UtcField
 from cdc_outbox.django.operations import CreateOutbox
 from cdc_outbox.django.settings import event_table
 
-VERSIONS = {"postgresql": 4, "mysql": 1, "sqlite": 1}
+VERSIONS = {"postgresql": 1, "mysql": 1, "sqlite": 1}
 """Of the tables, when this was written. Later ones bring another migration, of ``UpgradeOutbox``."""
 
 

@@ -1,57 +1,10 @@
--- name: create
-create table if not exists {outbox} (
-    {id} uuid primary key,
-    {aggregate_type} text not null,
-    {aggregate_id} text not null,
-    {type} text not null,
-    {payload} {payload_type},
-    {sequence} bigint,
-    {source} text not null default {first_source}{header_definitions},
-    {created_at} timestamp(6) not null default (clock_timestamp() at time zone 'UTC')
-){partitioning};
-
--- name: create_rest
-create table if not exists {rest} partition of {outbox} default;
-
--- name: create_heads
-create table if not exists {heads} (
-    source text collate "C" not null default {first_source},
-    aggregatetype text collate "C" not null,
-    aggregateid text collate "C" not null,
-    last bigint not null check (last > 0),
-    primary key (source, aggregatetype, aggregateid)
-);
-
--- name: settle_heads
--- Takes SHARE UPDATE EXCLUSIVE, which no writer waits for.
--- A head row is updated with every event. Free space on its page keeps the update there and out of the index; the
--- versions that updates leave are cleared after one update in fifty rows, by default it is one in five.
-alter table {heads} set ({settings});
-
--- name: create_marks
--- A transaction's number means nothing on another server, where a dump may bring it.
-create table if not exists {marks} (
-    number bigint generated always as identity primary key,
-    system text not null default cast((pg_control_system()).system_identifier as text),
-    slot text collate "C" not null,
-    reader text collate "C" not null,
-    position pg_lsn not null,
-    oldest bigint not null,
-    taken_at timestamptz not null,
-    ends jsonb,
-    compared boolean not null default false
-);
-
--- name: create_heartbeats
--- The heartbeats of the last day: a database that went back to an older state shows it at the first look.
-create table if not exists {heartbeats} (
-    number bigint primary key,
-    id uuid not null unique,
-    previous uuid,
-    written_at timestamptz not null,
-    lsn pg_lsn not null,
-    system text not null
-);
+-- name: create_missing_outbox
+-- An outbox that was made for messages has none.
+begin
+    if to_regclass({table_literal}) is null or to_regclass({last_literal}) is null then
+{creates};
+    end if;
+end
 
 -- name: create_heartbeat
 create or replace function {heartbeat}(pipeline text, pause interval default '1 minute') returns bigint

@@ -13,10 +13,11 @@ from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.plan import EarlierEvents
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.spec import parse_spec
-from cdc_outbox.table import OutboxTable
+from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.writer.schema import writer_role
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
+from tests.support.planted_versions import planted
 from tests.support.pruning import Pruner
 from tests.support.rig import CONNECTOR_PASSWORD, Connection, eventually, one
 from tests.support.service import Service
@@ -189,18 +190,16 @@ def test_where_no_rows_stay_there_is_no_pruner(tmp_path: Path) -> None:
 
 def test_the_migrator_upgrades_makes_and_begins_incarnations(granted: Pipeline, tmp_path: Path) -> None:
     spec, migrator = tmp_path / "spec.yaml", dsn_of(granted, "migrator")
-    with granted.connect() as connection:
-        # As the first release left them.
-        connection.execute("update cdc_outbox_version set version = 1 where component like 'outbox %'")
-        connection.execute("alter table outbox_heads reset (fillfactor)")
-    done = run_command("init", str(spec), "--inbox", "--dsn", migrator)
-    assert done.returncode == 0, done.stderr
-    assert "outbox public.outbox: now at version 4" in done.stderr
-    done = run_command("init", str(spec), "--new-incarnation", "--from", f"{granted.name}.1", "--dsn", migrator)
-    assert done.returncode == 0, done.stderr
-    roles = [f"--{kind}={granted.name}_{kind}" for kind in KINDS]
-    check = run_command("init", str(spec), "--inbox", "--check", *roles, "--dsn", migrator)
-    assert (check.returncode, check.stdout) == (0, ""), check.stdout + check.stderr
+    second = {"outbox/0002_note.sql": "-- name: note\nalter table {heads} add column if not exists note text\n"}
+    with planted(tmp_path / "sql", Dialect.POSTGRESQL, second):
+        done = run_command("init", str(spec), "--inbox", "--dsn", migrator)
+        assert done.returncode == 0, done.stderr
+        assert "outbox public.outbox: now at version 2" in done.stderr
+        done = run_command("init", str(spec), "--new-incarnation", "--from", f"{granted.name}.1", "--dsn", migrator)
+        assert done.returncode == 0, done.stderr
+        roles = [f"--{kind}={granted.name}_{kind}" for kind in KINDS]
+        check = run_command("init", str(spec), "--inbox", "--check", *roles, "--dsn", migrator)
+        assert (check.returncode, check.stdout) == (0, ""), check.stdout + check.stderr
 
 
 def test_the_migrator_makes_everything_from_nothing(granted: Pipeline, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
--- name: create
+-- name: create_inbox
 -- Bytes, because no collation that tells 'a' from 'a ' has the same name on MariaDB and MySQL. No key has more than
 -- 2,563 bytes and its lengths, of 3,072.
 create table if not exists {inbox} (
@@ -8,7 +8,9 @@ create table if not exists {inbox} (
     claim_token binary(16) not null,
     claimed_at datetime(6) not null default (utc_timestamp(6)),
     primary key (consumer, event_id)
-) engine = InnoDB row_format = dynamic;
+) engine = InnoDB row_format = dynamic
+
+-- name: create_watermarks
 create table if not exists {watermarks} (
     consumer varbinary(255) not null,
     source varbinary({source_bytes}) not null,

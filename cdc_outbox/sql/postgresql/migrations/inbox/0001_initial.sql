@@ -1,34 +1,27 @@
--- name: create
+-- name: create_inbox
 create table if not exists {inbox} (
     consumer text collate "C" not null,
     event_id text collate "C" not null,
     claimed_at timestamptz not null default clock_timestamp(),
     primary key (consumer, event_id)
-) partition by range (event_id);
-create table if not exists {rest} partition of {inbox} default;
+) partition by range (event_id)
+
+-- name: create_rest
+create table if not exists {rest} partition of {inbox} default
+
+-- name: create_watermarks
+-- A watermark is updated with every batch. Free space on its page keeps the update there and out of the index.
 create table if not exists {watermarks} (
     consumer text collate "C" not null,
     source text collate "C" not null,
     aggregatetype text collate "C" not null,
     aggregateid text collate "C" not null,
-    last bigint not null check (last > 0),
+    -- 0 is a row to lock while an aggregate's first event is parked.
+    last bigint not null,
     updated_at timestamptz not null default clock_timestamp(),
+    parked bigint not null default 0,
     primary key (consumer, source, aggregatetype, aggregateid)
-);
-
--- name: mark_parked
--- A watermark of 0 is a row to lock while an aggregate's first event is parked.
-alter table {watermarks}
-    drop constraint if exists {last_check},
-    add column if not exists parked bigint not null default 0
-
--- name: settle_watermarks
--- Takes SHARE UPDATE EXCLUSIVE, which no consumer waits for.
--- A watermark is updated with every batch. Free space on its page keeps the update there and out of the index.
-alter table {watermarks} set (fillfactor = 50)
-
--- name: know_times
-update {inbox} set event_id = '~' || event_id where event_id !~ {timed_literal}
+) with (fillfactor = 50)
 
 -- name: create_parked
 -- In the order of `turn` and `place` an aggregate's events are applied: their numbers, where they have any.
@@ -58,6 +51,7 @@ create table if not exists {parked} (
     value bytea,
     headers text not null,
     bytes bigint not null,
+    tried_at timestamptz not null default clock_timestamp(),
     unique (consumer, event_id)
 )
 
@@ -115,6 +109,3 @@ create table if not exists {purges} (
     purged_at timestamptz not null default clock_timestamp(),
     primary key (consumer, purged_before)
 )
-
--- name: note_tries
-alter table {parked} add column if not exists tried_at timestamptz not null default clock_timestamp()

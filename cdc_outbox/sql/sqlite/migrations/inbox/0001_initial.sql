@@ -1,4 +1,4 @@
--- name: create
+-- name: create_inbox
 create table if not exists {inbox} (
     consumer text not null,
     event_id text not null,
@@ -6,7 +6,9 @@ create table if not exists {inbox} (
     claim_token text not null,
     claimed_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
     primary key (consumer, event_id)
-) strict, without rowid;
+) strict, without rowid
+
+-- name: create_watermarks
 create table if not exists {watermarks} (
     consumer text not null,
     source text not null,

@@ -1,0 +1,30 @@
+"""Later versions of our tables, which exist only for a test."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import cdc_outbox.sql
+from cdc_outbox.sql import load_versions
+from cdc_outbox.table import Dialect
+
+
+@contextmanager
+def planted(folder: Path, dialect: Dialect, files: dict[str, str]) -> Iterator[None]:
+    """Let the package have more migrations until the block's end, and be an older release again afterwards.
+
+    Args:
+        folder: Empty, or not there.
+        files: Text by component and name: ``outbox/0002_add_note.sql``.
+    """
+    shutil.copytree(Path(cdc_outbox.sql.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in files.items():
+        (folder / dialect / "migrations" / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cdc_outbox.sql, "FOLDER", folder)
+        load_versions.cache_clear()
+        yield
+    load_versions.cache_clear()
