@@ -129,7 +129,7 @@ def pending(current: int, migrations: Sequence[Migration]) -> tuple[Migration, .
         raise ConfigError(
             f"the tables have version {current}, this release knows {newest}",
             hint="Upgrade cdc-outbox before you change these tables. "
-            "If an unreleased cdc-outbox made them, drop them and run this again.",
+            "Tables that an unreleased cdc-outbox made cannot be upgraded: make new ones in another schema.",
         )
     return tuple(step for step in migrations if step.version > current)
 
