@@ -12,11 +12,7 @@ from functools import partial
 from operator import methodcaller
 from typing import Any, cast
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined] # not in __all__
-from confluent_kafka.cimpl import NewTopic
-
-from cdc_outbox import message
+from cdc_outbox import kafka_client, message
 from cdc_outbox.errors import BrokerError, ConfigError
 from cdc_outbox.kafka_errors import answered, translate
 from cdc_outbox.kafka_refusals import refuse_settings
@@ -90,7 +86,7 @@ def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str,
     }
 
 
-def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> Consumer:
+def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> "kafka_client.Consumer":
     """Return a client, not subscribed to anything yet.
 
     Raises:
@@ -98,20 +94,22 @@ def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> Consum
     """
     logger.addFilter(_REPEATS)
     with _refusing_settings():
-        return Consumer(dict(settings), logger=logger)
+        return kafka_client.Consumer(dict(settings), logger=logger)
 
 
 @contextmanager
 def _refusing_settings() -> Iterator[None]:
     try:
         yield
-    except KafkaException as error:
+    except kafka_client.KafkaException as error:
         raise ConfigError(error.args[0].str(), field="kafka") from error
     except (TypeError, ValueError) as error:
         raise ConfigError(f"a setting has a value of the wrong type: {error}", field="kafka") from error
 
 
-def find_topics(client: Consumer, within_seconds: float = _REACH_SECONDS, servers: str = "") -> dict[str, list[int]]:
+def find_topics(
+    client: "kafka_client.Consumer", within_seconds: float = _REACH_SECONDS, servers: str = ""
+) -> dict[str, list[int]]:
     """Return the topics that there are, each with its partitions: the first contact with the brokers.
 
     Raises:
@@ -120,14 +118,14 @@ def find_topics(client: Consumer, within_seconds: float = _REACH_SECONDS, server
     # Asked for all: to ask for one that does not exist makes librdkafka wait for it.
     try:
         found = client.list_topics(timeout=within_seconds).topics
-    except KafkaException as error:
+    except kafka_client.KafkaException as error:
         raise translate(error.args[0], servers) from error
     return {name: list(topic.partitions) for name, topic in found.items()}
 
 
 def polled(
-    client: Consumer, seconds: float, events: int, most_bytes: float = math.inf
-) -> "Iterator[Message[bytes, bytes]]":
+    client: "kafka_client.Consumer", seconds: float, events: int, most_bytes: float = math.inf
+) -> "Iterator[kafka_client.Message[bytes, bytes]]":
     """Yield up to so many messages: wait for the first, and take the rest as far as they are there.
 
     Args:
@@ -147,7 +145,7 @@ def polled(
         events, most_bytes = events - _PORTION, most_bytes - sum(map(bytes_of, portion))
 
 
-def bytes_of(record: "Message[bytes, bytes]") -> int:
+def bytes_of(record: "kafka_client.Message[bytes, bytes]") -> int:
     """Return how many bytes key, value and headers of a record have; headers that the client cannot return count 0."""
     headers = sum(len(name.encode()) + len(value or b"") for name, value in _headers_of(record) or ())
     return len(record.value() or b"") + len(record.key() or b"") + headers
@@ -172,7 +170,7 @@ class Topics:
         connection = connection_settings(settings) | {"bootstrap.servers": settings["bootstrap.servers"]}
         self._servers = str(settings["bootstrap.servers"])
         with _refusing_settings():
-            self._admin = AdminClient(connection, logger=logger)
+            self._admin = kafka_client.AdminClient(connection, logger=logger)
 
     def find(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return those that exist, by their names.
@@ -184,10 +182,10 @@ class Topics:
             # Asked for all topics: asking for one that does not exist yet makes some brokers create it.
             known = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics
             there = {name: known[name].partitions for name in names if name in known}
-            resources = [ConfigResource(ResourceType.TOPIC, name) for name in there]
+            resources = [kafka_client.ConfigResource(kafka_client.ResourceType.TOPIC, name) for name in there]
             asked = self._admin.describe_configs(resources, request_timeout=_ADMIN_SECONDS) if resources else {}
             configs = {resource.name: answer.result() for resource, answer in asked.items()}
-        except KafkaException as error:
+        except kafka_client.KafkaException as error:
             raise translate(error.args[0], self._servers) from error
         return {
             name: Topic(
@@ -207,7 +205,7 @@ class Topics:
         """
         try:
             found: str | None = self._admin.list_topics(timeout=_ADMIN_SECONDS).cluster_id
-        except KafkaException as error:
+        except kafka_client.KafkaException as error:
             raise translate(error.args[0], self._servers) from error
         return found or ""
 
@@ -219,13 +217,18 @@ class Topics:
         """
         try:
             return answered(partial(self._asked_ends, [*names]), _ADMIN_SECONDS)
-        except KafkaException as error:
+        except kafka_client.KafkaException as error:
             raise translate(error.args[0], self._servers) from error
 
     def _asked_ends(self, names: Sequence[str]) -> dict[str, int]:
         known = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics
-        places = [TopicPartition(name, each) for name in names if name in known for each in known[name].partitions]
-        wanted = {place: OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+        places = [
+            kafka_client.TopicPartition(name, each)
+            for name in names
+            if name in known
+            for each in known[name].partitions
+        ]
+        wanted = {place: kafka_client.OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
         asked = self._admin.list_offsets(wanted, request_timeout=_ADMIN_SECONDS) if wanted else {}
         found: dict[str, int] = {}
         for place, answer in asked.items():
@@ -238,7 +241,7 @@ class Topics:
         ``False`` where another process made it meanwhile.
         """
         wanted = [
-            NewTopic(
+            kafka_client.NewTopic(
                 topic.name,
                 num_partitions=topic.partitions,
                 replication_factor=topic.replication_factor,
@@ -252,8 +255,8 @@ class Topics:
     def _created(self, answer: "Future[None]") -> bool | BrokerError:
         try:
             answer.result()
-        except KafkaException as error:
-            there = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+        except kafka_client.KafkaException as error:
+            there = error.args[0].code() == kafka_client.KafkaError.TOPIC_ALREADY_EXISTS
             return False if there else translate(error.args[0], self._servers)
         return True
 
@@ -309,7 +312,7 @@ _UNREADABLE: Any = object()
 """What stands for the headers of a record that the client could not return."""
 
 
-def _headers_of(record: "Message[bytes, bytes]") -> list[tuple[str, bytes | None]] | None:
+def _headers_of(record: "kafka_client.Message[bytes, bytes]") -> list[tuple[str, bytes | None]] | None:
     """Return the headers of a record, ``None`` for those with a name that is not UTF-8.
 
     Kafka takes any bytes as a header's name, and the client decodes them. It says only once that it cannot, and returns
@@ -323,7 +326,7 @@ def _headers_of(record: "Message[bytes, bytes]") -> list[tuple[str, bytes | None
     return None if headers is _UNREADABLE else cast("list[tuple[str, bytes | None]]", headers)
 
 
-def message_of(record: "Message[bytes, bytes]") -> message.Message:
+def message_of(record: "kafka_client.Message[bytes, bytes]") -> message.Message:
     """Return a record of a topic as a value."""
     kind, timestamp = record.timestamp()
     headers = _headers_of(record)
@@ -334,6 +337,6 @@ def message_of(record: "Message[bytes, bytes]") -> message.Message:
         key=record.key(),
         value=record.value(),
         headers=tuple(headers or ()),
-        timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
+        timestamp_ms=None if kind == kafka_client.TIMESTAMP_NOT_AVAILABLE else timestamp,
         has_headers=headers is not None,
     )

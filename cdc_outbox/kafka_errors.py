@@ -4,34 +4,34 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
-
+from cdc_outbox import kafka_client
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
 
 _Answer = TypeVar("_Answer")
 
+# By their names, which the client gives with each error: its classes are imported when a client is made.
 _UNREACHABLE = frozenset(
     {
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - librdkafka's local errors are spelt so
-        KafkaError._RESOLVE,  # noqa: SLF001
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-        KafkaError._TRANSPORT,  # noqa: SLF001
+        "_ALL_BROKERS_DOWN",
+        "_RESOLVE",
+        "_TIMED_OUT",
+        "_TRANSPORT",
     }
 )
 _RESTARTING = frozenset(
     {
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,  # a topic made anew has a leader before its broker knows
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError._WAIT_COORD,  # noqa: SLF001
+        "LEADER_NOT_AVAILABLE",
+        "FENCED_LEADER_EPOCH",
+        "UNKNOWN_LEADER_EPOCH",  # a topic made anew has a leader before its broker knows
+        "NOT_LEADER_FOR_PARTITION",
+        "BROKER_NOT_AVAILABLE",
+        "REPLICA_NOT_AVAILABLE",
+        "NETWORK_EXCEPTION",
+        "REQUEST_TIMED_OUT",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "_WAIT_COORD",
     }
 )
 """What is answered while a broker starts again, a topic is made, and partitions and groups move."""
@@ -39,34 +39,34 @@ PASSING_ERRORS = (
     _UNREACHABLE
     | _RESTARTING
     | {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,  # not created yet
-        KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - the next poll joins the group again
+        "UNKNOWN_TOPIC_OR_PART",  # not created yet
+        "_MAX_POLL_EXCEEDED",  # the next poll joins the group again
     }
 )
 """What a consumer reports and gets over by itself."""
 
 WAITED_OUT = PASSING_ERRORS | {
-    KafkaError.UNKNOWN,  # what a broker says of an error of its own
-    KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.REBALANCE_IN_PROGRESS,
-    KafkaError.ILLEGAL_GENERATION,
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # while instances with another assignment strategy are replaced
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_ID,
-    KafkaError.INCONSISTENT_TOPIC_ID,
-    KafkaError.FETCH_SESSION_ID_NOT_FOUND,
-    KafkaError.INVALID_FETCH_SESSION_EPOCH,
-    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    "UNKNOWN",  # what a broker says of an error of its own
+    "KAFKA_STORAGE_ERROR",
+    "REBALANCE_IN_PROGRESS",
+    "ILLEGAL_GENERATION",
+    "UNKNOWN_MEMBER_ID",
+    "INCONSISTENT_GROUP_PROTOCOL",  # while instances with another assignment strategy are replaced
+    "OFFSET_NOT_AVAILABLE",
+    "UNKNOWN_TOPIC_ID",
+    "INCONSISTENT_TOPIC_ID",
+    "FETCH_SESSION_ID_NOT_FOUND",
+    "INVALID_FETCH_SESSION_EPOCH",
+    "THROTTLING_QUOTA_EXCEEDED",
 }
 """What a running consumer waits out: librdkafka tries again, and the brokers or an operator mend it."""
 _REFUSALS = frozenset(
     {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError._AUTHENTICATION,  # noqa: SLF001
+        "TOPIC_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "SASL_AUTHENTICATION_FAILED",
+        "_AUTHENTICATION",
     }
 )
 """A wrong configuration at the start; later an ACL or a password that is changed, which is waited out."""
@@ -85,33 +85,33 @@ def answered(ask: Callable[[], _Answer], within_seconds: float) -> _Answer:
     while True:
         try:
             return ask()
-        except KafkaException as error:
-            if error.args[0].code() not in PASSING_ERRORS or time.monotonic() >= deadline:
+        except kafka_client.KafkaException as error:
+            if error.args[0].name() not in PASSING_ERRORS or time.monotonic() >= deadline:
                 raise
         time.sleep(_PAUSE_SECONDS)
 
 
-def translate(error: KafkaError, servers: str = "") -> BrokerError:
+def translate(error: "kafka_client.KafkaError", servers: str = "") -> BrokerError:
     """Return our error for one of librdkafka's, by its code, with the brokers that were asked if they are named."""
     sentence = f"{error.str()} ({error.name()}){servers and f'; the brokers asked are {servers}'}"
-    if error.code() in _UNREACHABLE:  # librdkafka names what it was about to ask
+    if error.name() in _UNREACHABLE:  # librdkafka names what it was about to ask
         sentence = f"the brokers {servers and f'{servers} '}do not answer ({error.name()})"
     # Of a partition without a leader librdkafka says that it is unknown.
-    passes = error.code() in _UNREACHABLE | _RESTARTING | {KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
+    passes = error.name() in _UNREACHABLE | _RESTARTING | {"_UNKNOWN_PARTITION"}
     return (BrokerUnavailableError if passes else BrokerError)(sentence)
 
 
-def raise_lasting(error: KafkaError) -> None:
+def raise_lasting(error: "kafka_client.KafkaError") -> None:
     """Raise our error for one that a consumer does not get over by itself."""
-    if error.fatal() or error.code() not in PASSING_ERRORS:
+    if error.fatal() or error.name() not in PASSING_ERRORS:
         raise translate(error)
 
 
-def raise_stopping(error: KafkaError, *, has_joined: bool) -> None:
+def raise_stopping(error: "kafka_client.KafkaError", *, has_joined: bool) -> None:
     """Raise our error for one that stops a running consumer; it waits all others out.
 
     Args:
         has_joined: Whether the group has given it partitions since it started.
     """
-    if error.fatal() or error.code() not in (WAITED_OUT | _REFUSALS if has_joined else WAITED_OUT):
+    if error.fatal() or error.name() not in (WAITED_OUT | _REFUSALS if has_joined else WAITED_OUT):
         raise translate(error)

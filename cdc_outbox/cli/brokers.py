@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cdc_outbox import kafka
+from cdc_outbox import kafka, kafka_client
 from cdc_outbox.cli.context_option import ContextValue
 from cdc_outbox.cli.contexts import Context
 from cdc_outbox.document import read_text_file
@@ -41,11 +41,13 @@ def broker_options(*, required: bool = True) -> Callable[[FC], FC]:
 
 
 def broker_settings(bootstrap_servers: str, file: Path | None, *, group: str) -> dict[str, Any]:
-    """Return librdkafka's settings for what the options say.
+    """Return librdkafka's settings for what the options say; commands call this before they change anything.
 
     Raises:
+        OutboxError: The Kafka client is not installed.
         ConfigError: The file cannot be read, or holds a setting that would break a promise.
     """
+    kafka_client.require()
     return kafka.consumer_settings(
         bootstrap_servers=bootstrap_servers, group=group, extra={} if file is None else _read(file)
     )

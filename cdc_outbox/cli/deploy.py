@@ -14,7 +14,7 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import complain
-from cdc_outbox.cli.heartbeats import heartbeat_findings
+from cdc_outbox.cli.heartbeats import heartbeat_findings, require_client
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, stable_seconds_option
 from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, exit_code
 from cdc_outbox.cli.output import say
@@ -101,7 +101,7 @@ def deploy_connector(
         raise click.UsageError("--canary needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
     brokers = broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox-canary") if canary else None
     look = partial(heartbeat_findings, bootstrap_servers=bootstrap_servers, kafka_settings=kafka_settings)
-    call = _Call(databases, cluster, options, brokers, look, dry_run=dry_run, is_quiet=prints_json)
+    call = _Call(databases, cluster, options, brokers, look, bootstrap_servers, dry_run=dry_run, is_quiet=prints_json)
     outcomes = [Outcome(name=spec.name, document=path) for path, spec in specs.items()]
     for outcome, spec in zip(outcomes, specs.values(), strict=True):
         if len(outcomes) > 1:
@@ -132,6 +132,7 @@ class _Call:
     options: DeployOptions
     brokers: dict[str, Any] | None
     heartbeats: Callable[..., list[Finding]]
+    bootstrap_servers: str | None
     dry_run: bool
     is_quiet: bool
 
@@ -156,6 +157,7 @@ class _Call:
         outcome.steps = steps.done
         client = ConnectClient(self.cluster, waits=steps.wait)
         try:
+            require_client(render(spec), self.bootstrap_servers)
             with steps.shown(), connected(self.databases.of(spec.name), spec.database.kind) as (connection, driver):
                 database = Database(connection, driver, spec)
                 seconds = self.options.timings.timeout_seconds

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cdc_outbox import kafka_client
 from cdc_outbox.cli.brokers import broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
@@ -71,6 +72,16 @@ def heartbeat_findings(
     if client is not None:
         beating = Beating.of(client.find_config(beating.name) or {}) or beating
     return _history(beating, settings, dsn).look(runs=runs)
+
+
+def require_client(config: Mapping[str, str], bootstrap_servers: str | None) -> None:
+    """Refuse before a database or a worker is asked where heartbeats would be read without the Kafka client.
+
+    Raises:
+        OutboxError: The client is not installed.
+    """
+    if bootstrap_servers is not None and Beating.of(config) is not None:
+        kafka_client.require()
 
 
 class Looks:

@@ -75,6 +75,9 @@ def purge_inbox(
       cdc-outbox purge-inbox --topic outbox.event.order --horizon-days 30 --dry-run
     """
     pipeline = read_spec(spec) if spec is not None else None
+    settings = None
+    if bootstrap_servers and not accept_shorter_horizon:
+        settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox purge-inbox")
     wanted = {*topics, *(pipeline.contract.topics if pipeline is not None else ())}
     if not accept_shorter_horizon:
         _refuse_shorter_than_declared(horizon_days, pipeline)
@@ -85,7 +88,7 @@ def purge_inbox(
         kind = PartPurge if driver.dialect is Dialect.POSTGRESQL else RowPurge
         purge = kind(connection, driver, place.table, report)
         if not accept_shorter_horizon:
-            _check(horizon_days, wanted, purge.served(), bootstrap_servers, kafka_settings)
+            _check(horizon_days, wanted, purge.served(), settings)
         if dry_run:
             old = purge.find_old(horizon)
             _tell(old, report)
@@ -128,25 +131,21 @@ def _refuse_shorter_than_declared(horizon_days: float, pipeline: Spec | None) ->
 
 
 def _check(
-    horizon_days: float,
-    named: Set[str],
-    served: Mapping[str, Set[str]],
-    bootstrap_servers: str | None,
-    kafka_settings: Path | None,
+    horizon_days: float, named: Set[str], served: Mapping[str, Set[str]], settings: Mapping[str, Any] | None
 ) -> None:
     """Compare the horizon with what the topics keep.
 
     Args:
         named: Topics that must exist.
         served: Topics that consumers of the inbox have read, each with its clusters' ids.
+        settings: librdkafka's, for a consumer; ``None`` where the brokers are not known.
 
     Raises:
         ConfigError: It is shorter, or it cannot be told.
     """
     topics = sorted({*named, *served})
-    if not bootstrap_servers or not topics:
+    if settings is None or not topics:
         raise _incomparable("brokers" if topics else "topics")
-    settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox purge-inbox")
     reader = kafka.Topics(settings, _LOG)
     _refuse_other_clusters(served, reader.cluster_id())
     kept = {name: kafka.retention_seconds(topic.config) for name, topic in reader.find(topics).items()}

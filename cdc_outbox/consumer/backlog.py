@@ -4,9 +4,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Container, Sequence
 
-from confluent_kafka import Message
-
-from cdc_outbox import kafka
+from cdc_outbox import kafka, kafka_client
 from cdc_outbox.consumer.batch import BatchSize
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
@@ -28,7 +26,7 @@ class Backlog:
     def __init__(
         self,
         most: int,
-        read: Callable[[Message], Item] | None = None,
+        read: "Callable[[kafka_client.Message], Item] | None" = None,
         *,
         seconds: float = math.inf,
         most_bytes: float = math.inf,
@@ -37,7 +35,7 @@ class Backlog:
         self._most_bytes = most_bytes
         self._items: deque[Item] = deque()
         self._read = read
-        self._unread: deque[Message] = deque()
+        self._unread: deque[kafka_client.Message] = deque()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -60,7 +58,7 @@ class Backlog:
         """Add events at the end."""
         self._items.extend(items)
 
-    def put_unread(self, record: Message) -> None:
+    def put_unread(self, record: "kafka_client.Message") -> None:
         """Add a record at the end."""
         self._unread.append(record)
 
@@ -117,6 +115,6 @@ class Backlog:
         return dropped
 
 
-def origin_of(record: Message) -> Place:
+def origin_of(record: "kafka_client.Message") -> Place:
     """Return the partition that a record of the Kafka client was read from."""
     return Place(record.topic() or "", record.partition() or 0)

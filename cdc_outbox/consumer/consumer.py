@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from cdc_outbox import kafka
+from cdc_outbox import kafka, kafka_client
 from cdc_outbox.consumer.calls import BeforeCommit
 from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.delivery import Outcome
@@ -191,6 +191,7 @@ class _Consumer(Generic[EventT]):
         rate: float | None,
         dry_run: bool,
     ) -> Replayed:
+        kafka_client.require()
         self._refuse_without_handlers()
         async with AsyncExitStack() as stack:
             session = Session(self._connect, self._know)
@@ -209,6 +210,7 @@ class _Consumer(Generic[EventT]):
             return await replay.run(selection, dry_run=dry_run, is_stopping=is_stopping)
 
     async def _run(self, waits: Waits, is_stopping: Callable[[], bool]) -> None:
+        kafka_client.require()
         self._refuse_without_handlers()
         async with AsyncExitStack() as stack:
             unhandled = UnhandledEvents(
@@ -315,6 +317,7 @@ class Consumer(_Consumer[threading.Event]):
                 comes again at the next start.
             DatabaseAccessError, TableNotFoundError: The inbox cannot be used.
             TopicReplacedError, OffsetOutOfRangeError: The topics do not go on from where the database's effects end.
+            OutboxError: The Kafka client is not installed.
         """
         try:
             finish(self._run(Blocking(self._stopping), self._stopping.is_set))

@@ -3,9 +3,7 @@
 import logging
 from collections.abc import Collection
 
-import confluent_kafka
-from confluent_kafka import KafkaError, TopicPartition
-
+from cdc_outbox import kafka_client
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.keeper import Keeper
@@ -20,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
-    client: confluent_kafka.Consumer,
+    client: "kafka_client.Consumer",
     topics: Collection[str],
     keeper: Keeper,
     offsets: Offsets,
@@ -30,32 +28,32 @@ def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
 ) -> None:
     """Join the group; the callbacks come while somebody polls."""
 
-    def assign(_client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+    def assign(_client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
         watch.rebalanced("assigned")
         places = [Place(partition.topic, partition.partition) for partition in partitions]
         for place in places:
             keeper.drop(place)  # it comes again: a partition is read anew from what was committed
         ownership.assign(places)
 
-    def revoke(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+    def revoke(client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
         watch.rebalanced("revoked")
         # The transaction at hand may still end, and its offsets be committed; who comes next waits for us that long.
         keeper.wait_until_idle(limits.handler_seconds)
         offsets.revoke(client, partitions)
         forget(client, partitions)
 
-    def lose(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+    def lose(client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
         watch.rebalanced("lost")
         forget(client, partitions)
 
-    def forget(client: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
+    def forget(client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
         offsets.lose(client, partitions)
         ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
 
     client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
 
 
-def pass_over(record: confluent_kafka.Message, watch: Watch) -> None:
+def pass_over(record: "kafka_client.Message", watch: Watch) -> None:
     """Log an error that is waited out; what waits for it is librdkafka.
 
     Raises:
@@ -65,13 +63,13 @@ def pass_over(record: confluent_kafka.Message, watch: Watch) -> None:
     assert error is not None  # noqa: S101 - the caller looked
     raise_stopping(error, has_joined=watch.has_joined)
     topic = {"topic": record.topic()} if record.topic() else {}
-    if topic and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+    if topic and error.code() == kafka_client.KafkaError.UNKNOWN_TOPIC_OR_PART:
         _log.warning("topic does not exist: is the aggregate type spelt as in the outbox?", extra=topic)
         return
     _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})
 
 
-def pause(client: confluent_kafka.Consumer, keeper: Keeper, watch: Watch, item: Item, error: ParkFullError) -> None:
+def pause(client: "kafka_client.Consumer", keeper: Keeper, watch: Watch, item: Item, error: ParkFullError) -> None:
     """Let a partition wait whose next event would park more than may be.
 
     Raises:

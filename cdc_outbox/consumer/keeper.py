@@ -7,9 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
-
-from cdc_outbox import kafka
+from cdc_outbox import kafka, kafka_client
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +30,7 @@ class Keeper:
 
     def __init__(
         self,
-        client: Consumer,
+        client: "kafka_client.Consumer",
         *,
         limit_seconds: float = math.inf,
         handler_at: Callable[[], float] = lambda: -math.inf,
@@ -40,7 +38,7 @@ class Keeper:
         self._client = client
         self._limit_seconds, self._handler_at = limit_seconds, handler_at
         self._failure: Exception | None = None
-        self._caught: list[Message] = []
+        self._caught: list[kafka_client.Message] = []
         # Whoever polls has it, and callbacks, which come in the midst of a poll, take it once more.
         self._turn = threading.RLock()
         self._changed = threading.Condition()
@@ -54,7 +52,7 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="keep polling", daemon=True)
         self._thread.start()
 
-    def poll(self, seconds: float, events: int, most_bytes: float = math.inf) -> list[Message]:
+    def poll(self, seconds: float, events: int, most_bytes: float = math.inf) -> "list[kafka_client.Message]":
         """Return up to so many messages: wait for the first, and take the rest as far as they are there.
 
         Args:
@@ -153,7 +151,9 @@ class Keeper:
     def _poll_paused(self, kept: set[tuple[str, int]], seconds: float) -> None:
         # Anew each time, for what was assigned meanwhile.
         owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
-        self._set(self._client.pause, [TopicPartition(*place) for place in owned - kept - self.paused_places])
+        self._set(
+            self._client.pause, [kafka_client.TopicPartition(*place) for place in owned - kept - self.paused_places]
+        )
         kept |= owned
         kept &= owned
         message = self._client.poll(seconds)
@@ -168,7 +168,9 @@ class Keeper:
         except Exception as error:  # noqa: BLE001 - raised by the loop's next poll
             self._failure = self._failure or error
             return
-        self._set(self._client.resume, [TopicPartition(*place) for place in (owned & kept) - self.paused_places])
+        self._set(
+            self._client.resume, [kafka_client.TopicPartition(*place) for place in (owned & kept) - self.paused_places]
+        )
 
     def drop(self, place: tuple[str, int]) -> list[int]:
         """Forget what was caught of a partition that is read anew, and return the offsets.
@@ -188,24 +190,26 @@ class Keeper:
     def pause(self, place: tuple[str, int]) -> None:
         """Pause one partition until :meth:`resume_all`."""
         self.paused_places.add(place)
-        self._set(self._client.pause, [TopicPartition(*place)])
+        self._set(self._client.pause, [kafka_client.TopicPartition(*place)])
 
     def resume(self, places: Iterable[tuple[str, int]]) -> None:
         """Let partitions go on that were assigned anew: librdkafka remembers the pause of one that was lost in it."""
         assigned = {(owned.topic, owned.partition) for owned in self._client.assignment()} & set(places)
         self.paused_places -= assigned
-        self._set(self._client.resume, [TopicPartition(*place) for place in assigned])
+        self._set(self._client.resume, [kafka_client.TopicPartition(*place) for place in assigned])
 
     def resume_all(self) -> set[tuple[str, int]]:
         """Let all partitions go on, and return those that were paused and are still ours."""
         paused, self.paused_places = self.paused_places, set()
         ours = {(owned.topic, owned.partition) for owned in self._client.assignment()} & paused if paused else set()
-        self._set(self._client.resume, [TopicPartition(*place) for place in ours])
+        self._set(self._client.resume, [kafka_client.TopicPartition(*place) for place in ours])
         return ours
 
-    def _set(self, change: Callable[[list[TopicPartition]], None], places: list[TopicPartition]) -> None:
+    def _set(
+        self, change: "Callable[[list[kafka_client.TopicPartition]], None]", places: "list[kafka_client.TopicPartition]"
+    ) -> None:
         try:
             if places:
                 change(places)
-        except KafkaException as error:
+        except kafka_client.KafkaException as error:
             _log.warning("partitions were neither paused nor resumed", extra={"reason": error.args[0].str()})

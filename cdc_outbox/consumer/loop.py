@@ -9,9 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
 
-import confluent_kafka
-
-from cdc_outbox import kafka
+from cdc_outbox import kafka, kafka_client
 from cdc_outbox.consumer.adoption import Adoption
 from cdc_outbox.consumer.backlog import Backlog, origin_of
 from cdc_outbox.consumer.breaker import Cause, CircuitBreaker, cause_of
@@ -64,7 +62,7 @@ class Loop:
 
     def __init__(
         self,
-        client: confluent_kafka.Consumer,
+        client: "kafka_client.Consumer",
         keeper: Keeper,
         offsets: Offsets,
         ownership: Ownership,
@@ -141,7 +139,7 @@ class Loop:
         self._watch.polled_at = self._polled_at = time.monotonic()
         self._drop_renewed()
 
-    def _read(self, record: confluent_kafka.Message) -> Item:
+    def _read(self, record: "kafka_client.Message") -> Item:
         return item_of(kafka.message_of(record), self._contract)
 
     def _drop_renewed(self) -> None:

@@ -5,8 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
+from cdc_outbox import kafka_client
 from cdc_outbox.consumer.epochs import Place, place_of
 from cdc_outbox.kafka_errors import translate
 from cdc_outbox.message import Message
@@ -22,11 +21,9 @@ _FINISH_SECONDS, _LEAVE_SECONDS = 5.0, 3.0
 """How long the last commit and the farewell may take: together well within the 30 s that Kubernetes leaves before it
 kills."""
 
-_NOT_A_MEMBER = frozenset(
-    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.FENCED_INSTANCE_ID, 110}
-)
-"""Answers of a group that took the client's partitions away; 110 is FENCED_MEMBER_EPOCH, of the newer protocol. All
-others say nothing against its membership, and who took them for that would give a partition up that nobody else has."""
+_NOT_A_MEMBER = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH"})
+"""Answers of a group that took the client's partitions away; the last is one of the newer protocol. All others say
+nothing against its membership, and who took them for that would give a partition up that nobody else has."""
 
 _Place = tuple[str, int]
 
@@ -61,7 +58,7 @@ class Offsets:
         """Note that a message's effects are committed."""
         self._done[place_of(message)] = (message.offset or 0) + 1
 
-    def commit(self, client: Consumer) -> None:
+    def commit(self, client: "kafka_client.Consumer") -> None:
         """Send what is not committed yet, unless that was done a moment ago."""
         now = time.monotonic()
         offsets = self._open()
@@ -69,7 +66,9 @@ class Offsets:
             self._sent_at = now
             client.commit(offsets=offsets, asynchronous=True)
 
-    def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+    def answered(
+        self, error: "kafka_client.KafkaError | None", partitions: "list[kafka_client.TopicPartition]"
+    ) -> None:
         """Take librdkafka's answer to a commit; it comes during a poll."""
         self._told(error is None)
         if error is not None:
@@ -85,7 +84,7 @@ class Offsets:
         answered, self._answered = self._answered, set()
         return answered
 
-    def finish(self, client: Consumer) -> None:
+    def finish(self, client: "kafka_client.Consumer") -> None:
         """Send what is left and wait a few seconds for the answer; what is polled meanwhile is left for a successor."""
         self._finishing = True
         self._sent_at = 0.0
@@ -94,32 +93,32 @@ class Offsets:
             self.commit(client)
             client.poll(_POLL_SECONDS)
 
-    def revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+    def revoke(self, client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
         """Commit and wait, before the partitions go to another consumer."""
         offsets = self._open()
         # At the end it was waited for already; where no broker answers, this would wait for the session's timeout.
         if offsets and not self._finishing:
             try:
                 client.commit(offsets=offsets, asynchronous=False)
-            except KafkaException as error:
+            except kafka_client.KafkaException as error:
                 _log.info("offsets were not committed", extra={"reason": error.args[0].str()})
         self.lose(client, partitions)
 
-    def lose(self, _client: Consumer, partitions: list[TopicPartition]) -> None:
+    def lose(self, _client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
         """Forget partitions that belong to another consumer now."""
         for partition in partitions:
             self._done.pop((partition.topic, partition.partition), None)
             self._committed.pop((partition.topic, partition.partition), None)
 
-    def _open(self) -> list[TopicPartition]:
+    def _open(self) -> "list[kafka_client.TopicPartition]":
         return [
-            TopicPartition(*place, offset)
+            kafka_client.TopicPartition(*place, offset)
             for place, offset in list(self._done.items())  # a callback may change it meanwhile
             if offset != self._committed.get(place)
         ]
 
 
-def leave(client: Consumer, within_seconds: float = _LEAVE_SECONDS) -> None:
+def leave(client: "kafka_client.Consumer", within_seconds: float = _LEAVE_SECONDS) -> None:
     """Leave the group and close the client.
 
     Where no broker answers, librdkafka waits as long as a session lasts for the commits that it still has. That goes
@@ -132,44 +131,44 @@ def leave(client: Consumer, within_seconds: float = _LEAVE_SECONDS) -> None:
         _log.warning("the brokers do not answer, so the group was not told that this consumer left")
 
 
-def rewind(client: Consumer, message: Message) -> None:
+def rewind(client: "kafka_client.Consumer", message: Message) -> None:
     """Have a message delivered again, unless its partition belongs to another consumer by now.
 
     Raises:
         BrokerError: The partition is ours and was not rewound; to go on would pass the message over.
     """
     try:
-        client.seek(TopicPartition(*place_of(message), message.offset or 0))
-    except KafkaException as error:
+        client.seek(kafka_client.TopicPartition(*place_of(message), message.offset or 0))
+    except kafka_client.KafkaException as error:
         if place_of(message) in _owned(client):
             raise translate(error.args[0]) from error
         _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
 
 
-def lags_of(client: Consumer, places: Iterable[_Place]) -> dict[Place, int]:
+def lags_of(client: "kafka_client.Consumer", places: Iterable[_Place]) -> dict[Place, int]:
     """Return how many messages of each partition were not polled yet, as far as the client knows without asking."""
     lags = {}
     try:
-        for position in client.position([TopicPartition(*place) for place in places]):
+        for position in client.position([kafka_client.TopicPartition(*place) for place in places]):
             _, end = client.get_watermark_offsets(position, cached=True)
             if position.offset >= 0 and end >= 0:
                 lags[Place(position.topic, position.partition)] = max(0, end - position.offset)
-    except KafkaException as error:
+    except kafka_client.KafkaException as error:
         _log.debug("lags are not known", extra={"reason": error.args[0].str()})
     return lags
 
 
-def is_fetched(client: Consumer, place: _Place) -> bool:
+def is_fetched(client: "kafka_client.Consumer", place: _Place) -> bool:
     """Tell whether a broker answered what there is in a partition, so that what is there is here."""
     try:
-        _, end = client.get_watermark_offsets(TopicPartition(*place), cached=True)
-    except KafkaException as error:
+        _, end = client.get_watermark_offsets(kafka_client.TopicPartition(*place), cached=True)
+    except kafka_client.KafkaException as error:
         _log.debug("whether a partition was fetched is not known", extra={"reason": error.args[0].str()})
         return False
     return end >= 0
 
 
-def is_still_owned(client: Consumer, place: _Place, offset: int | None) -> bool:
+def is_still_owned(client: "kafka_client.Consumer", place: _Place, offset: int | None) -> bool:
     """Ask the group whether a partition is ours, by a commit that a lost member may not make, and go back to there.
 
     Args:
@@ -180,31 +179,35 @@ def is_still_owned(client: Consumer, place: _Place, offset: int | None) -> bool:
     """
     if place not in _owned(client):
         return False  # and a commit would set back what its owner committed: the group asks only who is a member
-    [position] = client.position([TopicPartition(*place)]) if offset is None else [TopicPartition(*place, offset)]
+    [position] = (
+        client.position([kafka_client.TopicPartition(*place)])
+        if offset is None
+        else [kafka_client.TopicPartition(*place, offset)]
+    )
     if position.offset < 0:
         return True  # nothing was read since it was assigned, so there is nowhere to go back to
     if not _is_accepted(client, position):
         return False
     try:
         client.seek(position)
-    except KafkaException as error:
+    except kafka_client.KafkaException as error:
         if place in _owned(client):
             raise translate(error.args[0]) from error
         return False
     return True
 
 
-def _is_accepted(client: Consumer, position: TopicPartition) -> bool:
+def _is_accepted(client: "kafka_client.Consumer", position: "kafka_client.TopicPartition") -> bool:
     """Commit an offset, and tell whether the group still takes the client for one that may."""
     try:
         errors = [answer.error for answer in client.commit(offsets=[position], asynchronous=False) or []]
-    except KafkaException as error:
+    except kafka_client.KafkaException as error:
         errors = [error.args[0]]
-    lost = [error for error in errors if error is not None and error.code() in _NOT_A_MEMBER]
+    lost = [error for error in errors if error is not None and error.name() in _NOT_A_MEMBER]
     if lost:
         _log.info("partition is not ours", extra={"reason": lost[0].str()})
     return not lost
 
 
-def _owned(client: Consumer) -> set[_Place]:
+def _owned(client: "kafka_client.Consumer") -> set[_Place]:
     return {(owned.topic, owned.partition) for owned in client.assignment()}

@@ -8,10 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
-
-from cdc_outbox import kafka
+from cdc_outbox import kafka, kafka_client
 from cdc_outbox.consumer.epochs import Place, Tenure, TopicId
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.topics import find_topic_ids
@@ -24,7 +21,7 @@ _ANSWER_SECONDS = 5.0
 """How long the brokers may take to answer a question."""
 _MARKERS = 1
 """Offsets behind the last message that may hold none: the marker of a transaction's end, which retention takes too."""
-_WAITED_OUT = WAITED_OUT | {KafkaError._NOENT}  # noqa: SLF001 - librdkafka's local errors are spelt so
+_WAITED_OUT = WAITED_OUT | {"_NOENT"}
 """The last one is said of a partition whose leader is not known yet."""
 
 
@@ -146,7 +143,7 @@ class KafkaPartitions:
             {name: value for name, value in settings.items() if name not in kafka.MEMBERSHIP}, logger
         )
         servers = {"bootstrap.servers": settings["bootstrap.servers"]}
-        self._admin = AdminClient({**kafka.connection_settings(settings), **servers}, logger=logger)
+        self._admin = kafka_client.AdminClient({**kafka.connection_settings(settings), **servers}, logger=logger)
 
     def close(self) -> None:
         """Close the connections."""
@@ -154,7 +151,7 @@ class KafkaPartitions:
 
     def find(self, places: Iterable[Place]) -> dict[Place, Partition]:
         """Return these partitions."""
-        wanted = [TopicPartition(*place) for place in places]
+        wanted = [kafka_client.TopicPartition(*place) for place in places]
         topics = {each.topic for each in wanted}
         try:
             ids = find_topic_ids(self._admin, topics, _ANSWER_SECONDS)
@@ -171,10 +168,10 @@ class KafkaPartitions:
                 for each in wanted
                 for place in [Place(each.topic, each.partition)]
             }
-        except KafkaException as error:
+        except kafka_client.KafkaException as error:
             raise _translated(error.args[0]) from error
 
-    def _bounds(self, wanted: TopicPartition) -> tuple[int, int]:
+    def _bounds(self, wanted: "kafka_client.TopicPartition") -> tuple[int, int]:
         # AdminClient.list_offsets crashes the process now and then, with a segmentation fault.
         bounds = self._client.get_watermark_offsets(wanted, timeout=_ANSWER_SECONDS, cached=False)
         if bounds is None:
@@ -182,21 +179,21 @@ class KafkaPartitions:
         return bounds
 
 
-def seek_back(client: Consumer, place: Place, offset: int) -> None:
+def seek_back(client: "kafka_client.Consumer", place: Place, offset: int) -> None:
     """Have a partition read from an offset on, unless it belongs to another consumer by now.
 
     Raises:
         BrokerUnavailableError: The partition is ours and could not be set back yet.
     """
     try:
-        client.seek(TopicPartition(*place, offset))
-    except KafkaException as error:
+        client.seek(kafka_client.TopicPartition(*place, offset))
+    except kafka_client.KafkaException as error:
         if place in {(owned.topic, owned.partition) for owned in client.assignment()}:
             raise BrokerUnavailableError(f"{place.topic}[{place.partition}] could not be set back") from error
 
 
-def _translated(error: KafkaError) -> BrokerError:
+def _translated(error: "kafka_client.KafkaError") -> BrokerError:
     # A broker that starts again has no coordinator for a moment; a topic that was deleted is taken from us soon.
-    if error.code() in _WAITED_OUT:
+    if error.name() in _WAITED_OUT:
         return BrokerUnavailableError(f"{error.str()} ({error.name()})")
     return translate(error)

@@ -6,13 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._resource import ResourceType
-
-from cdc_outbox import kafka
+from cdc_outbox import kafka, kafka_client
 from cdc_outbox.consumer.epochs import Place, TopicId
 from cdc_outbox.errors import BrokerUnavailableError
 from cdc_outbox.kafka_errors import raise_lasting, translate
@@ -24,13 +18,12 @@ _ANSWER_SECONDS = 10.0
 """How long the brokers may take to answer a question."""
 _SILENCE_SECONDS = 30.0
 """How long a partition that holds more may give nothing; a broker that is restarted takes less."""
-_NO_ID = Uuid(0, 0)
-"""A topic's id from brokers that have none."""
 _POLL_SECONDS, _POLLED = 0.2, 2_000
-_PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's local errors are spelt so
 
 
-def find_topic_ids(admin: AdminClient, topics: Collection[str], seconds: float = _ANSWER_SECONDS) -> dict[str, TopicId]:
+def find_topic_ids(
+    admin: "kafka_client.AdminClient", topics: Collection[str], seconds: float = _ANSWER_SECONDS
+) -> dict[str, TopicId]:
     """Return the ids of topics that exist.
 
     Args:
@@ -40,10 +33,11 @@ def find_topic_ids(admin: AdminClient, topics: Collection[str], seconds: float =
         KafkaException: One of them does not, or the brokers do not tell.
     """
     cluster = admin.describe_cluster(request_timeout=seconds)
-    described = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=seconds)
+    described = admin.describe_topics(kafka_client.TopicCollection(sorted(topics)), request_timeout=seconds)
     cluster_id = cluster.result().cluster_id or ""
     found = {topic: answer.result().topic_id for topic, answer in described.items()}
-    return {topic: TopicId(cluster_id, "" if each == _NO_ID else str(each)) for topic, each in found.items()}
+    no_id = kafka_client.Uuid(0, 0)  # from brokers that have none
+    return {topic: TopicId(cluster_id, "" if each == no_id else str(each)) for topic, each in found.items()}
 
 
 class TopicReader:
@@ -70,7 +64,7 @@ class TopicReader:
         reader = cls(settings)
         try:
             yield reader
-        except KafkaException as error:
+        except kafka_client.KafkaException as error:
             raise translate(error.args[0], str(settings["bootstrap.servers"])) from error
         finally:
             reader._client.close()
@@ -88,7 +82,9 @@ class TopicReader:
         """Return the first offset that each partition holds, and the one that its next message will have."""
         found = {}
         for place in places:
-            first, end = self._client.get_watermark_offsets(TopicPartition(*place), timeout=_ANSWER_SECONDS)
+            first, end = self._client.get_watermark_offsets(
+                kafka_client.TopicPartition(*place), timeout=_ANSWER_SECONDS
+            )
             found[place] = (first, end)
         return found
 
@@ -96,14 +92,16 @@ class TopicReader:
         """Return the group's offsets, without the partitions that have none."""
         if not places:
             return {}
-        answers = self._client.committed([TopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS)
+        answers = self._client.committed(
+            [kafka_client.TopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS
+        )
         return {Place(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
 
     def offsets_at(self, places: Collection[Place], timestamp_ms: int) -> dict[Place, int]:
         """Return the first offset with this timestamp or a later one, without partitions that have none."""
         if not places:
             return {}
-        asked = [TopicPartition(*place, timestamp_ms) for place in places]
+        asked = [kafka_client.TopicPartition(*place, timestamp_ms) for place in places]
         answers = self._client.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
         return {Place(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
 
@@ -112,12 +110,12 @@ class TopicReader:
         if not topics:
             return set()
         admin = self._admin()
-        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        asked = [kafka_client.ConfigResource(kafka_client.ResourceType.TOPIC, topic) for topic in topics]
         found = set()
         for resource, answer in admin.describe_configs(asked, request_timeout=_ANSWER_SECONDS).items():
             try:
                 policy = answer.result()["cleanup.policy"].value or ""
-            except KafkaException:
+            except kafka_client.KafkaException:
                 continue
             if "compact" in policy:
                 found.add(resource.name)
@@ -129,14 +127,14 @@ class TopicReader:
         [answer] = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS).values()
         try:
             return len(answer.result().members)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+        except kafka_client.KafkaException as error:
+            if error.args[0].code() == kafka_client.KafkaError.GROUP_ID_NOT_FOUND:
                 return 0
             raise
 
-    def _admin(self) -> AdminClient:
+    def _admin(self) -> "kafka_client.AdminClient":
         servers = {"bootstrap.servers": self._settings["bootstrap.servers"]}
-        return AdminClient({**kafka.connection_settings(self._settings), **servers}, logger=_log)
+        return kafka_client.AdminClient({**kafka.connection_settings(self._settings), **servers}, logger=_log)
 
     def read(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
         """Return the messages from each partition's first offset up to its end, which is not counted in.
@@ -149,7 +147,7 @@ class TopicReader:
         left = {place: end for place, (first, end) in spans.items() if first < end}
         if not left:
             return
-        self._client.assign([TopicPartition(*place, spans[place][0]) for place in left])
+        self._client.assign([kafka_client.TopicPartition(*place, spans[place][0]) for place in left])
         heard_at = time.monotonic()
         try:
             while left:
@@ -164,9 +162,9 @@ class TopicReader:
             self._client.resume(self._client.assignment())
             self._client.unassign()
 
-    def _received(self, record: confluent_kafka.Message, left: dict[Place, int]) -> Iterator[Message]:
+    def _received(self, record: "kafka_client.Message", left: dict[Place, int]) -> Iterator[Message]:
         place, error = Place(record.topic() or "", record.partition() or 0), record.error()
-        if error is not None and error.code() != _PARTITION_EOF:
+        if error is not None and error.name() != "_PARTITION_EOF":
             raise_lasting(error)
             return
         if place not in left:
@@ -177,4 +175,4 @@ class TopicReader:
         # Behind the last message there may be what a transaction left there, which no reader ever gets.
         if error is not None or offset >= left[place] - 1:
             del left[place]
-            self._client.pause([TopicPartition(*place)])
+            self._client.pause([kafka_client.TopicPartition(*place)])

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
-
+from cdc_outbox import kafka_client
 from cdc_outbox.drivers import TransactionDriver
 from cdc_outbox.errors import BrokerError, ConfigError, ConnectorFailedError
 from cdc_outbox.event import Event
@@ -89,18 +88,18 @@ class Canary:
         return str(added.id)
 
     @contextmanager
-    def _reader(self) -> Iterator[Consumer]:
+    def _reader(self) -> "Iterator[kafka_client.Consumer]":
         reader = make_consumer(self._settings, _LOG)
         try:
             yield reader
-        except KafkaException as error:
+        except kafka_client.KafkaException as error:
             raise translate(error.args[0]) from error
         finally:
             reader.close()
 
 
 def find_event(
-    reader: Consumer, topic: str, event_id: str, ends: Mapping[int, int], *, timeout_seconds: float
+    reader: "kafka_client.Consumer", topic: str, event_id: str, ends: Mapping[int, int], *, timeout_seconds: float
 ) -> str | None:
     """Return the place of an event that comes to a topic behind its ends, ``None`` if it does not within the time.
 
@@ -109,14 +108,14 @@ def find_event(
     """
     deadline = time.monotonic() + timeout_seconds
     assigned: set[int] = set()
-    record: Message[bytes, bytes] | None = None
+    record: kafka_client.Message[bytes, bytes] | None = None
     while time.monotonic() < deadline:
         # While messages come there is no need to ask, and in a busy topic they always do.
         partitions = [] if record else find_topics(reader).get(topic, [])
         if set(partitions) - assigned:
             # One that is new since begins at its beginning.
             assigned |= set(partitions)
-            reader.assign([TopicPartition(topic, each, ends.get(each, 0)) for each in sorted(assigned)])
+            reader.assign([kafka_client.TopicPartition(topic, each, ends.get(each, 0)) for each in sorted(assigned)])
         record = reader.poll(_POLL_SECONDS)
         if record is None:
             continue
@@ -127,10 +126,10 @@ def find_event(
     return None
 
 
-def _ends(reader: Consumer, topic: str) -> dict[int, int]:
+def _ends(reader: "kafka_client.Consumer", topic: str) -> dict[int, int]:
     found = {}
     for partition in find_topics(reader).get(topic, []):
-        _, end = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=_END_SECONDS)
+        _, end = reader.get_watermark_offsets(kafka_client.TopicPartition(topic, partition), timeout=_END_SECONDS)
         if end < 0:
             raise BrokerError(f"the end of {topic}[{partition}] is not known")
         found[partition] = end

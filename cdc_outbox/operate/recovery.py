@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
-
-from cdc_outbox import kafka
+from cdc_outbox import kafka, kafka_client
 from cdc_outbox.connect.lint.java import literal
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.topics import TopicReader
@@ -111,7 +109,7 @@ class HeartbeatTopic:
         """
         failed: list[Any] = []
         connection = kafka.connection_settings(self._settings)
-        producer = Producer(
+        producer = kafka_client.Producer(
             connection
             | {"bootstrap.servers": self._settings["bootstrap.servers"], "enable.idempotence": True, "acks": "all"},
             logger=_LOG,
@@ -126,7 +124,7 @@ class HeartbeatTopic:
                 on_delivery=lambda error, _: failed.append(error),
             )
             producer.flush(_PRODUCED_SECONDS)
-        except KafkaException as error:
+        except kafka_client.KafkaException as error:
             raise translate(error.args[0]) from error
         if failed != [None]:
             reason = failed[0].str() if failed else f"no answer within {_PRODUCED_SECONDS:g} s"

@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not in __all__
-from confluent_kafka.cimpl import NewTopic
-
+from cdc_outbox import kafka_client
 from cdc_outbox.errors import StackError
 from cdc_outbox.jvm import Jvm
 from cdc_outbox.kafka import message_of
@@ -46,7 +43,7 @@ class Broker(Server):
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
         """Create a topic, and return when it can be used."""
         admin = _admin(self.bootstrap_servers)  # another thread may have made the one that is kept
-        [created] = admin.create_topics([NewTopic(name, num_partitions=partitions)]).values()
+        [created] = admin.create_topics([kafka_client.NewTopic(name, num_partitions=partitions)]).values()
         created.result(timeout=_TOPIC_SECONDS)
         _wait_for_topic(admin, name)
 
@@ -65,7 +62,7 @@ class Broker(Server):
         """Return each partition's next offset, empty while there is no such topic."""
         try:
             return answered(partial(_ends, _admin(self.bootstrap_servers), topic), _TOPIC_SECONDS)
-        except KafkaException as error:
+        except kafka_client.KafkaException as error:
             raise translate(error.args[0]) from error
 
     def messages(self, topic: str) -> list[Message]:
@@ -91,7 +88,7 @@ class Broker(Server):
                 return False
         try:
             _make_admin(self.bootstrap_servers).list_topics(timeout=2)
-        except KafkaException:
+        except kafka_client.KafkaException:
             return False
         return True
 
@@ -108,6 +105,7 @@ def broker_environment(folder: Path, port: int, controller_port: int) -> dict[st
 
 def make_broker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jvm) -> Broker:
     """Format a broker's storage, unless it is formatted, and return the broker, not started yet."""
+    kafka_client.require()
     folder.mkdir(mode=0o700, exist_ok=True)
     whole = {"PATH": os.environ.get("PATH", os.defpath), **environment}
     settings = str(settings_file("kafka.properties"))
@@ -119,15 +117,15 @@ def make_broker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jv
     return Broker(folder, command, port=port)
 
 
-def _make_admin(servers: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": servers, "reconnect.backoff.max.ms": 200}, logger=_quiet)
+def _make_admin(servers: str) -> "kafka_client.AdminClient":
+    return kafka_client.AdminClient({"bootstrap.servers": servers, "reconnect.backoff.max.ms": 200}, logger=_quiet)
 
 
 _admin = lru_cache(maxsize=2)(_make_admin)
 """The client of a broker that is up, kept: each new one asks for all topics. A test seldom has more than two stacks."""
 
 
-def _make_reader(servers: str) -> Consumer:
+def _make_reader(servers: str) -> "kafka_client.Consumer":
     settings = {
         "bootstrap.servers": servers,
         "group.id": "reader",
@@ -136,7 +134,7 @@ def _make_reader(servers: str) -> Consumer:
         # The next reading begins when the last fetch of this one has been answered, and that waits for new messages.
         "fetch.wait.max.ms": 1,
     }
-    return Consumer(settings, logger=_quiet)
+    return kafka_client.Consumer(settings, logger=_quiet)
 
 
 _reader = lru_cache(maxsize=2)(_make_reader)
@@ -145,10 +143,10 @@ _reading = threading.Lock()
 """A reader reads one topic at a time."""
 
 
-def _read(reader: Consumer, topic: str, ends: Mapping[int, int]) -> list[Message] | None:
+def _read(reader: "kafka_client.Consumer", topic: str, ends: Mapping[int, int]) -> list[Message] | None:
     """Return the messages below the ends, ``None`` if they do not come."""
     unread = {partition for partition, end in ends.items() if end}
-    reader.assign([TopicPartition(topic, partition, 0) for partition in unread])
+    reader.assign([kafka_client.TopicPartition(topic, partition, 0) for partition in unread])
     try:
         messages: list[Message] = []
         while unread:
@@ -165,29 +163,31 @@ def _read(reader: Consumer, topic: str, ends: Mapping[int, int]) -> list[Message
         reader.unassign()
 
 
-def _wait_for_topic(admin: AdminClient, name: str) -> None:
+def _wait_for_topic(admin: "kafka_client.AdminClient", name: str) -> None:
     """Wait until the broker knows a topic: it follows the controller, which has answered already."""
     deadline = time.monotonic() + _TOPIC_SECONDS
     while True:
-        [described] = admin.describe_topics(TopicCollection([name]), request_timeout=_TOPIC_SECONDS).values()
+        [described] = admin.describe_topics(
+            kafka_client.TopicCollection([name]), request_timeout=_TOPIC_SECONDS
+        ).values()
         try:
             described.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+        except kafka_client.KafkaException as error:
+            if error.args[0].code() != kafka_client.KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
                 raise translate(error.args[0]) from error
             time.sleep(0.02)
         else:
             return
 
 
-def _ends(admin: AdminClient, topic: str) -> dict[int, int]:
-    [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=_TOPIC_SECONDS).values()
+def _ends(admin: "kafka_client.AdminClient", topic: str) -> dict[int, int]:
+    [described] = admin.describe_topics(kafka_client.TopicCollection([topic]), request_timeout=_TOPIC_SECONDS).values()
     try:
-        partitions = [TopicPartition(topic, partition.id) for partition in described.result().partitions]
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        partitions = [kafka_client.TopicPartition(topic, partition.id) for partition in described.result().partitions]
+    except kafka_client.KafkaException as error:
+        if error.args[0].code() == kafka_client.KafkaError.UNKNOWN_TOPIC_OR_PART:
             return {}
         raise
-    wanted = {place: OffsetSpec.latest() for place in partitions}  # type: ignore[no-untyped-call]
+    wanted = {place: kafka_client.OffsetSpec.latest() for place in partitions}  # type: ignore[no-untyped-call]
     asked = admin.list_offsets(wanted, request_timeout=_TOPIC_SECONDS) if wanted else {}
     return {place.partition: answer.result().offset for place, answer in asked.items()}

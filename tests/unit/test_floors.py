@@ -18,6 +18,7 @@ FLOORS = [
         "event",
         "expansion",
         "explanations",
+        "kafka_client",
         "lsn",
         "message",
         "metrics",

@@ -228,7 +228,7 @@ class _Admin:
 
 
 def topics_of(admin: _Admin, monkeypatch: pytest.MonkeyPatch) -> Topics:
-    monkeypatch.setattr("cdc_outbox.kafka.AdminClient", lambda *_, **__: admin)
+    monkeypatch.setattr("cdc_outbox.kafka_client.AdminClient", lambda *_, **__: admin)
     return Topics({"bootstrap.servers": "127.0.0.1:1"}, logging.getLogger("silent"))
 
 
