@@ -66,6 +66,19 @@ def connected(
             raise ours from error
 
 
+def require_driver(dsn: str) -> None:
+    """Refuse before anything else is asked where the driver is not installed that opens this database.
+
+    PyMySQL is found missing when a connection is opened: its module here is mysqlclient's too.
+
+    Raises:
+        ConfigError: The DSN cannot be read.
+        OutboxError: The driver is not installed.
+    """
+    with _driver_of(dialect_of(dsn)):
+        pass
+
+
 def database_name(connection: Any, driver: TransactionDriver, dsn: str) -> str:  # noqa: ANN401 - any driver's
     """Return what people call the database that a connection leads to: its name, or its file."""
     return Catalog(connection, driver).find_database() or dsn.removeprefix("sqlite:///")
@@ -89,9 +102,15 @@ def dialect_of(dsn: str) -> Dialect:
 
 
 def _open(dsn: str, dialect: Dialect) -> Any:  # noqa: ANN401 - the driver's own
+    with _driver_of(dialect) as driver:
+        return driver.connect(dsn)
+
+
+@contextmanager
+def _driver_of(dialect: Dialect) -> Iterator[Any]:
     module, extra = _DRIVERS[dialect]
     try:
-        return import_module(f"cdc_outbox.drivers.{module}").connect(dsn)
+        yield import_module(f"cdc_outbox.drivers.{module}")
     except ImportError as error:  # of the package, or of the libpq that it needs
         raise OutboxError(
             f"this command needs the package {error.name or module}",

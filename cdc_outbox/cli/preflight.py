@@ -11,7 +11,7 @@ from cdc_outbox.cli.brokers import broker_options
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.findings import output_option, strict_option, tell
-from cdc_outbox.cli.heartbeats import heartbeat_findings
+from cdc_outbox.cli.heartbeats import heartbeat_findings, require_client
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.specs import files_of, specs_argument
 from cdc_outbox.cli.steps import Steps
@@ -66,6 +66,7 @@ def preflight(
         findings: list[Finding] = []
         for path in files_of(paths):
             spec = read_spec(path)
+            require_client(render(spec), bootstrap_servers)
             findings += _look(path, spec, databases, client)
             # Where Connect is not asked either, its note says that not everything was looked at.
             if bootstrap_servers is not None or client is not None:

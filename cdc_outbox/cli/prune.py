@@ -11,7 +11,7 @@ import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
-from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.database import connected, require_driver
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, read_spec
@@ -124,6 +124,7 @@ def prune(
         wait_seconds=wait,
     )
     dsn = databases.of(pipeline.name)
+    require_driver(dsn)
     with ExitStack() as stack:
         comparison = None
         if bootstrap_servers is None and not without_topics:

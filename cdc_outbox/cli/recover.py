@@ -15,6 +15,7 @@ import click
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import one_name_of, specs_of
 from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.database import require_driver
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.findings import finding_content
@@ -79,11 +80,12 @@ def recover(
       cdc-outbox recover connectors/orders.yaml --accept --by "night shift"
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox recover")
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait)
     name = one_name_of(connector, client)
     dsn = databases.of(name)
-    settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox recover")
+    require_driver(dsn)
     config = client.find_config(name) or {}
     history = history_of(config, settings, dsn)
     if history is None:

@@ -9,7 +9,7 @@ import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
-from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.database import connected, require_driver
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import dsns_option, is_named, json_option, read_spec
@@ -87,6 +87,8 @@ def verify(
     dsns = {DATABASE: dsn}
     if inbox_place is not None and inbox_place.dsn != dsn:
         dsns[INBOX] = inbox_place.dsn
+    for each in dsns.values():
+        require_driver(each)
     probe(dsns=dsns, brokers=settings, needs_all=True).refuse(*dsns, BROKERS)
     with ExitStack() as stack:
         connection, driver = stack.enter_context(connected(dsn, pipeline.database.kind, spec=spec))

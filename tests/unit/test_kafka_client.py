@@ -40,7 +40,7 @@ def test_each_of_its_names_is_the_clients() -> None:
         assert getattr(kafka_client, name) is not None
     assert kafka_client.KafkaError is KafkaError
     with pytest.raises(AttributeError, match="no attribute 'Consumption'"):
-        _ = kafka_client.Consumption  # type: ignore[attr-defined]
+        _ = kafka_client.Consumption
 
 
 @pytest.fixture
