@@ -70,6 +70,36 @@ _COMMANDS = {
 }
 """Where each command lives; its module is imported when it is called, for most of them need little of the rest."""
 
+_HEADINGS = {
+    "Pipeline": (
+        "new",
+        "adopt",
+        "lint",
+        "render",
+        "preflight",
+        "plan",
+        "deploy-connector",
+        "topics",
+        "status",
+        "doctor",
+        "verify",
+        "watch",
+        "pause",
+        "resume",
+        "stop",
+        "restart",
+        "delete",
+        "offsets",
+        "recover",
+    ),
+    "Tables": ("init", "partitions", "prune", "purge-inbox"),
+    "Consumer": ("consume", "replay", "reset", "baseline"),
+    "Parked events": ("dead-letters",),
+    "Local stack": ("stack",),
+    "Tools": ("simulate", "explain", "spec-schema", "contexts", "completion"),
+}
+"""Each command under one heading of the help, in the order in which a pipeline needs them."""
+
 _SPLIT_DSN = re.compile(r"Got unexpected extra arguments? \(.*\b(host|port|dbname|user|password)=", re.DOTALL)
 """What click says of a connection string without quotation marks, and of the password in it."""
 
@@ -96,9 +126,11 @@ class _LazyGroup(Group):
             if name.startswith(incomplete)
         ]
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        width = max(map(len, _COMMANDS))  # the same in every section, so that the texts stand in one column
+        for heading, names in _HEADINGS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), _COMMANDS[name][1]) for name in names])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
