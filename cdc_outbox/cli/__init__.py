@@ -138,7 +138,7 @@ class _LazyGroup(Group):
 def cli() -> None:
     """Transactional outbox on Debezium: tables, connectors, consumers, and a stack to try them on.
 
-    Every option can be given by the variable that its help shows. What was asked for goes to stdout, all else to
+    Options can be given by the variables that their help shows. What was asked for goes to stdout, all else to
     stderr; colour goes to terminals alone, and to none where NO_COLOR is set. Exit codes: 0 done, 1 failed, 2 wrong use
     or a wrong spec, 3 differences found, 75 try again later, 130 interrupted (0 for what runs until Ctrl-C).
 

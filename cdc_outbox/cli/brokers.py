@@ -23,8 +23,6 @@ def broker_options(*, required: bool = True) -> Callable[[FC], FC]:
         cls=ContextValue,
         entry=Context.bootstrap_servers,
         address="brokers",
-        envvar="CDC_OUTBOX_BOOTSTRAP_SERVERS",
-        show_envvar=True,
         required=required,
         help="The brokers: host:port, several with commas.",
     )
@@ -33,8 +31,6 @@ def broker_options(*, required: bool = True) -> Callable[[FC], FC]:
         cls=ContextValue,
         entry=Context.kafka_settings,
         type=click.Path(path_type=Path),
-        envvar="CDC_OUTBOX_KAFKA_SETTINGS",
-        show_envvar=True,
         help="A file of librdkafka's settings, for security and timeouts: name=value, one a line.",
     )
     return lambda command: servers(settings(command))

@@ -21,8 +21,6 @@ timeout_option = click.option(
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    envvar="CDC_OUTBOX_TIMEOUT",
-    show_envvar=True,
     help="Seconds to wait until it is so.",
 )
 

@@ -32,15 +32,11 @@ _MAX_PORT = 65_535
     type=click.Choice(sorted(FORMATS)),
     default="text",
     show_default=True,
-    envvar="CDC_OUTBOX_LOG_FORMAT",
-    show_envvar=True,
     help="One line a record: for people, or an object of JSON for what collects logs.",
 )
 @click.option(
     "--listen",
     metavar="[HOST:]PORT",
-    envvar="CDC_OUTBOX_LISTEN",
-    show_envvar=True,
     help="Answer /health by progress, and /metrics where the consumer counts for Prometheus; HOST is 127.0.0.1.",
 )
 def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) -> None:

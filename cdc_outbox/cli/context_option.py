@@ -170,8 +170,6 @@ def _names(context: click.Context, _option: click.Parameter, incomplete: str) ->
 _option = click.Option(
     ["--context"],
     metavar="NAME",
-    envvar="CDC_OUTBOX_CONTEXT",
-    show_envvar=True,
     is_eager=True,
     expose_value=False,
     callback=_note,
@@ -183,8 +181,6 @@ contexts_option = click.Option(
     ["--contexts"],
     metavar="FILE",
     type=click.Path(path_type=Path),
-    envvar="CDC_OUTBOX_CONTEXTS",
-    show_envvar=True,
     is_eager=True,
     expose_value=False,
     callback=_note_file,

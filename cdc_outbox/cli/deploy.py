@@ -44,8 +44,6 @@ from cdc_outbox.spec import Spec
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    envvar="CDC_OUTBOX_TIMEOUT",
-    show_envvar=True,
     help="Seconds that they may take to run at all.",
 )
 @click.option(

@@ -43,8 +43,6 @@ def inbox_dsn_option(help_text: str) -> Callable[[FC], FC]:
         entry=Context.inbox_database,
         address="inbox_database",
         type=DatabasesType(),
-        envvar=INBOX_DSN_VARIABLE,
-        show_envvar=True,
         show_default="--dsn",
         help=help_text,
     )
@@ -57,8 +55,6 @@ _dsn_option = click.option(
     cls=ContextValue,
     entry=Context.inbox_dsn,
     address="inbox_database",
-    envvar=[INBOX_DSN_VARIABLE, "CDC_OUTBOX_DSN"],
-    show_envvar=True,
     required=True,
     help="The inbox's database: postgresql://user:password@host/name or what else libpq takes, mysql://… or "
     "mariadb://… likewise, or sqlite:///path.",

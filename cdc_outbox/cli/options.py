@@ -68,8 +68,6 @@ def dsns_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
         entry=Context.databases,
         address="database",
         type=DatabasesType(),
-        envvar="CDC_OUTBOX_DSN",
-        show_envvar=True,
         required=required,
         help=f"The outbox's database, as this machine reaches it{note}.",
     )
@@ -115,8 +113,6 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
             entry=Context.cluster,
             address="connect",
             type=_ClusterType(),
-            envvar="CDC_OUTBOX_CONNECT_URL",
-            show_envvar=True,
             required=required,
             help=f"Kafka Connect's REST API, for example http://localhost:8083; several workers with commas{note}.",
         )
@@ -125,8 +121,6 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
             cls=ClusterOption,
             metavar="FILE",
             type=click.Path(path_type=Path),
-            envvar=f"{_LOGIN}_FILE",
-            show_envvar=True,
             help="A file that holds Connect's login, user:password. For the URL of CDC_OUTBOX_CONNECT_URL the variable "
             f"{_LOGIN} may hold it.",
         )
@@ -135,8 +129,6 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
             cls=ClusterOption,
             metavar="SECONDS",
             type=click.FloatRange(min=0),
-            envvar="CDC_OUTBOX_CONNECT_PATIENCE",
-            show_envvar=True,
             help="How long a request is repeated that no worker takes, or that fails for now. Default: 30; 0 for "
             "`status` and `doctor` where no worker or no broker answers.",
         )
@@ -156,8 +148,6 @@ def stable_seconds_option(default: float) -> Callable[[FC], FC]:
         type=click.FloatRange(min=0),
         default=default,
         show_default=True,
-        envvar="CDC_OUTBOX_STABLE_SECONDS",
-        show_envvar=True,
         help="How long connector and tasks must run on before that counts.",
     )
 

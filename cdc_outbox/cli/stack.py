@@ -46,9 +46,7 @@ def _known_parts(context: click.Context, _argument: click.Parameter, incomplete:
     return [part for part in sorted(parts) if part.startswith(incomplete)]
 
 
-name_option = click.option(
-    "--name", default="default", show_default=True, envvar="CDC_OUTBOX_STACK", show_envvar=True, help="Which stack."
-)
+name_option = click.option("--name", default="default", show_default=True, help="Which stack.")
 
 
 def _variables(_context: click.Context, _option: click.Parameter, names: tuple[str, ...]) -> dict[str, str]:

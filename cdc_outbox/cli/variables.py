@@ -1,8 +1,32 @@
-"""Every option is a variable too: where none was given a name of its own, it is the command's and the option's."""
+"""The variable of an option is CDC_OUTBOX_ and the option's name, the same for every command."""
+
+from collections.abc import Mapping
 
 import click
 
 PREFIX = "CDC_OUTBOX"
+
+_CONFIRMS = frozenset(
+    {
+        "accept",
+        "accept-shorter-horizon",
+        "all",
+        "force",
+        "new-incarnation",
+        "purge",
+        "replace",
+        "revoke",
+        "run-effects-again",
+        "without-topics",
+        "yes",
+    }
+)
+"""Options that confirm or widen what one call destroys: a variable would confirm it for every later command as well."""
+_DIFFERS = frozenset({"aggregate", "connector", "database", "from", "limit", "offsets", "set", "to", "topic", "type"})
+"""Options that mean one thing in one command and another thing in the next, so that no value is right for both."""
+_DIFFERS_IN: Mapping[tuple[str, ...], frozenset[str]] = {
+    ("init",): frozenset({"consumer", "migrator", "pruner", "writer"}),  # roles; elsewhere a consumer is a group
+}
 
 
 def name_variables(command: click.Command, *path: str) -> click.Command:
@@ -13,15 +37,20 @@ def name_variables(command: click.Command, *path: str) -> click.Command:
     """
     for option in command.params:
         if isinstance(option, click.Option):
-            option.envvar = option.envvar or variable_of(option, *path)
-            option.show_envvar = True
+            variables = variables_of(option, *path)
+            option.envvar = variables[0] if len(variables) == 1 else variables or None
+            option.show_envvar = bool(variables)
     if isinstance(command, click.Group):
         for name, each in command.commands.items():
             name_variables(each, *path, name)
     return command
 
 
-def variable_of(option: click.Option, *path: str) -> str:
-    """Return the variable of an option that has no name of its own, such as ``CDC_OUTBOX_LINT_STRICT``."""
-    spelled = next((name for name in option.opts if name.startswith("--")), option.opts[0]).lstrip("-")
-    return "_".join([PREFIX, *path, spelled]).replace("-", "_").upper()
+def variables_of(option: click.Option, *path: str) -> list[str]:
+    """Return the variables of an option: one for each of its long names, the longest first, which says most.
+
+    None for an option that confirms, or that means something else in another command.
+    """
+    names = sorted({name[2:] for name in option.opts if name.startswith("--")}, key=len, reverse=True)
+    without = _CONFIRMS | _DIFFERS | _DIFFERS_IN.get(path, frozenset())
+    return [f"{PREFIX}_{name.replace('-', '_').upper()}" for name in names if name not in without]

@@ -42,8 +42,6 @@ _HISTORY_SECONDS = 60.0
     default=_DEFAULTS.max_restarts,
     show_default=True,
     metavar="N",
-    envvar="CDC_OUTBOX_GIVE_UP_AFTER",
-    show_envvar=True,
     help="Restarts of one connector in a row.",
 )
 @click.option(
@@ -52,8 +50,6 @@ _HISTORY_SECONDS = 60.0
     default=_DEFAULTS.first_pause_seconds,
     show_default=True,
     metavar="SECONDS",
-    envvar="CDC_OUTBOX_FIRST_PAUSE",
-    show_envvar=True,
     help="How long a failure lasts before the first restart; before each further one twice as long, up to 300.",
 )
 @click.option(
@@ -62,8 +58,6 @@ _HISTORY_SECONDS = 60.0
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    envvar="CDC_OUTBOX_WATCH_INTERVAL",
-    show_envvar=True,
     help="Between two looks.",
 )
 @json_option("a JSON object a line")

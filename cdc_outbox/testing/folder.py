@@ -100,7 +100,7 @@ class StackFolder:
         if not held:
             return ""
         shown = ", ".join(held[:_SHOWN]) + (f" and {len(held) - _SHOWN} more" if held[_SHOWN:] else "")
-        return f"There {'are' if held[1:] else 'is'} only {shown}: --name {held[0]}, or CDC_OUTBOX_STACK."
+        return f"There {'are' if held[1:] else 'is'} only {shown}: --name {held[0]}, or CDC_OUTBOX_NAME."
 
     def occupy(self) -> None:
         """Clear away what crashed, make the folder, and hold it until :meth:`release` or the end of the process.

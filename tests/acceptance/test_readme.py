@@ -167,7 +167,7 @@ def test_mariadb_as_the_readme_says(mariadb: MariaDb, folder: Path, services: di
 
 def test_a_stack_of_ones_own_as_the_readme_says(server_folder: Path) -> None:
     # PostgreSQL alone, which is there in seconds; the whole stack comes up elsewhere.
-    env = {"TMPDIR": str(server_folder), "CDC_OUTBOX_STACK_UP_KAFKA": "false", "HOME": os.environ["HOME"]}
+    env = {"TMPDIR": str(server_folder), "CDC_OUTBOX_KAFKA": "false", "HOME": os.environ["HOME"]}
     up, env_of, *rest = block("cdc-outbox stack up").splitlines()
     told = 'printf "%s\\n" "$ORDERS_DSN" "$SHIPPING_DSN" "$CDC_OUTBOX_DSN"'
     try:

@@ -31,7 +31,7 @@ class Program:
             "SPEC": str(self.own.spec),
             "CDC_OUTBOX_DSN": pipeline.dsn,
             "CDC_OUTBOX_INBOX_DSN": self.service.dsn,
-            "CDC_OUTBOX_VERIFY_CONSUMER": self.service.name,
+            "CDC_OUTBOX_CONSUMER": self.service.name,
         }
 
     def begin(self, command: str, *arguments: str) -> subprocess.Popen[str]:

@@ -10,7 +10,7 @@ from cdc_outbox.spec import parse_spec
 from tests.support.service import QUICK, apply_effect
 
 consumer = Consumer(
-    name=os.environ["CDC_OUTBOX_VERIFY_CONSUMER"],
+    name=os.environ["CDC_OUTBOX_CONSUMER"],
     contract=parse_spec(Path(os.environ["SPEC"]).read_text()).contract,
     bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
     connect=lambda: psycopg.connect(os.environ["CDC_OUTBOX_INBOX_DSN"]),

@@ -148,7 +148,7 @@ class OwnServer:
         environment = {
             **stack.environment(),
             "CDC_OUTBOX_DSN": dsn or self.pipeline.dsn,
-            "CDC_OUTBOX_VERIFY_SETTLE": "2s",
+            "CDC_OUTBOX_SETTLE": "2s",
         }
         done = run_command(command, str(self.spec), *arguments, env=environment)
         if done.returncode == ExitCode.INTERRUPTED:

@@ -61,7 +61,7 @@ class Runbook:
             "CDC_OUTBOX_DSN": self.pipeline.dsn,
             "CDC_OUTBOX_INBOX_DSN": self.service.dsn,
             "CDC_OUTBOX_STABLE_SECONDS": "0",
-            "CDC_OUTBOX_VERIFY_SETTLE": "2s",
+            "CDC_OUTBOX_SETTLE": "2s",
         }
         name = self.pipeline.name
         words = {"connectors/orders.yaml": str(self.spec), "shipping": self.service.name, "orders.1": f"{name}.1"}

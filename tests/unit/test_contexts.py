@@ -14,6 +14,7 @@ from cdc_outbox.cli.context_option import take_contexts
 from cdc_outbox.cli.contexts import Context, Contexts, Databases
 from cdc_outbox.cli.contexts_file import contexts_path, read_contexts
 from cdc_outbox.cli.options import connect_url_option, dsns_option
+from cdc_outbox.cli.variables import name_variables
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster
 from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError
 from tests.support.specs import ORDERS
@@ -167,7 +168,7 @@ def show(*, databases: Databases, cluster: Cluster, bootstrap_servers: str, kafk
 
 
 def shown(*arguments: str, **variables: str) -> str:
-    done = CliRunner().invoke(take_contexts(show), arguments, env=variables, catch_exceptions=True)
+    done = CliRunner().invoke(name_variables(take_contexts(show)), arguments, env=variables, catch_exceptions=True)
     if done.exception is not None and not isinstance(done.exception, CdcOutboxError | SystemExit):
         raise done.exception
     return (done.stdout or done.stderr or str(done.exception)).strip()
@@ -212,7 +213,7 @@ def test_the_command_line_counts_before_a_named_context_and_that_before_variable
     ],
 )
 def test_the_file_and_the_addresses_that_come_of_it_are_said_on_stderr(arguments: list[str], said: str | None) -> None:
-    done = CliRunner().invoke(take_contexts(show), arguments, catch_exceptions=False)
+    done = CliRunner().invoke(name_variables(take_contexts(show)), arguments, catch_exceptions=False)
     [line, *more] = done.stderr.splitlines() or [""]
     assert more == []
     parts = set(line.removeprefix("context staging of cdc-outbox.yaml: ").split("; "))
@@ -248,7 +249,9 @@ def test_a_login_does_not_go_to_a_url_that_is_not_the_contexts() -> None:
         found.append(cluster)
 
     for arguments in ([], ["--connect-url", "https://elsewhere"]):
-        CliRunner().invoke(take_contexts(take), ["--context=production", *arguments], catch_exceptions=False)
+        CliRunner().invoke(
+            name_variables(take_contexts(take)), ["--context=production", *arguments], catch_exceptions=False
+        )
     assert [each.login is None for each in found] == [False, True]
 
 

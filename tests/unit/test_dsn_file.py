@@ -41,7 +41,7 @@ def test_a_dsn_is_given_once(file: Path) -> None:
     done = run_command("preflight", ORDERS, "--dsn", "host=127.0.0.1", "--dsn-file", file)
     assert (done.returncode, "either --dsn or --dsn-file" in done.stderr) == (2, True)
     # A variable is general, the command line is about this one command.
-    variable = {"CDC_OUTBOX_PREFLIGHT_DSN_FILE": str(file.with_name("missing"))}
+    variable = {"CDC_OUTBOX_DSN_FILE": str(file.with_name("missing"))}
     done = run_command("preflight", ORDERS, "--dsn", "sqlite:///orders.db", env=variable)
     assert OTHER_KIND in done.stderr
 

@@ -118,9 +118,9 @@ def test_a_stack_that_does_not_run_is_told_with_those_that_do(left_over: StackFo
     mine.occupy()
     with pytest.raises(StackError) as caught:
         folder.refuse_unless_held()
-    assert caught.value.hint == folder.others == "There is only mine: --name mine, or CDC_OUTBOX_STACK."
+    assert caught.value.hint == folder.others == "There is only mine: --name mine, or CDC_OUTBOX_NAME."
     another.occupy()
-    assert folder.others == "There are only another, mine: --name another, or CDC_OUTBOX_STACK."
+    assert folder.others == "There are only another, mine: --name another, or CDC_OUTBOX_NAME."
     mine.refuse_unless_held()
     for each in (mine, another):
         each.release()
