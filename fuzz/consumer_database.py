@@ -175,17 +175,19 @@ class Connected(MemoryDatabase):
         write = partial(super().add, connection, event, message, failure)
         await self._write("add", "parked", [event.id], write)
 
-    async def remove(self, connection: Any, places: Sequence[int]) -> None:
-        for place in places:
-            if place in self.now.rows:
-                self._expect_lock(aggregate_of(self.now.rows[place].event), blocks=self.now.rows[place].parked.blocks)
-        await self._write("remove", "row", places, partial(super().remove, connection, list(places)))
+    async def remove(self, connection: Any, parked_ids: Sequence[int]) -> None:
+        for parked_id in parked_ids:
+            if parked_id in self.now.rows:
+                self._expect_lock(
+                    aggregate_of(self.now.rows[parked_id].event), blocks=self.now.rows[parked_id].parked.blocks
+                )
+        await self._write("remove", "row", parked_ids, partial(super().remove, connection, list(parked_ids)))
 
-    async def fail(self, connection: Any, place: int, failure: Failure) -> None:
-        await self._write("fail", "row", [place], partial(super().fail, connection, place, failure))
+    async def fail(self, connection: Any, parked_id: int, failure: Failure) -> None:
+        await self._write("fail", "row", [parked_id], partial(super().fail, connection, parked_id, failure))
 
-    async def rest(self, connection: Any, places: Sequence[int]) -> None:
-        await self._write("rest", "row", places, partial(super().rest, connection, list(places)))
+    async def rest(self, connection: Any, parked_ids: Sequence[int]) -> None:
+        await self._write("rest", "row", parked_ids, partial(super().rest, connection, list(parked_ids)))
 
     async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:
         return await self._write("wake", "row", (), partial(super().wake, connection, successors))

@@ -59,7 +59,7 @@ class Operator:
 
     def _wake_first(self, now: Remembered, aggregate: Aggregate) -> None:
         rows = [row for row in now.rows.values() if row.parked.blocks and aggregate_of(row.event) == aggregate]
-        first = min(rows, key=lambda row: (row.event.sequence or 0, row.parked.place), default=None)
+        first = min(rows, key=lambda row: (row.event.sequence or 0, row.parked.parked_id), default=None)
         if first is not None and first.parked.state is State.WAITING and first.retry_at is None:
             first.retry_at = self.world.server.clock
 

@@ -168,7 +168,7 @@ def dsn_holds(planted: tuple[str, str], folder: Path) -> None:
         ("simulate", spec, "--from-table", "--dsn", dsn),
         ("verify", spec, "--dsn", dsn, "--bootstrap-servers", NOBODY),
         ("doctor", spec, "--dsn", dsn, *nobody),
-        ("dead-letters", "list", *inbox, "--consumer", "x"),
+        ("parked", "list", *inbox, "--consumer", "x"),
         ("baseline", *inbox, "--consumer", "x", "--dry-run"),
         ("status", "--connect-url", url),
         ("adopt", "--connector", "orders", "--connect-url", url),
@@ -180,7 +180,7 @@ def dsn_holds(planted: tuple[str, str], folder: Path) -> None:
         ("preflight", spec, *nobody),
         ("deploy-connector", spec, *nobody),
         ("status", *nobody),
-        ("dead-letters", "list", "--consumer", "x"),
+        ("parked", "list", "--consumer", "x"),
     ):
         refuse_secrets(said_by(*told, variables=variables), [secret])
     for login in (secret, f"me:{secret}"):

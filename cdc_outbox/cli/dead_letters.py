@@ -1,4 +1,4 @@
-"""``cdc-outbox dead-letters``."""
+"""``cdc-outbox parked``."""
 
 import shlex
 from collections import Counter
@@ -74,23 +74,23 @@ def _forced(_context: click.Context, _option: click.Parameter, values: tuple[str
     return reasons
 
 
-@click.group(cls=Group, name="dead-letters", short_help="List, show, retry, skip or export parked events.")
+@click.group(cls=Group, name="parked", short_help="List, show, retry, skip or export parked events.")
 def dead_letters() -> None:
     """Decide about the events that a consumer set aside.
 
     An event is parked when its handler fails, when one before it is missing or parked, or when it contradicts what was
-    applied. What waits goes on by itself; what is dead waits for you. It is named by its place, a number.
+    applied. What waits goes on by itself; what is dead waits for you. PARKED_ID is the number that `parked list` shows.
 
     DSN is the consuming service's database, for a role that may do what the consumer's may. Nothing is applied here:
     the consumer that owns the partition does that, a second later if it runs.
 
     \b
     Examples:
-      cdc-outbox dead-letters list --consumer shipping --state dead
-      cdc-outbox dead-letters show 17 --consumer shipping
-      cdc-outbox dead-letters retry 17 --consumer shipping
-      cdc-outbox dead-letters skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
-      cdc-outbox dead-letters export --consumer shipping --file parked.jsonl
+      cdc-outbox parked list --consumer shipping --state dead
+      cdc-outbox parked show 17 --consumer shipping
+      cdc-outbox parked retry 17 --consumer shipping
+      cdc-outbox parked skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
+      cdc-outbox parked export --consumer shipping --file parked.jsonl
     """
 
 
@@ -119,8 +119,8 @@ def list_parked(
 
     \b
     Examples:
-      cdc-outbox dead-letters list
-      cdc-outbox dead-letters list --consumer shipping --reason failed --aggregate order/42
+      cdc-outbox parked list
+      cdc-outbox parked list --consumer shipping --reason failed --aggregate order/42
     """
     found = dict[str, tuple[list[ParkedRow], int, list[Gap]]]()
     with place.opened_by(consumer) as inboxes:
@@ -157,19 +157,19 @@ def _tell_waiting(consumer: str, rows: Sequence[ParkedRow], gaps: Sequence[Gap])
 
 def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> Iterator[str]:
     """Yield what to do about events that no consumer tries."""
-    first, numbers = rows[0], " ".join(str(row.place) for row in rows)
+    first, numbers = rows[0], " ".join(str(row.parked_id) for row in rows)
     yield (
-        f"not tried: {counted(len(rows), 'event')} due for more than a minute, the first is {first.place} of "
+        f"not tried: {counted(len(rows), 'event')} due for more than a minute, the first is {first.parked_id} of "
         f"{first.topic}[{first.partition}]"
     )
     yield (
         f"hint: Start the consumer. If it no longer handles {first.aggregate.aggregate_type or 'them'}, give them up: "
-        f'`cdc-outbox dead-letters skip {numbers} --consumer {shlex.quote(consumer)} --note "no longer handled"`.'
+        f'`cdc-outbox parked skip {numbers} --consumer {shlex.quote(consumer)} --note "no longer handled"`.'
     )
 
 
 @dead_letters.command(short_help="Show one parked event.")
-@click.argument("number", metavar="PLACE", type=int)
+@click.argument("number", metavar="PARKED_ID", type=int)
 @_of_a_consumer
 @click.option("--payload", is_flag=True, help="Show the payload too, which may be private.")
 @json_option()
@@ -178,7 +178,7 @@ def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints
 
     \b
     Example:
-      cdc-outbox dead-letters show 17 --consumer shipping --payload
+      cdc-outbox parked show 17 --consumer shipping --payload
     """
     with place.opened(consumer) as inbox:
         park = Park(inbox)
@@ -199,8 +199,8 @@ def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints
 
 
 @dead_letters.command(short_help="Have parked events tried again.")
-@click.argument("places", metavar="[PLACE]...", type=int, nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="All that the filters leave, instead of places.")
+@click.argument("parked_ids", metavar="[PARKED_ID]...", type=int, nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="All that the filters leave, instead of ids.")
 @_of_a_consumer
 @_filters
 @click.option(
@@ -213,7 +213,7 @@ def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints
 )
 @json_option()
 def retry(
-    places: tuple[int, ...],
+    parked_ids: tuple[int, ...],
     *,
     is_all: bool,
     place: InboxPlace,
@@ -222,31 +222,31 @@ def retry(
     force: frozenset[Reason],
     prints_json: bool,
 ) -> None:
-    """Have the consumer try parked events again, at once; print the places of those that are due now.
+    """Have the consumer try parked events again, at once; print the ids of those that are due now.
 
-    Of places that are named, all are tried again or none. With --all, what cannot go on yet is left, and said.
+    Of ids that are named, all are tried again or none. With --all, what cannot go on yet is left, and said.
 
     A conflict or an expired event would be judged as before: with --force it is applied in spite of that, once. An
     unreadable one is read again, by the contract that the consumer has now.
 
     \b
     Examples:
-      cdc-outbox dead-letters retry 17 18 --consumer shipping
-      cdc-outbox dead-letters retry --all --reason failed --consumer shipping
-      cdc-outbox dead-letters retry 19 --force conflict --consumer shipping
+      cdc-outbox parked retry 17 18 --consumer shipping
+      cdc-outbox parked retry --all --reason failed --consumer shipping
+      cdc-outbox parked retry 19 --force conflict --consumer shipping
     """
-    if is_all == bool(places):
-        raise click.UsageError("say which events: PLACE..., or --all with filters or without")
-    if places and wanted != ParkFilter():
-        raise click.UsageError("filters go with --all; a place is one event")
+    if is_all == bool(parked_ids):
+        raise click.UsageError("say which events: PARKED_ID..., or --all with filters or without")
+    if parked_ids and wanted != ParkFilter():
+        raise click.UsageError("filters go with --all; an id is one event")
     if force and wanted.reason not in {None, *force}:
         raise click.UsageError(f"--reason {wanted.reason} leaves nothing that --force is about")
-    chosen = ParkFilter(places=_once(places)) if places else wanted
+    chosen = ParkFilter(parked_ids=_once(parked_ids)) if parked_ids else wanted
     with place.opened(consumer) as inbox:
         retried = Park(inbox).retry(chosen, forced=force)
-    due = sorted(row.place for row in retried.due)
+    due = sorted(row.parked_id for row in retried.due)
     if prints_json:
-        left = [{"place": row.place, "reason": row.reason} for row, _ in retried.left]
+        left = [{"parked_id": row.parked_id, "reason": row.reason} for row, _ in retried.left]
         say(document("Retry", {"consumer": consumer, "due": due, "left": left}))
     for number in () if prints_json else due:
         say(number)
@@ -271,11 +271,11 @@ _LEFT = {
 
 
 @dead_letters.command(short_help="Give parked events up.")
-@click.argument("places", metavar="PLACE...", type=int, nargs=-1, required=True)
+@click.argument("parked_ids", metavar="PARKED_ID...", type=int, nargs=-1, required=True)
 @_of_a_consumer
 @click.option("--note", required=True, help="The reason, for later; it is kept with the hole in the sequence.")
 @json_option()
-def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str, prints_json: bool) -> None:
+def skip(parked_ids: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str, prints_json: bool) -> None:
     """Give parked events up for good: all that are named, or none. What waited behind them goes on.
 
     Should one of them come again, it is a duplicate. The watermark of its aggregate is moved over a numbered one, and
@@ -283,21 +283,21 @@ def skip(places: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str
 
     \b
     Example:
-      cdc-outbox dead-letters skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
+      cdc-outbox parked skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
     """
     if not note.strip():
         raise click.UsageError("--note is empty, and nothing else will say why the event is missing")
     with place.opened(consumer) as inbox:
-        skipped = Park(inbox).skip(_once(places), note=note)
+        skipped = Park(inbox).skip(_once(parked_ids), note=note)
     for each in skipped:
-        say(f"{each.row.place}  {visible(_skipped(each.row, is_hole=each.is_hole))}", err=prints_json)
+        say(f"{each.row.parked_id}  {visible(_skipped(each.row, is_hole=each.is_hole))}", err=prints_json)
     if prints_json:
         events = [json_of(each.row, consumer) | {"isHole": each.is_hole} for each in skipped]
         say(document("Skip", {"consumer": consumer, "events": events}))
     if any(each.row.is_unreadable and not each.row.blocks for each in skipped):
         say(
             "An unreadable message has no number here. If it had one, its successors wait for it: see "
-            "`dead-letters list --reason gap` and `cdc-outbox baseline --aggregate`.",
+            "`parked list --reason gap` and `cdc-outbox baseline --aggregate`.",
             err=True,
         )
 
@@ -313,7 +313,7 @@ def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, new_file: Pa
 
     \b
     Example:
-      cdc-outbox dead-letters export --consumer shipping --state dead --file dead.jsonl
+      cdc-outbox parked export --consumer shipping --state dead --file dead.jsonl
     """
     with place.opened(consumer) as inbox, _written_to(new_file) as file:
         events = 0
@@ -341,8 +341,8 @@ def _written_to(output: Path | None) -> Iterator[TextIO | None]:
         yield file
 
 
-def _once(places: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(places))
+def _once(parked_ids: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(parked_ids))
 
 
 def _skipped(row: ParkedRow, *, is_hole: bool) -> str:

@@ -10,7 +10,7 @@ from cdc_outbox.message import Message
 from cdc_outbox.operate.parked import ParkedRow
 
 _TITLES = (
-    "PLACE", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED_AT", "TRIED_AT", "RETRY_AT",
+    "PARKED_ID", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED_AT", "TRIED_AT", "RETRY_AT",
     "ERROR",
 )  # fmt: skip
 
@@ -24,7 +24,7 @@ def table_of(rows: Mapping[str, Sequence[ParkedRow]], *, names_consumers: bool) 
 def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool) -> Iterator[tuple[str, str]]:
     """Yield what is known of one: a name and what to say."""
     yield "consumer", consumer
-    yield "place", str(row.place)
+    yield "parked_id", str(row.parked_id)
     yield "state", f"{row.state}{', forced' if row.forced else ''}"
     yield "reason", row.reason
     yield "error", row.error
@@ -58,7 +58,7 @@ def json_of(row: ParkedRow, consumer: str) -> dict[str, Any]:
     """Return an event without its message."""
     return {
         "consumer": consumer,
-        "place": row.place,
+        "parked_id": row.parked_id,
         "state": row.state,
         "reason": row.reason,
         "error": row.error or None,
@@ -92,7 +92,7 @@ def json_of_message(message: Message, *, payload: bool) -> dict[str, Any]:
 
 def _cells(row: ParkedRow) -> tuple[str, ...]:
     return (
-        str(row.place),
+        str(row.parked_id),
         row.state,
         row.reason,
         name_of(row),

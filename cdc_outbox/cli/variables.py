@@ -33,7 +33,7 @@ def name_variables(command: click.Command, *path: str) -> click.Command:
     """Give a command's options, and those of the commands inside it, their variables, and show them in the help.
 
     Args:
-        path: What is typed to get there, such as ``dead-letters list``.
+        path: What is typed to get there, such as ``parked list``.
     """
     for option in command.params:
         if isinstance(option, click.Option):

@@ -59,13 +59,13 @@ class Aside:
         elif row.is_due or not row.blocks:
             was_read = row.blocks and row.reason is not Reason.UNREADABLE
             reason = Reason.FAILED if was_read else Reason.UNREADABLE
-            await self._park.fail(self._connection, row.place, replace(failure, reason=reason))
+            await self._park.fail(self._connection, row.parked_id, replace(failure, reason=reason))
 
     async def put(self, item: Item, judgement: Judgement) -> None:
         """Do with an event what its verdict says, unless it is applied: then take it out of the park."""
         verdict, row = judgement.verdict, item.parked
         if row is not None and not _keeps_row(item, verdict):
-            self._removed.append(row.place)
+            self._removed.append(row.parked_id)
             self._blocking[row.aggregate] -= row.blocks
         if item.is_stuck or (not verdict.is_done and (verdict is not Verdict.NEXT or item.failure)):
             self._released.add(item.event_id)
@@ -106,13 +106,13 @@ class Aside:
         if verdict is Verdict.CONFLICT:
             failure = Failure(reason=Reason.CONFLICT, error=sentence(judgement), attempts=row.attempts)
         if failure is not None:
-            await self._park.fail(self._connection, row.place, failure)
+            await self._park.fail(self._connection, row.parked_id, failure)
             self._blocking[aggregate] += failure.blocks - row.blocks
         elif verdict in {Verdict.GAP, Verdict.BEHIND, Verdict.PARKED}:  # the last one behind itself, read at last
             if row.is_due:
-                self._rested.append(row.place)
+                self._rested.append(row.parked_id)
         else:
-            self._removed.append(row.place)
+            self._removed.append(row.parked_id)
             self._blocking[aggregate] -= row.blocks
 
 

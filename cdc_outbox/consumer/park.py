@@ -98,13 +98,13 @@ class ParkedEvent:
     """A row of the park.
 
     Args:
-        place: Its number there, by which it is named.
+        parked_id: Its number there, by which it is named.
         is_due: Whether it is this one that is due, or one that waits behind it.
         forced: Whether an operator decided to apply it in spite of its verdict.
         aggregate: What it was parked under; three empty texts where nobody could tell.
     """
 
-    place: int
+    parked_id: int
     event_id: str
     state: State
     reason: Reason
@@ -137,7 +137,7 @@ class ParkedCount:
 class Due(NamedTuple):
     """A parked event that is due."""
 
-    place: int
+    parked_id: int
     aggregate: Aggregate
     blocks: bool
     bytes: int
@@ -156,13 +156,13 @@ class ParkStore(Protocol):
     async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
         """Park an event; one that is parked already stays as it is."""
 
-    async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
+    async def remove(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401
         """Take events out."""
 
-    async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401
+    async def fail(self, connection: Any, parked_id: int, failure: Failure) -> None:  # noqa: ANN401
         """Note that an event failed again; that somebody wants it applied all the same holds until it is dead."""
 
-    async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
+    async def rest(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401
         """Let events wait for their predecessors that were due and could not be applied."""
 
     async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401
@@ -198,7 +198,7 @@ class ParkStore(Protocol):
 
 
 Sized = tuple[int, int]
-"""The place of a parked event, and its bytes."""
+"""The id of a parked event, and its bytes."""
 
 
 def choose(due: Sequence[Due], limit: int, looks: int = 0) -> tuple[list[Due], int]:
@@ -211,7 +211,7 @@ def choose(due: Sequence[Due], limit: int, looks: int = 0) -> tuple[list[Due], i
     """
     heads: dict[Aggregate | int, Due] = {}
     for event in due:
-        heads.setdefault(event.aggregate if event.blocks else event.place, event)
+        heads.setdefault(event.aggregate if event.blocks else event.parked_id, event)
     found = list(heads.values())
     first = looks % max(1, len(found))
     chosen = [*found[first:], *found[:first]][:limit]
@@ -227,13 +227,13 @@ def fitting(chains: Iterable[Sequence[Sized]], most_bytes: float) -> list[int]:
         chains: Events in order.
         most_bytes: One event may have more.
     """
-    places: list[int] = []
-    for place, size in filter(None, chain.from_iterable(zip_longest(*chains))):
+    parked_ids: list[int] = []
+    for parked_id, size in filter(None, chain.from_iterable(zip_longest(*chains))):
         most_bytes -= size
-        if places and most_bytes < 0:
+        if parked_ids and most_bytes < 0:
             break
-        places.append(place)
-    return places
+        parked_ids.append(parked_id)
+    return parked_ids
 
 
 def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[ParkedEvent]:

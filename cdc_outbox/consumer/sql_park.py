@@ -65,19 +65,19 @@ class SqlPark:
             bytes=message.size,
         )
 
-    async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
+    async def remove(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401
         """Delete the rows."""
-        if places:
-            await self._sql.fetch(connection, "remove", places=sorted(places))
+        if parked_ids:
+            await self._sql.fetch(connection, "remove", parked_ids=sorted(parked_ids))
 
-    async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401
+    async def fail(self, connection: Any, parked_id: int, failure: Failure) -> None:  # noqa: ANN401
         """Update the row."""
-        await self._sql.fetch(connection, "fail", place=place, **_columns_of(failure))
+        await self._sql.fetch(connection, "fail", parked_id=parked_id, **_columns_of(failure))
 
-    async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401
+    async def rest(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401
         """Update the rows."""
-        if places:
-            await self._sql.fetch(connection, "rest", places=sorted(places))
+        if parked_ids:
+            await self._sql.fetch(connection, "rest", parked_ids=sorted(parked_ids))
 
     async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401
         """Update the rows: in a statement of its own, which sees what was parked while the watermark was waited for."""
@@ -101,12 +101,12 @@ class SqlPark:
         topics, partitions = [place.topic for place in places], [place.partition for place in places]
         most = limit * _LOOKED_AT
         rows = await self._sql.fetch(connection, "find_due", topics=topics, partitions=partitions, limit=most)
-        due = [Due(place, Aggregate(*names), bool(blocks), size) for place, *names, blocks, size in rows]
+        due = [Due(parked_id, Aggregate(*names), bool(blocks), size) for parked_id, *names, blocks, size in rows]
         heads, share = choose(due, limit, next(self._looks))
         chains = await self._find_chains(connection, [head.aggregate for head in heads if head.blocks], share)
-        each = [chains.get(head.aggregate, []) if head.blocks else [(head.place, head.bytes)] for head in heads]
+        each = [chains.get(head.aggregate, []) if head.blocks else [(head.parked_id, head.bytes)] for head in heads]
         chosen = fitting(each, most_bytes)
-        found = await self._sql.fetch(connection, "read", places=chosen) if chosen else []
+        found = await self._sql.fetch(connection, "read", parked_ids=chosen) if chosen else []
         return [_parked(*row) for row in found]
 
     async def _find_chains(
@@ -119,8 +119,8 @@ class SqlPark:
         found: dict[Aggregate, list[Sized]] = {}
         if aggregates:
             rows = await self._sql.fetch(connection, "find_chains", **columns_of(aggregates), share=share)
-            for number, place, size in rows:
-                found.setdefault(aggregates[number - 1], []).append((place, size))
+            for number, parked_id, size in rows:
+                found.setdefault(aggregates[number - 1], []).append((parked_id, size))
         return found
 
     async def find_places(self, connection: Any) -> set[Place]:  # noqa: ANN401
@@ -154,7 +154,7 @@ def _columns_of(failure: Failure) -> dict[str, Any]:
 
 
 def _parked(  # noqa: PLR0917 - a row
-    place: int,
+    parked_id: int,
     event_id: str,
     state: str,
     reason: str,
@@ -172,7 +172,7 @@ def _parked(  # noqa: PLR0917 - a row
     *aggregate: str,
 ) -> ParkedEvent:
     return ParkedEvent(
-        place=place,
+        parked_id=parked_id,
         event_id=event_id,
         state=State(state),
         reason=Reason(reason),

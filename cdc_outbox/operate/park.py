@@ -15,7 +15,7 @@ from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import InboxError
 from cdc_outbox.message import Message
 from cdc_outbox.operate.inbox import Hole, OpenInbox
-from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, decide_skip, told_places, why_not_retried
+from cdc_outbox.operate.parked import FORCED, ParkedRow, ParkFilter, decide_skip, enumerated_ids, why_not_retried
 
 _PAGE_EVENTS = 100
 """Read at once with their messages, each of which may have megabytes."""
@@ -58,11 +58,11 @@ class Park:
         """Return events in the order in which they were parked, and how many there are without the limit.
 
         Args:
-            after: The place behind which to begin.
+            after: The id behind which to begin.
         """
         rows = self._inbox.ask(
             "find",
-            places=None if wanted.places is None else list(wanted.places),
+            parked_ids=None if wanted.parked_ids is None else list(wanted.parked_ids),
             state=wanted.state,
             reason=wanted.reason,
             source=wanted.source,
@@ -73,32 +73,32 @@ class Park:
         )
         return [_parked(*columns) for *columns, _ in rows], rows[0][-1] if rows else 0
 
-    def get(self, places: Sequence[int]) -> list[ParkedRow]:
+    def get(self, parked_ids: Sequence[int]) -> list[ParkedRow]:
         """Return events by their numbers.
 
         Raises:
             InboxError: One is not parked.
         """
-        rows, _ = self.find(ParkFilter(places=tuple(places)))
-        missing = sorted(set(places) - {row.place for row in rows})
+        rows, _ = self.find(ParkFilter(parked_ids=tuple(parked_ids)))
+        missing = sorted(set(parked_ids) - {row.parked_id for row in rows})
         if missing:
             others, total = self.find(ParkFilter(), limit=_NAMED)
-            there = told_places([row.place for row in others], total)
+            there = enumerated_ids([row.parked_id for row in others], total)
             absent = ", ".join(map(str, missing))
             raise InboxError(
-                f"no parked event of {self._inbox.consumer} has the place {absent}; {there}",
+                f"no parked event of {self._inbox.consumer} has the id {absent}; {there}",
                 hint="What was applied or skipped is parked no more.",
             )
         return rows
 
     def read_messages(self, rows: Sequence[ParkedRow]) -> Mapping[int, Message]:
-        """Return the messages that events came in, by place; what was applied meanwhile is not among them."""
+        """Return the messages that events came in, by the ids; what was applied meanwhile is not among them."""
         messages = {}
-        known = {row.place: row for row in rows}
-        for place, timestamp_ms, key, value, headers in self._inbox.ask("read_messages", places=list(known)):
-            row = known[place]
+        known = {row.parked_id: row for row in rows}
+        for parked_id, timestamp_ms, key, value, headers in self._inbox.ask("read_messages", parked_ids=list(known)):
+            row = known[parked_id]
             came_at = Place(row.topic, row.partition)
-            messages[place] = parked_message(came_at, row.offset, timestamp_ms, key, value, headers)
+            messages[parked_id] = parked_message(came_at, row.offset, timestamp_ms, key, value, headers)
         return messages
 
     def export(self, wanted: ParkFilter) -> Iterator[tuple[ParkedRow, Message]]:
@@ -106,11 +106,11 @@ class Park:
         after = 0
         while rows := self.find(wanted, limit=_PAGE_EVENTS, after=after)[0]:
             messages = self.read_messages(rows)
-            yield from ((row, messages[row.place]) for row in rows if row.place in messages)
-            after = rows[-1].place
+            yield from ((row, messages[row.parked_id]) for row in rows if row.parked_id in messages)
+            after = rows[-1].parked_id
 
     def retry(self, wanted: ParkFilter, *, forced: Set[Reason] = frozenset()) -> Retried:
-        """Make events due: of those that are named by their places all or none, of others what can be.
+        """Make events due: of those that are named by their ids all or none, of others what can be.
 
         Args:
             forced: Reasons in spite of which an event is applied.
@@ -118,8 +118,8 @@ class Park:
         Raises:
             InboxError: An event that was named is not parked, or trying it again would lead nowhere.
         """
-        if wanted.places is not None:
-            return self._inbox.transact(partial(self._retry, self.get(wanted.places), forced, named=True))
+        if wanted.parked_ids is not None:
+            return self._inbox.transact(partial(self._retry, self.get(wanted.parked_ids), forced, named=True))
         done = Retried()
         # One by one, so that no two consumers wait for an operator at once.
         for _, rows in _by_aggregate(self.find(wanted)[0]):
@@ -128,7 +128,7 @@ class Park:
             done.left += part.left
         return done
 
-    def skip(self, places: Sequence[int], *, note: str) -> list[Skipped]:
+    def skip(self, parked_ids: Sequence[int], *, note: str) -> list[Skipped]:
         """Give events up, all or none.
 
         Their ids are claimed, so that they are duplicates should they come again. Watermarks are moved over those that
@@ -140,14 +140,14 @@ class Park:
         Raises:
             InboxError: One is not parked, or is numbered and not the next one of its aggregate.
         """
-        return self._inbox.transact(partial(self._skip, self.get(places), note))
+        return self._inbox.transact(partial(self._skip, self.get(parked_ids), note))
 
     def _retry(self, rows: Sequence[ParkedRow], forced: Set[Reason], *, named: bool) -> Retried:
         rows, _ = self._locked(rows)
         forcible = [row.event_id for row in rows if row.reason in FORCED]
         claimed = finish(self._inbox.stores.inbox.find_claims(self._inbox.connection, forcible))
         if named and forced and not FORCED & {row.reason for row in rows}:
-            reasons = ", ".join(f"{row.place} as {row.reason}" for row in rows)
+            reasons = ", ".join(f"{row.parked_id} as {row.reason}" for row in rows)
             meant = ", ".join(sorted(forced))
             raise InboxError(f"nothing of it is parked as {meant}: {reasons}", hint="Try it again without --force.")
         done = Retried()
@@ -159,11 +159,11 @@ class Park:
                 done.left.append((row, reason))
             else:
                 hint = f"--force {row.reason} applies it all the same." if row.reason in FORCED - forced else None
-                raise InboxError(f"{row.place} is not tried again: {reason}", hint=hint)
+                raise InboxError(f"{row.parked_id} is not tried again: {reason}", hint=hint)
         self._forget_starts(done.due)
         self._inbox.ask(
             "retry",
-            places=[row.place for row in done.due],
+            parked_ids=[row.parked_id for row in done.due],
             forced=[row.reason in FORCED for row in done.due],
         )
         return done
@@ -179,7 +179,7 @@ class Park:
                 moves.append(Move(aggregate, last, skip.after, -skip.unblocked))
                 holes += [Hole(aggregate, row.sequence or 0, row.sequence or 0, row.event_id) for row in skip.holes]
         finish(stores.inbox.claim(connection, [row.event_id for row in rows if not row.is_unreadable]))
-        finish(stores.park.remove(connection, [row.place for row in rows]))
+        finish(stores.park.remove(connection, [row.parked_id for row in rows]))
         self._forget_starts(rows)
         moves = [move for move in moves if move.after != move.before or move.parked]
         self._inbox.move(moves, holes, reason="skipped", note=note)
@@ -193,7 +193,7 @@ class Park:
         """
         aggregates = {row.aggregate for row in rows if row.blocks or not row.is_unreadable}
         marks = finish(self._inbox.stores.inbox.lock_marks(self._inbox.connection, aggregates))
-        still, _ = self.find(ParkFilter(places=tuple(row.place for row in rows)))
+        still, _ = self.find(ParkFilter(parked_ids=tuple(row.parked_id for row in rows)))
         return still, {aggregate: mark.last for aggregate, mark in marks.items()}
 
     def _forget_starts(self, rows: Iterable[ParkedRow]) -> None:
@@ -204,15 +204,15 @@ class Park:
 
 
 def _by_aggregate(rows: Iterable[ParkedRow]) -> list[tuple[Aggregate, list[ParkedRow]]]:
-    ordered = sorted(rows, key=lambda row: (row.aggregate, row.place))
+    ordered = sorted(rows, key=lambda row: (row.aggregate, row.parked_id))
     return [(aggregate, list(group)) for aggregate, group in groupby(ordered, key=lambda row: row.aggregate)]
 
 
 def _parked(*columns: Any) -> ParkedRow:  # noqa: ANN401 - a row
-    place, state, reason, source, aggregate_type, aggregate_id, event_id, kind, sequence, *others = columns
+    parked_id, state, reason, source, aggregate_type, aggregate_id, event_id, kind, sequence, *others = columns
     blocks, forced, attempts, error, parked_at, tried_at, retry_at, topic, partition, offset, turn = others
     return ParkedRow(
-        place=place,
+        parked_id=parked_id,
         state=State(state),
         reason=Reason(reason),
         aggregate=Aggregate(source, aggregate_type, aggregate_id),

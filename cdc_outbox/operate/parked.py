@@ -23,13 +23,13 @@ class ParkedRow:
     """A parked event without its message.
 
     Args:
-        place: The number by which it is named.
+        parked_id: The number by which it is named.
         aggregate: Three empty texts where the message cannot be read, and does not tell it either.
         turn: By it, and then by their numbers, an aggregate's events are applied in order.
         tried_at: When it was tried last; of one that never was, when it was parked.
     """
 
-    place: int
+    parked_id: int
     state: State
     reason: Reason
     aggregate: Aggregate
@@ -59,14 +59,14 @@ def not_tried(rows: Iterable[ParkedRow], now: datetime) -> list[ParkedRow]:
     return [row for row in rows if row.state is State.WAITING and row.retry_at and row.retry_at < now - _TRIED_WITHIN]
 
 
-def told_places(places: Sequence[int], total: int) -> str:
-    """Return a sentence with the places that there are.
+def enumerated_ids(parked_ids: Sequence[int], total: int) -> str:
+    """Return a sentence with the ids that there are.
 
     Args:
-        places: The first of them.
+        parked_ids: The first of them.
         total: How many there are.
     """
-    named = [*map(str, places), *([f"{total - len(places):,} more"] if total > len(places) else [])]
+    named = [*map(str, parked_ids), *([f"{total - len(parked_ids):,} more"] if total > len(parked_ids) else [])]
     if len(named) < 2:
         return f"there is {named[0]}" if named else "nothing is parked"
     return f"there are {', '.join(named[:-1])} and {named[-1]}"
@@ -77,10 +77,10 @@ class ParkFilter:
     """Which parked events are meant; ``None`` is any.
 
     Args:
-        places: Their numbers.
+        parked_ids: Their numbers.
     """
 
-    places: tuple[int, ...] | None = None
+    parked_ids: tuple[int, ...] | None = None
     state: State | None = None
     reason: Reason | None = None
     source: str | None = None
@@ -154,30 +154,30 @@ def decide_skip(chosen: Sequence[ParkedRow], parked: Sequence[ParkedRow], last: 
                 raise InboxError(_not_next(row, waiting, after), hint=_hint(row, waiting))
             holes.append(row)
             after = row.sequence
-        waiting = [other for other in waiting if other.place != row.place]
+        waiting = [other for other in waiting if other.parked_id != row.parked_id]
     return Skip(after, tuple(holes), sum(row.blocks for row in chosen))
 
 
 def _order(row: ParkedRow) -> tuple[int, int]:
-    return row.turn, row.place
+    return row.turn, row.parked_id
 
 
 def _is_next(row: ParkedRow, waiting: Sequence[ParkedRow], last: int) -> bool:
     """Tell whether nothing is missing before an event; where numbers may have gaps, its reason tells."""
-    return row.sequence == last + 1 or (row.reason in _IN_TURN and waiting[0].place == row.place)
+    return row.sequence == last + 1 or (row.reason in _IN_TURN and waiting[0].parked_id == row.parked_id)
 
 
 def _not_next(row: ParkedRow, waiting: Sequence[ParkedRow], last: int) -> str:
     name = f"{row.aggregate.aggregate_type}/{row.aggregate.aggregate_id}"
     first = waiting[0] if waiting else row
-    if first.place != row.place:
+    if first.parked_id != row.parked_id:
         before = f"#{first.sequence}" if first.sequence is not None else f"one that is {first.reason}"
-        return f"{row.place} is {name} #{row.sequence}, and {before} is parked at {first.place} before it"
-    return f"{row.place} is {name} #{row.sequence}, and #{last + 1} did not come yet"
+        return f"{row.parked_id} is {name} #{row.sequence}, and {before} is parked at {first.parked_id} before it"
+    return f"{row.parked_id} is {name} #{row.sequence}, and #{last + 1} did not come yet"
 
 
 def _hint(row: ParkedRow, waiting: Sequence[ParkedRow]) -> str:
-    if waiting and waiting[0].place != row.place:
+    if waiting and waiting[0].parked_id != row.parked_id:
         return "Retry or skip the earlier ones first."
     source, aggregate_type, aggregate_id = row.aggregate
     return (

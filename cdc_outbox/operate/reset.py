@@ -188,5 +188,5 @@ class Reset:
         if gone:
             raise ConsumerError(
                 f"no topic has {counted(gone, 'parked event')} any more, which would be lost; nothing was forgotten",
-                hint="Retry, skip or export them first: `cdc-outbox dead-letters list`.",
+                hint="Retry, skip or export them first: `cdc-outbox parked list`.",
             )

@@ -104,9 +104,9 @@ class InboxStage:
         """Return what is set aside: the aggregate, which is empty where nobody can read it, topic, id, and how."""
         after = 0
         while page := self._database.ask("parked", consumer=self.consumer, after=after, limit=_PAGE):
-            for place, *names, topic, event_id, sequence, state, reason in page:
+            for parked_id, *names, topic, event_id, sequence, state, reason in page:
                 yield Aggregate(*names), topic, event_id, Parked(sequence, state, reason)
-                after = place
+                after = parked_id
 
     def holes(self) -> Iterator[Row]:
         """Return source, aggregate type, aggregate id, first and last number of what was accepted as missing."""

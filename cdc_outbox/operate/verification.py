@@ -253,5 +253,5 @@ def parked_difference(place: str, parked: list[Parked]) -> Difference:
         more, one = f"{len(others):,} more", len(others) == 1
         wait = all(other.reason in _WAITING for other in others)
         message += f"; {more} wait{'s' * one} behind it" if wait else f"; {more} {'is' if one else 'are'} parked too"
-    remedy = "See `cdc-outbox dead-letters list`; mend the cause, then retry or skip."
+    remedy = "See `cdc-outbox parked list`; mend the cause, then retry or skip."
     return Difference(kind=Kind.PARKED, place=place, events=len(parked), message=f"{message}.", remedy=remedy)

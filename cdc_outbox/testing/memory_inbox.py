@@ -47,7 +47,7 @@ class Remembered:
     claims: set[str] = field(default_factory=set)
     marks: dict[Aggregate, Mark] = field(default_factory=dict)
     rows: dict[int, MemoryRow] = field(default_factory=dict)
-    places: int = 0
+    parked_ids: int = 0
     epochs: dict[Place, Tenure] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
     purged_before: datetime | None = None
@@ -189,9 +189,9 @@ class MemoryDatabase:
         """Park an event; one that is parked already stays as it is."""
         if await self.find_parked(connection, [event.id or ""]):
             return
-        self.now.places += 1
+        self.now.parked_ids += 1
         parked = ParkedEvent(
-            place=self.now.places,
+            parked_id=self.now.parked_ids,
             event_id=event.id or "",
             state=failure.state,
             reason=failure.reason,
@@ -202,18 +202,18 @@ class MemoryDatabase:
             is_due=False,
             aggregate=aggregate_of(event),
         )
-        last = max((self.now.rows[place].turn for place in self._chain(parked.aggregate)), default=0)
+        last = max((self.now.rows[parked_id].turn for parked_id in self._chain(parked.aggregate)), default=0)
         turn = last if event.sequence is None else event.sequence
-        self.now.rows[parked.place] = MemoryRow(parked, event, self._due_at(failure), turn)
+        self.now.rows[parked.parked_id] = MemoryRow(parked, event, self._due_at(failure), turn)
 
-    async def remove(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401, ARG002
+    async def remove(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401, ARG002
         """Take events out."""
-        for place in places:
-            del self.now.rows[place]
+        for parked_id in parked_ids:
+            del self.now.rows[parked_id]
 
-    async def fail(self, connection: Any, place: int, failure: Failure) -> None:  # noqa: ANN401, ARG002
+    async def fail(self, connection: Any, parked_id: int, failure: Failure) -> None:  # noqa: ANN401, ARG002
         """Note that an event failed again."""
-        row = self.now.rows[place]
+        row = self.now.rows[parked_id]
         row.retry_at = self._due_at(failure)
         row.parked = replace(
             row.parked,
@@ -224,19 +224,19 @@ class MemoryDatabase:
             forced=row.parked.forced and failure.state is State.WAITING,
         )
 
-    async def rest(self, connection: Any, places: Sequence[int]) -> None:  # noqa: ANN401, ARG002
+    async def rest(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401, ARG002
         """Let events wait for their predecessors."""
-        for place in places:
-            self.now.rows[place].retry_at = None
+        for parked_id in parked_ids:
+            self.now.rows[parked_id].retry_at = None
 
     async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401, ARG002
         """Make due what can be applied now."""
         woken = 0
         for aggregate, successor in successors.items():
             rows = [row for row in self.now.rows.values() if row.parked.blocks and aggregate_of(row.event) == aggregate]
-            first = min((row.parked.place for row in rows), default=None)
+            first = min((row.parked.parked_id for row in rows), default=None)
             for row in rows:
-                is_next = row.parked.place == first if successor is None else (row.event.sequence or 0) <= successor
+                is_next = row.parked.parked_id == first if successor is None else (row.event.sequence or 0) <= successor
                 if is_next and row.parked.state is State.WAITING and row.retry_at is None:
                     row.retry_at = self.clock
                     woken += 1
@@ -252,33 +252,35 @@ class MemoryDatabase:
         """Return what is due, each with what waits behind it, in order."""
         ours = set(owned)
         due = sorted(
-            (row.retry_at, place)
-            for place, row in self.now.rows.items()
+            (row.retry_at, parked_id)
+            for parked_id, row in self.now.rows.items()
             if row.parked.state is State.WAITING
             and row.retry_at is not None
             and row.retry_at <= self.clock
             and place_of(row.parked.message) in ours
         )
-        parked = {place: self.now.rows[place].parked for _, place in due}
-        found = [Due(place, row.aggregate, row.blocks, row.message.size) for place, row in parked.items()]
+        parked = {parked_id: self.now.rows[parked_id].parked for _, parked_id in due}
+        found = [Due(parked_id, row.aggregate, row.blocks, row.message.size) for parked_id, row in parked.items()]
         heads, share = choose(found, limit, self._looks)
         self._looks += 1
-        chains = [self._chain(head.aggregate)[:share] if head.blocks else [head.place] for head in heads]
-        sized = [[(place, self.now.rows[place].parked.message.size) for place in chain] for chain in chains]
+        chains = [self._chain(head.aggregate)[:share] if head.blocks else [head.parked_id] for head in heads]
+        sized = [[(parked_id, self.now.rows[parked_id].parked.message.size) for parked_id in chain] for chain in chains]
         in_order = sorted(
-            fitting(sized, most_bytes), key=lambda place: (self.now.rows[place].parked.aggregate, self._turn(place))
+            fitting(sized, most_bytes),
+            key=lambda parked_id: (self.now.rows[parked_id].parked.aggregate, self._turn(parked_id)),
         )
-        return [replace(self.now.rows[place].parked, is_due=place in parked) for place in in_order]
+        return [replace(self.now.rows[parked_id].parked, is_due=parked_id in parked) for parked_id in in_order]
 
     def _chain(self, aggregate: Aggregate) -> list[int]:
         """Return what others wait for or wait, of one aggregate, in the order in which it is applied."""
         rows = self.now.rows.items()
         return sorted(
-            (place for place, row in rows if row.parked.blocks and row.parked.aggregate == aggregate), key=self._turn
+            (parked_id for parked_id, row in rows if row.parked.blocks and row.parked.aggregate == aggregate),
+            key=self._turn,
         )
 
-    def _turn(self, place: int) -> tuple[int, int]:
-        return self.now.rows[place].turn, place
+    def _turn(self, parked_id: int) -> tuple[int, int]:
+        return self.now.rows[parked_id].turn, parked_id
 
     async def find_places(self, connection: Any) -> set[Place]:  # noqa: ANN401, ARG002
         """Return the topic-partitions that events came from which wait."""

@@ -1,4 +1,4 @@
-"""`cdc-outbox dead-letters`, `baseline` and `purge-inbox` from the shell: what they print, and what they exit with."""
+"""`cdc-outbox parked`, `baseline` and `purge-inbox` from the shell: what they print, and what they exit with."""
 
 import json
 import re
@@ -77,58 +77,58 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService, shell: Shell, tmp_path: Path) -> None:
-    assert shell.about(replace(service, name="nobody"), "dead-letters", "list", code=2)[1].startswith(
+    assert shell.about(replace(service, name="nobody"), "parked", "list", code=2)[1].startswith(
         "error: no consumer 'nobody' has used the inbox public.inbox; there is none yet"
     )
     service.broken = {"1"}
     broken, behind, unreadable = (make_event(sequence, payload=SECRET) for sequence in (1, 2, 3))
     service.deliver(broken, behind, replace(service.message_of(unreadable), value=b"\xff"))
-    titles, first, *others = shell.about(service, "dead-letters", "list")[0].splitlines()
+    titles, first, *others = shell.about(service, "parked", "list")[0].splitlines()
     assert titles.split() == [
-        "PLACE", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED_AT", "TRIED_AT", "RETRY_AT",
-        "ERROR",
+        "PARKED_ID", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED_AT", "TRIED_AT",
+        "RETRY_AT", "ERROR",
     ]  # fmt: skip
     assert first.split()[:7] == ["1", "dead", "failed", "order/1", "1", "OrderPlaced", "1"]
     assert RAISED in first
     assert [line.split()[2] for line in others] == ["gap", "unreadable"]
-    of_all = shell.run("dead-letters", "list", CDC_OUTBOX_DSN=service.dsn)[0].splitlines()
-    assert [line.split()[:2] for line in of_all[:2]] == [["CONSUMER", "PLACE"], [service.name, "1"]]
+    of_all = shell.run("parked", "list", CDC_OUTBOX_DSN=service.dsn)[0].splitlines()
+    assert [line.split()[:2] for line in of_all[:2]] == [["CONSUMER", "PARKED_ID"], [service.name, "1"]]
     assert len(of_all) == 4
-    listed, more = shell.about(service, "dead-letters", "list", "--output=json", "--limit=1")
+    listed, more = shell.about(service, "parked", "list", "--output=json", "--limit=1")
     document = json.loads(listed)
-    assert [(row["place"], row["event_id"]) for row in document["events"]] == [(1, broken.id)]
+    assert [(row["parked_id"], row["event_id"]) for row in document["events"]] == [(1, broken.id)]
     assert RAISED in document["events"][0]["error"]
     assert (document["kind"], document["more"]) == ("ParkedEvents", 2)
     assert more == "2 more; --limit 3 shows all"
-    assert shell.about(service, "dead-letters", "list", "--aggregate", "order/9") == ("", "no such event is parked")
+    assert shell.about(service, "parked", "list", "--aggregate", "order/9") == ("", "no such event is parked")
 
-    shown = shell.about(service, "dead-letters", "show", "1")[0]
+    shown = shell.about(service, "parked", "show", "1")[0]
     assert re.search(r"^header eventType +OrderPlaced$", shown, re.MULTILINE)
     assert re.search(rf"^error +.*{RAISED}", shown, re.MULTILINE)
     assert "None" not in shown
     assert "hunter2" not in listed + shown + first
-    shown_too = shell.about(service, "dead-letters", "show", "1", "--payload")[0]
+    shown_too = shell.about(service, "parked", "show", "1", "--payload")[0]
     assert re.search(r'^payload +\{"secret":"hunter2"\}$', shown_too, re.MULTILINE)
-    assert "payload" not in json.loads(shell.about(service, "dead-letters", "show", "1", "--output=json")[0])["event"]
-    said = shell.about(service, "dead-letters", "show", "9", code=1)[1]
-    assert said.startswith("error: no parked event of shipping has the place 9; there are 1, 2 and 3 hint: ")
+    assert "payload" not in json.loads(shell.about(service, "parked", "show", "1", "--output=json")[0])["event"]
+    said = shell.about(service, "parked", "show", "9", code=1)[1]
+    assert said.startswith("error: no parked event of shipping has the id 9; there are 1, 2 and 3 hint: ")
 
     file = tmp_path / "parked.jsonl"
-    assert shell.about(service, "dead-letters", "export", "--file", str(file)) == ("", "3 events")
+    assert shell.about(service, "parked", "export", "--file", str(file)) == ("", "3 events")
     exported = [json.loads(line) for line in file.read_text().splitlines()]
     assert [row["payload"] for row in exported] == ['{"secret":"hunter2"}'] * 2 + [{"base64": "/w=="}]
     assert file.stat().st_mode & 0o077 == 0
-    assert "exists already" in shell.about(service, "dead-letters", "export", "--file", str(file), code=2)[1]
+    assert "exists already" in shell.about(service, "parked", "export", "--file", str(file), code=2)[1]
 
 
 def test_what_no_consumer_tries_is_listed_with_what_ends_it(service: BrokerlessService, shell: Shell) -> None:
     service.broken = {"1", "2"}
     service.deliver(make_event(1), make_event(1, "2"), make_event(2, "2"))
-    shell.about(service, "dead-letters", "retry", "--all")
-    assert "not tried" not in shell.about(service, "dead-letters", "list")[1]
+    shell.about(service, "parked", "retry", "--all")
+    assert "not tried" not in shell.about(service, "parked", "list")[1]
     with service.connect() as connection:
         connection.execute("update inbox_parked set retry_at = retry_at - interval '2 minutes'")
-    said = shell.about(service, "dead-letters", "list")[1]
+    said = shell.about(service, "parked", "list")[1]
     assert (
         "not tried: 2 events due for more than a minute, the first is 1 of events[0] hint: Start the consumer." in said
     )
@@ -137,7 +137,7 @@ def test_what_no_consumer_tries_is_listed_with_what_ends_it(service: BrokerlessS
         shell.run(*shlex.split(remedy), CDC_OUTBOX_DSN=service.dsn)
         with service.connect() as connection:
             connection.execute("update inbox_parked set retry_at = retry_at - interval '2 minutes'")
-        said = shell.about(service, "dead-letters", "list")[1]
+        said = shell.about(service, "parked", "list")[1]
         remedies = re.findall(r"`cdc-outbox (.*?)`", said)
         if not remedies:
             break
@@ -150,33 +150,31 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(service: Br
     event = make_event(1)
     service.deliver(event, make_event(3), make_event(1, "2"), make_event(1, "2"))
     service.broken = set()
-    refused = shell.about(service, "dead-letters", "retry", "1", "3", code=1)[1]
+    refused = shell.about(service, "parked", "retry", "1", "3", code=1)[1]
     assert "error: 3 is not tried again: it is parked as conflict" in refused
     assert "hint: --force conflict applies it all the same." in refused
-    said = shell.about(service, "dead-letters", "retry", "--all")
+    said = shell.about(service, "parked", "retry", "--all")
     assert said[0] == "1\n"
     assert "1 event due: the consumer shipping tries it within a second, if it runs" in said[1]
     assert "left: 1 gap; they go on when what is missing comes" in said[1]
     assert "left: 1 conflict; --force conflict applies them all the same" in said[1]
-    assert shell.about(service, "dead-letters", "retry", "--all", "--reason=expired") == ("", "nothing to try again")
+    assert shell.about(service, "parked", "retry", "--all", "--reason=expired") == ("", "nothing to try again")
     refusals = {"gap": "it goes on by itself", "unreadable": "a retry reads it", "failed": "it is tried again without"}
     for reason, why in refusals.items():
-        assert why in shell.about(service, "dead-letters", "retry", "3", f"--force={reason}", code=2)[1]
-    refused = shell.about(service, "dead-letters", "retry", "1", "--force=conflict", code=1)[1]
+        assert why in shell.about(service, "parked", "retry", "3", f"--force={reason}", code=2)[1]
+    refused = shell.about(service, "parked", "retry", "1", "--force=conflict", code=1)[1]
     assert "nothing of it is parked as conflict: 1 as failed" in refused
-    shell.about(service, "dead-letters", "retry", "3", "--force=conflict")
+    shell.about(service, "parked", "retry", "3", "--force=conflict")
     assert service.effects() == [("2", 1)]
     service.retry_parked()
     assert service.effects() == [("2", 1), ("1", 1), ("2", 1)]
-    assert (
-        "wait for the missing ones" in shell.about(service, "dead-letters", "skip", "2", "--note=x", code=1)[1].lower()
-    )
+    assert "wait for the missing ones" in shell.about(service, "parked", "skip", "2", "--note=x", code=1)[1].lower()
     named = ["baseline", "--aggregate=order/1", "--source=orders.1"]
     expected, summary = shell.about(service, *named, "--dry-run")
     assert expected.splitlines()[1].split() == ["order/1", "orders.1", "1", "2", "2", "1"]
     assert summary == "1 aggregate: 1 sequence would be accepted as missing, 1 event applied next"
     assert shell.about(service, *named, "--note=lost")[0] == expected
-    skipped = shell.about(service, "dead-letters", "skip", "2", "--note=not needed")[0]
+    skipped = shell.about(service, "parked", "skip", "2", "--note=not needed")[0]
     assert re.fullmatch(r"2  skipped OrderPlaced \S+ of order/1, order/1 stands at 3 now\n", skipped)
     assert (service.watermark(), service.parked_behind(), service.parked()) == (3, 0, [])
 
@@ -184,14 +182,14 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(service: Br
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["dead-letters", "retry"],
-        ["dead-letters", "retry", "1", "--all"],
-        ["dead-letters", "retry", "1", "--reason=gap"],
-        ["dead-letters", "skip", "1"],
-        ["dead-letters", "skip", "1", "--note= "],
-        ["dead-letters", "retry", "--all", "--reason=failed", "--force=conflict"],
-        ["dead-letters", "list", "--aggregate=order"],
-        ["dead-letters", "list", "--state=asleep"],
+        ["parked", "retry"],
+        ["parked", "retry", "1", "--all"],
+        ["parked", "retry", "1", "--reason=gap"],
+        ["parked", "skip", "1"],
+        ["parked", "skip", "1", "--note= "],
+        ["parked", "retry", "--all", "--reason=failed", "--force=conflict"],
+        ["parked", "list", "--aggregate=order"],
+        ["parked", "list", "--state=asleep"],
         ["baseline", "--aggregate=order/1"],
         ["baseline", "--source=orders.1"],
     ],

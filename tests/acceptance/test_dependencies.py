@@ -14,16 +14,13 @@ from tests.support.extras_table import ENVIRONMENTS, INVOCATIONS, PAGE, Found, f
 BASE: tuple[str, ...] = ()
 WRITES = """
 import sqlite3
-from pathlib import Path
 import cdc_outbox.consumer, cdc_outbox.monitor, shipping
-from cdc_outbox import Event, Outbox
-from cdc_outbox.spec import parse_spec
+from cdc_outbox import Event, Outbox, load_spec
 
-spec = parse_spec(Path("new.yaml").read_text())
 connection = sqlite3.connect("orders.db")
 connection.execute("begin")
 event = Event(aggregate_type="orders", aggregate_id="42", type="OrderPlaced", payload={"total": 1})
-print(Outbox(table=spec.outbox, contract=spec.contract).add(connection, event).sequence)
+print(Outbox(spec=load_spec("new.yaml")).add(connection, event).sequence)
 connection.commit()
 """
 

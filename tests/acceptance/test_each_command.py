@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "completion": (("bash",), 0, "_cdc_outbox_completion"),
     "consume": (("nothing:here",), 2, "error: there is no module 'nothing' here"),
     "contexts": ((), 0, "there is no file of contexts"),
-    "dead-letters": (("list", "--consumer=shipping", DATABASE), *NO_DATABASE),
+    "parked": (("list", "--consumer=shipping", DATABASE), *NO_DATABASE),
     "delete": (("orders", *CONNECT), *NO_CONNECT),
     "deploy-connector": ((SPEC, *CONNECT, DATABASE), *NO_DATABASE),
     "doctor": ((SPEC, *CONNECT, DATABASE), 75, "error     OP101"),

@@ -106,7 +106,7 @@ def test_writing_deploying_and_consuming_as_the_readme_says(services: dict[str, 
             consuming.terminate()
             _, err = consuming.communicate(timeout=30)
     assert err.endswith("shipping: 1 applied\n")
-    for parked in ("cdc-outbox dead-letters list --dsn", "export CDC_OUTBOX_INBOX_DSN="):
+    for parked in ("cdc-outbox parked list --dsn", "export CDC_OUTBOX_INBOX_DSN="):
         assert run(block(parked), folder, services) == ""
 
 

@@ -194,7 +194,7 @@ def test_operators_commands_call_nothing_that_was_planted(deployed: Pipeline, tm
         ("verify", spec, "--settle", "0s"),
         ("verify", spec, "--consumer", "shipping", "--settle", "0s"),
         ("prune", spec, "--keep", "0s", "--dry-run", "--without-topics"),
-        ("dead-letters", "list", "--consumer", "shipping"),
+        ("parked", "list", "--consumer", "shipping"),
         ("purge-inbox", "--horizon-days", "30", "--accept-shorter-horizon", "--dry-run"),
     ):
         done = run_command(*command, env=env)

@@ -99,15 +99,15 @@ def test_messages_are_parked_or_applied_and_shown(service: Service, spec: Path, 
     assert len(service.parked()) >= 8
     consumer = f"--consumer={service.name}"
     for output in ([], ["--output", "json"]):
-        run(service, "dead-letters", "list", consumer, *output)
-        for place in service.parked_by_id():
-            run(service, "dead-letters", "show", str(place), consumer, "--payload", *output)
+        run(service, "parked", "list", consumer, *output)
+        for parked_id in service.parked_by_id():
+            run(service, "parked", "show", str(parked_id), consumer, "--payload", *output)
     exported = tmp_path / "parked.jsonl"
-    run(service, "dead-letters", "export", consumer, "--file", exported)
+    run(service, "parked", "export", consumer, "--file", exported)
     assert all(json.loads(line) for line in exported.read_text().splitlines())
     run(service, "verify", spec, consumer, "--settle", "0s")
     run(service, "verify", spec, consumer, "--settle", "0s", "--output", "json")
-    run(service, "dead-letters", "retry", consumer, "--all")
+    run(service, "parked", "retry", consumer, "--all")
 
 
 def plant(connection: psycopg.Connection[tuple[object, ...]], text: str) -> None:

@@ -53,7 +53,7 @@ COMMANDS = [
     ["status", "--context=dev"],
     ["topics", "create", str(ORDERS), "--dry-run"],
     ["preflight", str(ORDERS)],
-    ["dead-letters", "list", "--consumer=shipping"],
+    ["parked", "list", "--consumer=shipping"],
     ["contexts"],
 ]
 

@@ -83,11 +83,11 @@ class Reader:
 
     def retry(self, reason: Reason) -> None:
         """Make due what is parked for a reason, as an operator does."""
-        [place] = [place for place, why, _ in self._rows() if why is reason]
+        [parked_id] = [parked_id for parked_id, why, _ in self._rows() if why is reason]
         failure = Failure(
             reason=reason, error="", attempts=1, retry_seconds=0.0, keeps_order=reason is Reason.UNREADABLE
         )
-        finish(self.opened.park.fail(self.opened.connection, place, failure))
+        finish(self.opened.park.fail(self.opened.connection, parked_id, failure))
 
     def chain(self) -> list[tuple[Reason, State]]:
         """Return what is parked and blocks its aggregate, in the order in which it is applied."""
@@ -95,12 +95,12 @@ class Reader:
 
     def _rows(self) -> list[tuple[int, Reason, State]]:
         if isinstance(self.opened.driver, MemoryDatabase):
-            rows = sorted(self.opened.driver.now.rows.values(), key=lambda row: (row.turn, row.parked.place))
-            return [(row.parked.place, row.parked.reason, row.parked.state) for row in rows if row.parked.blocks]
-        query = "select place, reason, state from inbox_parked where blocks order by turn, place"
+            rows = sorted(self.opened.driver.now.rows.values(), key=lambda row: (row.turn, row.parked.parked_id))
+            return [(row.parked.parked_id, row.parked.reason, row.parked.state) for row in rows if row.parked.blocks]
+        query = "select parked_id, reason, state from inbox_parked where blocks order by turn, parked_id"
         return [
-            (place, Reason(reason), State(state))
-            for place, reason, state in finish(self.opened.driver.fetch(self.opened.connection, query))
+            (parked_id, Reason(reason), State(state))
+            for parked_id, reason, state in finish(self.opened.driver.fetch(self.opened.connection, query))
         ]
 
     def apply(self, items: Sequence[Item]) -> list[Outcome]:

@@ -137,7 +137,7 @@ class ParkContract:
         opened.add(3, gap())
         opened.wake({A: 3})
         [row] = opened.due()
-        finish(opened.park.rest(opened.connection, [row.place]))
+        finish(opened.park.rest(opened.connection, [row.parked_id]))
         assert opened.due() == []
         assert opened.wake({A: 3}) == 1
 
@@ -145,7 +145,7 @@ class ParkContract:
         opened.add(1, failed())
         for retry_seconds, state in ((0.0, State.WAITING), (None, State.DEAD)):
             [row] = opened.due()
-            finish(opened.park.fail(opened.connection, row.place, failed(retry_seconds, row.attempts + 1)))
+            finish(opened.park.fail(opened.connection, row.parked_id, failed(retry_seconds, row.attempts + 1)))
             assert opened.counts() == {(state, Reason.FAILED)}
         assert opened.due() == []
 
@@ -157,7 +157,7 @@ class ParkContract:
 
     def test_what_is_taken_out_is_gone(self, opened: Opened) -> None:
         ids = {opened.add(number, failed()) for number in (1, 2)}
-        finish(opened.park.remove(opened.connection, [row.place for row in opened.due()]))
+        finish(opened.park.remove(opened.connection, [row.parked_id for row in opened.due()]))
         finish(opened.park.remove(opened.connection, []))
         assert finish(opened.park.find_parked(opened.connection, sorted(ids))) == {}
         assert opened.counts() == set()

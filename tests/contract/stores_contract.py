@@ -69,10 +69,10 @@ class SqlStoresContract(StoresContract):
         opened.add(1, failed())
         finish(opened.driver.fetch(opened.connection, "update inbox_parked set forced = true"))
         [row] = opened.due()
-        finish(opened.park.fail(opened.connection, row.place, failed()))
+        finish(opened.park.fail(opened.connection, row.parked_id, failed()))
         assert [row.forced for row in opened.due()] == [True]
-        finish(opened.park.fail(opened.connection, row.place, failed(None)))
-        finish(opened.park.fail(opened.connection, row.place, failed()))
+        finish(opened.park.fail(opened.connection, row.parked_id, failed(None)))
+        finish(opened.park.fail(opened.connection, row.parked_id, failed()))
         assert [row.forced for row in opened.due()] == [False]
 
     @pytest.mark.parametrize("moves", [[Move(A, 0, 1)], []], ids=["numbered", "not numbered"])

@@ -146,7 +146,7 @@ class History:
         """Return the ids of the events that a person sees parked."""
         service = self.service
         options = (f"--consumer={service.name}", f"--inbox-dsn={service.dsn}", "--limit=10000", "--output=json")
-        listed = json.loads(run_command("dead-letters", "list", *options).stdout)["events"]
+        listed = json.loads(run_command("parked", "list", *options).stdout)["events"]
         return {str(each["event_id"]) for each in listed}
 
     def heartbeat_messages(self) -> list[Message]:

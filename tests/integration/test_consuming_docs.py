@@ -82,7 +82,7 @@ def test_the_handler_that_writes_events_that_is_shown_writes_them(database: str,
     names: dict[str, Any] = {
         "Outbox": Outbox,
         "Event": Event,
-        "spec": spec,
+        "load_spec": lambda _path: spec,
         "make_consumer": lambda **options: new_consumer(database, spec, **options),
     }
     exec(block("consuming.md", "A consumer that writes events"), names)  # noqa: S102

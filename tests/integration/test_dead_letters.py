@@ -41,8 +41,8 @@ def service(dsn: str) -> Iterator[BrokerlessService]:
 
 def retry(service: BrokerlessService, *parked_ids: int, forced: Reason | None = None) -> list[int]:
     with service.opened() as inbox:
-        retried = Park(inbox).retry(ParkFilter(places=parked_ids), forced={forced} if forced else set())
-        return [row.place for row in retried.due]
+        retried = Park(inbox).retry(ParkFilter(parked_ids=parked_ids), forced={forced} if forced else set())
+        return [row.parked_id for row in retried.due]
 
 
 def skip(service: BrokerlessService, *parked_ids: int, note: str = "by hand") -> None:
@@ -130,7 +130,7 @@ def test_an_unreadable_message_at_the_position_of_another_one_is_parked_too(serv
     first = replace(service.message_of(make_event(1)), value=b"\xff first")
     others = [replace(first, value=b"\xff second"), replace(first, key=b"2"), replace(first, timestamp_ms=7)]
     service.deliver(first, *others, first)
-    assert service.rows('select value, "key", "offset" from inbox_parked order by place') == [
+    assert service.rows('select value, "key", "offset" from inbox_parked order by parked_id') == [
         (message.value, message.key, first.offset) for message in (first, *others)
     ]
 
@@ -294,7 +294,7 @@ def test_a_place_that_is_not_there_is_told_with_those_that_are(service: Brokerle
     service.deliver(make_event(2))
     parked_id = service.parked_id_of(2)
     for act in (retry, skip):
-        with pytest.raises(InboxError, match=f"has the place 99; there is {parked_id}\n"):
+        with pytest.raises(InboxError, match=f"has the id 99; there is {parked_id}\n"):
             act(service, parked_id, 99)
     assert len(service.parked()) == 1
 
@@ -330,7 +330,7 @@ def test_who_decides_waits_for_the_consumer_that_is_at_work_on_the_aggregate(
         waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = 'dead_letters'"
         eventually(lambda: service.one(waiting) == 1, "the operator to wait")
         # As a consumer leaves it that applied the event meanwhile.
-        consumer.execute("delete from inbox_parked where place = %s", (parked_id,))
+        consumer.execute("delete from inbox_parked where parked_id = %s", (parked_id,))
         consumer.execute("update inbox_watermarks set last = 1, parked = 1")
     operator.join(30)
     assert done == [None]
@@ -352,7 +352,7 @@ def test_an_operator_does_not_wait_for_ever(service: BrokerlessService, monkeypa
 
         monkeypatch.setattr(inbox, "ask", impatient)
         with pytest.raises(TransactionConflictError) as caught:
-            Park(inbox).retry(ParkFilter(places=(service.parked_id_of(2),)))
+            Park(inbox).retry(ParkFilter(parked_ids=(service.parked_id_of(2),)))
         assert "at work on the same aggregate" in caught.value.hint
 
 

@@ -73,8 +73,8 @@ def marks(place: Place) -> list[tuple[object, ...]]:
 
 
 def test_what_is_parked_is_listed_shown_and_exported(ids: list[str]) -> None:
-    listed = json.loads(run("dead-letters", "list", "--output=json")[0])["events"]
-    assert [(row["place"], row["event_id"], row["aggregate"]) for row in listed] == [
+    listed = json.loads(run("parked", "list", "--output=json")[0])["events"]
+    assert [(row["parked_id"], row["event_id"], row["aggregate"]) for row in listed] == [
         (1, ids[0], "order/a"),
         (2, ids[1], "order/a"),
         (3, ids[2], "order/b"),
@@ -82,38 +82,38 @@ def test_what_is_parked_is_listed_shown_and_exported(ids: list[str]) -> None:
     assert (listed[0]["consumer"], listed[0]["retry_at"], listed[0]["forced"]) == (CONSUMER, None, False)
     for moment in (listed[0]["parked_at"], listed[0]["tried_at"]):
         assert NOW - timedelta(minutes=1) < datetime.fromisoformat(moment) <= datetime.now(UTC)
-    lines = run("dead-letters", "list", "--state=dead", "--reason=failed", "--aggregate=order/a")[0].splitlines()
+    lines = run("parked", "list", "--state=dead", "--reason=failed", "--aggregate=order/a")[0].splitlines()
     assert len(lines) == 2
     assert lines[1].endswith("  no such customer")
-    assert run("dead-letters", "list")[1] == "missing: 2 to 3 of order/b (orders.1), with 1 event waiting"
-    shown = run("dead-letters", "show", "1", "--payload")[0]
+    assert run("parked", "list")[1] == "missing: 2 to 3 of order/b (orders.1), with 1 event waiting"
+    shown = run("parked", "show", "1", "--payload")[0]
     assert "source     orders.1\n" in shown
-    exported = [json.loads(line) for line in run("dead-letters", "export")[0].splitlines()]
+    exported = [json.loads(line) for line in run("parked", "export")[0].splitlines()]
     assert exported[0]["payload"] == {"base64": "/wA="}
     assert exported[0]["headers"] == [["id", "1"], ["ü", {"base64": "/w=="}]]
     assert exported[1]["payload"] == "{}"
-    assert "there are: shipping" in run_here("dead-letters", "list", "--consumer=nobody").stderr
-    assert "has the place 9; there are 1, 2 and 3" in run("dead-letters", "show", "9", code=1)[1]
+    assert "there are: shipping" in run_here("parked", "list", "--consumer=nobody").stderr
+    assert "has the id 9; there are 1, 2 and 3" in run("parked", "show", "9", code=1)[1]
 
 
 def test_events_are_tried_again_and_given_up(place: Place, ids: list[str]) -> None:
-    retried, left = run("dead-letters", "retry", "--all", "--output=json")
+    retried, left = run("parked", "retry", "--all", "--output=json")
     retry = json.loads(retried)
     assert (retry["kind"], retry["consumer"], retry["due"]) == ("Retry", CONSUMER, [1])
-    assert retry["left"] == [{"place": 2, "reason": "behind"}, {"place": 3, "reason": "gap"}]
+    assert retry["left"] == [{"parked_id": 2, "reason": "behind"}, {"parked_id": 3, "reason": "gap"}]
     assert "left: 1 behind" in left
-    assert run("dead-letters", "retry", "--all")[0] == "1\n"
-    assert place.query("select state, forced, attempts, retry_at is not null from inbox_parked where place = 1") == [
-        ("waiting", 0, 0, 1)
-    ]
-    skipped, told = run("dead-letters", "skip", "1", "--note=cancelled by hand", "--output=json")
+    assert run("parked", "retry", "--all")[0] == "1\n"
+    assert place.query(
+        "select state, forced, attempts, retry_at is not null from inbox_parked where parked_id = 1"
+    ) == [("waiting", 0, 0, 1)]
+    skipped, told = run("parked", "skip", "1", "--note=cancelled by hand", "--output=json")
     assert told.endswith("of order/a, order/a stands at 2 now")
     [event] = json.loads(skipped)["events"]
-    assert (event["place"], event["event_id"], event["isHole"]) == (1, ids[0], True)
+    assert (event["parked_id"], event["event_id"], event["isHole"]) == (1, ids[0], True)
     assert marks(place) == [(2, 1), (1, 1)]
     assert place.query("select first, last, reason, note from inbox_holes") == [(2, 2, "skipped", "cancelled by hand")]
     # What waited behind it is due now, and what was given up is a duplicate should it come again.
-    assert place.query("select place from inbox_parked where retry_at is not null") == [(2,)]
+    assert place.query("select parked_id from inbox_parked where retry_at is not null") == [(2,)]
     with opened(place) as park:
         assert park.claim(ids[0]) == set()
 
@@ -125,10 +125,10 @@ def test_a_conflict_is_applied_by_force_unless_its_id_was(place: Place) -> None:
         park.add(1, conflict)
         claimed = park.add(2, conflict)
         park.claim(claimed)
-    assert "--force conflict applies it all the same" in run("dead-letters", "retry", "1", code=1)[1]
-    assert run("dead-letters", "retry", "1", "--force=conflict")[0] == "1\n"
-    assert place.query("select place, forced from inbox_parked order by place") == [(1, 1), (2, 0)]
-    refused = run("dead-letters", "retry", "2", "--force=conflict", code=1)[1]
+    assert "--force conflict applies it all the same" in run("parked", "retry", "1", code=1)[1]
+    assert run("parked", "retry", "1", "--force=conflict")[0] == "1\n"
+    assert place.query("select parked_id, forced from inbox_parked order by parked_id") == [(1, 1), (2, 0)]
+    refused = run("parked", "retry", "2", "--force=conflict", code=1)[1]
     assert "another event was applied under its id" in refused
 
 
@@ -146,7 +146,7 @@ def test_a_baseline_accepts_what_is_missing_of_the_one_that_is_named(place: Plac
     assert line.split() == ["order/b", "orders.1", "1", "2", "3", "1"]
     assert marks(place) == [(1, 2), (3, 1)]
     assert place.query("select first, last, reason from inbox_holes") == [(2, 3, "baseline")]
-    assert place.query("select place from inbox_parked where retry_at is not null") == [(3,)]
+    assert place.query("select parked_id from inbox_parked where retry_at is not null") == [(3,)]
 
 
 def test_old_ids_are_forgotten_page_by_page_and_young_ones_are_not(
@@ -244,7 +244,7 @@ def test_where_there_is_no_inbox_that_is_said_with_what_makes_one(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     for bare in (Place.on_sqlite(tmp_path), Place.on_mariadb(tmp_path, request.getfixturevalue("mariadb"))):
-        done = run_here("dead-letters", "list", "--consumer=shipping", "--inbox-dsn", bare.dsn)
+        done = run_here("parked", "list", "--consumer=shipping", "--inbox-dsn", bare.dsn)
         assert done.returncode == 1
         said = " ".join(done.stderr.split())
         assert f"in the database {bare.database}" in said

@@ -164,7 +164,7 @@ def test_an_old_number_under_a_new_id_and_a_known_id_under_a_new_number_are_park
     with fed_service.running():
         fed_service.wait_for_effects(*effects_of(3))
         fed_service.wait_for_parked((1, "dead", "conflict"), (3, "dead", "conflict"))
-    errors = [error for (error,) in fed_service.rows("select error from inbox_parked order by place")]
+    errors = [error for (error,) in fed_service.rows("select error from inbox_parked order by parked_id")]
     assert "contradicts what was applied: the aggregate stands at 2" in errors[0]
     assert "contradicts what was applied: another event was applied under its id" in errors[1]
     assert fed_service.watermark() == 3
@@ -201,7 +201,7 @@ def test_a_message_that_nobody_can_read_is_parked_as_it_came_and_others_go_on(fe
         fed_service.wait_for_effects(*effects_of(2))
         fed_service.wait_for_parked(*[(None, "dead", "unreadable")] * 2)
     assert consumer.outcomes == {Outcome.APPLIED: 2, Outcome.PARKED: 2}
-    rows = fed_service.rows('select event_id, error, "key", value from inbox_parked order by place')
+    rows = fed_service.rows('select event_id, error, "key", value from inbox_parked order by parked_id')
     topic = fed_service.pipeline.topic
     assert [row[0].partition("#")[0] for row in rows] == [f"{topic}[0]@1", f"{topic}[0]@2"]
     assert f"the message at {topic}[0]@1" in rows[0][1]
@@ -244,7 +244,7 @@ def test_what_was_parked_under_a_topic_that_is_read_no_more_is_applied_when_it_i
     # The events go to the topic of another name from now on, and the consumers follow.
     fed_service.send(*others)
     handler.is_mended = True
-    retry = ("dead-letters", "retry", str(fed_service.parked_id_of(first.sequence)), "--inbox-dsn", fed_service.dsn)
+    retry = ("parked", "retry", str(fed_service.parked_id_of(first.sequence)), "--inbox-dsn", fed_service.dsn)
     with fed_service.running(flaky(fed_service, handler)):
         eventually(lambda: len(fed_service.parked()) == 4, "the others to wait behind it")
         done = run_command(*retry, "--consumer", fed_service.name)

@@ -220,7 +220,7 @@ def test_the_consumer_does_its_work_and_forgets_no_watermark(place: Place) -> No
         opened.advance(Move(A, 0, 1), Move(B, 0, 0, parked=1))
         opened.add(1, gap(), aggregate=B)
         assert opened.wake({B: 1}) == 1
-        finish(opened.park.remove(opened.connection, [row.place for row in opened.due()]))
+        finish(opened.park.remove(opened.connection, [row.parked_id for row in opened.due()]))
         tenure = opened.issue(HOME)[HOME]
         finish(opened.epochs.finish(opened.connection, {HOME: tenure.epoch}))
         assert finish(opened.epochs.start(opened.connection, "1")) == 1

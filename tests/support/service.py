@@ -131,7 +131,7 @@ class ServiceTables:
 
     def parked_by_id(self) -> dict[int, tuple[int | None, str, str]]:
         """Return the same by ``parked_id``, in the same order."""
-        query = "select place, sequence, state, reason from inbox_parked where consumer = %s order by place"
+        query = "select parked_id, sequence, state, reason from inbox_parked where consumer = %s order by parked_id"
         return {
             parked_id: (sequence, state, reason) for parked_id, sequence, state, reason in self.rows(query, self.name)
         }

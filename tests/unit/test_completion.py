@@ -114,7 +114,7 @@ def test_files_are_completed(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("cdc-outbox dead-letters re", "retry"),
+        ("cdc-outbox parked re", "retry"),
         ("cdc-outbox deploy-connector --stab", "--stable-seconds"),
         ("cdc-outbox completion z", "zsh"),
         ("cdc-outbox explain sp", " ".join(code for code in explanations() if code.startswith("SP"))),

@@ -127,8 +127,8 @@ def test_what_is_parked_behind_one_that_cannot_be_read_any_more_waits_on(mode: S
     )
     first, second = finish(database.find_due(None, [HOME], 10))
     if not is_there:
-        del database.committed.rows[first.place]
-    database.committed.rows[second.place].retry_at = 0.0
+        del database.committed.rows[first.parked_id]
+    database.committed.rows[second.parked_id].retry_at = 0.0
     garbled = unreadable(first.message, MessageError("the contract is another one"), replace(first, is_due=is_there))
     behind = Item(event=make_event(2, event_id="b"), message=second.message, parked=replace(second, is_due=True))
     delivered = deliver(garbled, behind, handler=noting(database), database=database, mode=mode)

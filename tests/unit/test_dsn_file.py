@@ -33,7 +33,7 @@ def test_a_file_counts_before_variables_and_contexts(file: Path, tmp_path: Path)
 @pytest.mark.parametrize("name", ["--dsn", "--inbox-dsn"])
 def test_each_option_of_a_dsn_has_one_of_a_file(name: str, tmp_path: Path) -> None:
     missing = tmp_path / "missing"
-    done = run_command("dead-letters", "list", "--consumer=shipping", f"{name}-file", missing)
+    done = run_command("parked", "list", "--consumer=shipping", f"{name}-file", missing)
     assert (done.returncode, f"{missing} cannot be read" in done.stderr) == (2, True)
 
 

@@ -121,7 +121,7 @@ class Second:
         assert item.failure is not None
         self.most_attempts = max(self.most_attempts, item.failure.attempts)
         row = ParkedEvent(
-            place=1,
+            parked_id=1,
             event_id=item.event_id,
             state=item.failure.state,
             reason=Reason.FAILED,

@@ -138,7 +138,7 @@ WITHOUT_DOCUMENT = {
     ("completion",): "prints a script",
     ("consume",): "its log is its output: --log-format",
     ("contract", "export"): "prints the contract, which is JSON",
-    ("dead-letters", "export"): "prints JSON lines",
+    ("parked", "export"): "prints JSON lines",
     ("explain",): "prints prose",
     ("new",): "prints a spec",
     ("render",): "prints a configuration",

@@ -86,11 +86,11 @@ def test_no_released_version_changes() -> None:
 
 
 DIGESTS = {
-    "mysql/inbox/0001_initial": "5bf9bc3ea9458fda",
+    "mysql/inbox/0001_initial": "517d82d5fcc5cca3",
     "mysql/outbox/0001_initial": "b2f780794c95aee7",
-    "postgresql/inbox/0001_initial": "4d8456161c22fc9d",
+    "postgresql/inbox/0001_initial": "c7198a9cb5e53634",
     "postgresql/outbox/0001_initial": "594765b9aa67132e",
-    "sqlite/inbox/0001_initial": "78eaf1841bbdb83d",
+    "sqlite/inbox/0001_initial": "8d088d765f07d311",
     "sqlite/outbox/0001_initial": "2e397689ece4a935",
 }
 

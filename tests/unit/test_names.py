@@ -23,7 +23,7 @@ def complaint(*arguments: str) -> CdcOutboxError:
     ("word", "offer"),
     [
         ("deploy", "deploy-connector"),  # not replay, which is more alike
-        ("dead", "dead-letters"),
+        ("park", "parked"),
         ("off", "offsets"),
         ("deploy-conector", "deploy-connector"),
         ("replya", "replay"),
@@ -32,7 +32,7 @@ def complaint(*arguments: str) -> CdcOutboxError:
     ],
 )
 def test_what_goes_on_where_a_word_ends_is_nearer_than_what_is_alike(word: str, offer: str) -> None:
-    known = ["replay", "dead-letters", "delete", "deploy-connector", "offsets"]
+    known = ["replay", "parked", "delete", "deploy-connector", "offsets"]
     assert did_you_mean(word, known) == (f"Did you mean {offer!r}?" if offer else "")
 
 

@@ -9,18 +9,18 @@ from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.park import Due, Reason, State, choose
 from cdc_outbox.errors import InboxError
 from cdc_outbox.operate.baseline import Gap, chosen
-from cdc_outbox.operate.parked import ParkedRow, decide_skip, told_places, why_not_retried
+from cdc_outbox.operate.parked import ParkedRow, decide_skip, enumerated_ids, why_not_retried
 
 A, B = Aggregate("orders.1", "order", "a"), Aggregate("orders.1", "order", "b")
 
 
-def row(place: int, sequence: int | None, reason: Reason = Reason.GAP) -> ParkedRow:
+def row(parked_id: int, sequence: int | None, reason: Reason = Reason.GAP) -> ParkedRow:
     return ParkedRow(
-        place=place,
+        parked_id=parked_id,
         state=State.DEAD,
         reason=reason,
         aggregate=A,
-        event_id=f"id-{place}",
+        event_id=f"id-{parked_id}",
         type="OrderPlaced",
         sequence=sequence,
         blocks=reason.blocks,
@@ -32,7 +32,7 @@ def row(place: int, sequence: int | None, reason: Reason = Reason.GAP) -> Parked
         retry_at=None,
         topic="events",
         partition=0,
-        offset=place,
+        offset=parked_id,
         turn=sequence or 0,
     )
 
@@ -104,7 +104,7 @@ def test_what_is_forced_already_needs_no_force_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "total", "told"),
+    ("parked_ids", "total", "told"),
     [
         ([], 0, "nothing is parked"),
         ([7], 1, "there is 7"),
@@ -112,8 +112,8 @@ def test_what_is_forced_already_needs_no_force_again() -> None:
         ([1, 2, 3], 1_203, "there are 1, 2, 3 and 1,200 more"),
     ],
 )
-def test_the_places_that_there_are_make_a_sentence(places: list[int], total: int, told: str) -> None:
-    assert told_places(places, total) == told
+def test_the_ids_that_there_are_make_a_sentence(parked_ids: list[int], total: int, told: str) -> None:
+    assert enumerated_ids(parked_ids, total) == told
 
 
 def test_a_baseline_is_for_what_was_never_seen_or_is_named() -> None:
@@ -128,5 +128,5 @@ def test_a_baseline_is_for_what_was_never_seen_or_is_named() -> None:
 def test_what_is_due_and_cannot_go_on_keeps_others_from_their_turn_once() -> None:
     due = [Due(1, A, blocks=True, bytes=1), Due(2, B, blocks=True, bytes=1), Due(3, B, blocks=False, bytes=1)]
     looks = [choose(due, 2, number)[0] for number in range(3)]
-    assert [[each.place for each in chosen] for chosen in looks] == [[1, 2], [2, 3], [3, 1]]
+    assert [[each.parked_id for each in chosen] for chosen in looks] == [[1, 2], [2, 3], [3, 1]]
     assert choose(due, 3, 1)[0] == [*due[1:], due[0]]  # there is room for all, unless for their bytes

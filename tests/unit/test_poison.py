@@ -30,7 +30,7 @@ class Clock:
 
 def parked(attempts: int) -> Item:
     row = ParkedEvent(
-        place=1,
+        parked_id=1,
         event_id=ITEM.event_id,
         state=State.WAITING,
         reason=Reason.FAILED,

@@ -113,7 +113,7 @@ def test_what_is_dead_without_having_been_tried_is_not_parked_in_silence(
 def test_an_event_that_failed_is_told_once_it_is_applied(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
     message = Message(topic="t", partition=0, offset=0, key=b"1", value=b"{}")
     waiting = ParkedEvent(
-        place=1,
+        parked_id=1,
         event_id="a",
         state=State.WAITING,
         reason=Reason.BEHIND,

@@ -17,7 +17,7 @@ order by 1
 
 -- name: find
 select
-    place, state, reason, convert(source using utf8mb4), convert(aggregatetype using utf8mb4),
+    parked_id, state, reason, convert(source using utf8mb4), convert(aggregatetype using utf8mb4),
     convert(aggregateid using utf8mb4), convert(event_id using utf8mb4), type, sequence, blocks, forced, attempts,
     coalesce(error, ''), timestampdiff(microsecond, '1970-01-01', parked_at) / 1000000,
     timestampdiff(microsecond, '1970-01-01', tried_at) / 1000000,
@@ -27,9 +27,9 @@ from {parked}
 where consumer = convert(:consumer using utf8mb4)
     and (
         :rows is null
-        or place in (
-            select wanted.place
-            from json_table(convert(:rows using utf8mb4), '$[*]' columns (place bigint path '$.places')) as wanted
+        or parked_id in (
+            select wanted.parked_id
+            from json_table(convert(:rows using utf8mb4), '$[*]' columns (parked_id bigint path '$.parked_ids')) as wanted
         )
     )
     and (:state is null or state = :state)
@@ -37,23 +37,23 @@ where consumer = convert(:consumer using utf8mb4)
     and (:source is null or source = convert(:source using utf8mb4))
     and (:aggregate_type is null or aggregatetype = convert(:aggregate_type using utf8mb4))
     and (:aggregate_id is null or aggregateid = convert(:aggregate_id using utf8mb4))
-    and place > :after
-order by place
+    and parked_id > :after
+order by parked_id
 limit :limit
 
 -- name: read_messages
-select parked.place, parked.timestamp_ms, parked.`key`, parked.value, parked.headers
-from json_table(convert(:rows using utf8mb4), '$[*]' columns (place bigint path '$.places')) as wanted
-straight_join {parked} as parked on parked.place = wanted.place
+select parked.parked_id, parked.timestamp_ms, parked.`key`, parked.value, parked.headers
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (parked_id bigint path '$.parked_ids')) as wanted
+straight_join {parked} as parked on parked.parked_id = wanted.parked_id
 where parked.consumer = convert(:consumer using utf8mb4)
 
 -- name: retry
 -- What was dead begins anew, with all its attempts: they come first, for each assignment sees those before it.
 update json_table(convert(:rows using utf8mb4), '$[*]' columns (
-    place bigint path '$.places',
+    parked_id bigint path '$.parked_ids',
     forced int path '$.forced'
 )) as wanted
-straight_join {parked} as parked on parked.place = wanted.place
+straight_join {parked} as parked on parked.parked_id = wanted.parked_id
 set parked.attempts = case parked.state when 'dead' then 0 else parked.attempts end,
     parked.state = 'waiting', parked.retry_at = utc_timestamp(6), parked.forced = parked.forced or wanted.forced
 where parked.consumer = convert(:consumer using utf8mb4)

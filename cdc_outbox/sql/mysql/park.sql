@@ -34,12 +34,12 @@ select
     :state, :reason, :blocks, :error, :attempts,
     utc_timestamp(6) + interval round(:retry_seconds * 1000000) microsecond, convert(:topic using utf8mb4), :partition,
     :offset, :timestamp_ms, :key, :value, :headers, :bytes
-on duplicate key update {parked}.place = {parked}.place
+on duplicate key update {parked}.parked_id = {parked}.parked_id
 
 -- name: remove
 delete parked
-from json_table(convert(:rows using utf8mb4), '$[*]' columns (place bigint path '$.places')) as wanted
-straight_join {parked} as parked on parked.place = wanted.place
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (parked_id bigint path '$.parked_ids')) as wanted
+straight_join {parked} as parked on parked.parked_id = wanted.parked_id
 where parked.consumer = convert(:consumer using utf8mb4)
 
 -- name: fail
@@ -47,11 +47,11 @@ update {parked}
 set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts,
     forced = forced and :state = 'waiting', tried_at = utc_timestamp(6),
     retry_at = utc_timestamp(6) + interval round(:retry_seconds * 1000000) microsecond
-where consumer = convert(:consumer using utf8mb4) and place = :place
+where consumer = convert(:consumer using utf8mb4) and parked_id = :parked_id
 
 -- name: rest
-update json_table(convert(:rows using utf8mb4), '$[*]' columns (place bigint path '$.places')) as wanted
-straight_join {parked} as parked on parked.place = wanted.place
+update json_table(convert(:rows using utf8mb4), '$[*]' columns (parked_id bigint path '$.parked_ids')) as wanted
+straight_join {parked} as parked on parked.parked_id = wanted.parked_id
 set parked.retry_at = null
 where parked.consumer = convert(:consumer using utf8mb4)
 
@@ -59,7 +59,7 @@ where parked.consumer = convert(:consumer using utf8mb4)
 -- Where a successor is named, nothing later can be next, and what is before it contradicts what was applied; where
 -- none is, the first one parked. Nobody else changes what is parked of these aggregates: the lock on their watermarks is
 -- held.
-select parked.place
+select parked.parked_id
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     source varchar({source_bytes}) character set utf8mb4 path '$.sources',
     aggregatetype varchar({aggregate_type_bytes}) character set utf8mb4 path '$.aggregate_types',
@@ -76,8 +76,8 @@ where parked.state = 'waiting'
     and parked.retry_at is null
     and (
         parked.sequence <= moved.successor
-        or moved.successor is null and parked.place = (
-            select min(head.place)
+        or moved.successor is null and parked.parked_id = (
+            select min(head.parked_id)
             from {parked} as head
             where head.consumer = parked.consumer
                 and head.source = parked.source
@@ -88,7 +88,7 @@ where parked.state = 'waiting'
     );
 -- A table that is changed may be read beside that only where the reading comes first, as `distinct` makes it.
 update (
-    select distinct parked.place
+    select distinct parked.parked_id
     from json_table(convert(:rows using utf8mb4), '$[*]' columns (
         source varchar({source_bytes}) character set utf8mb4 path '$.sources',
         aggregatetype varchar({aggregate_type_bytes}) character set utf8mb4 path '$.aggregate_types',
@@ -105,8 +105,8 @@ update (
         and parked.retry_at is null
         and (
             parked.sequence <= moved.successor
-            or moved.successor is null and parked.place = (
-                select min(head.place)
+            or moved.successor is null and parked.parked_id = (
+                select min(head.parked_id)
                 from {parked} as head
                 where head.consumer = parked.consumer
                     and head.source = parked.source
@@ -116,13 +116,13 @@ update (
             )
         )
 ) as woken
-straight_join {parked} as parked on parked.place = woken.place
+straight_join {parked} as parked on parked.parked_id = woken.parked_id
 set parked.retry_at = utc_timestamp(6)
 
 -- name: find_due
 -- As many as are looked at in one go, however many there are.
 select
-    due.place, convert(due.source using utf8mb4), convert(due.aggregatetype using utf8mb4),
+    due.parked_id, convert(due.source using utf8mb4), convert(due.aggregatetype using utf8mb4),
     convert(due.aggregateid using utf8mb4), due.blocks, due.bytes
 from {parked} as due
 where due.consumer = convert(:consumer using utf8mb4)
@@ -132,7 +132,7 @@ where due.consumer = convert(:consumer using utf8mb4)
         convert(:rows using utf8mb4),
         json_object('topics', convert(due.topic using utf8mb4), 'partitions', due.`partition`)
     )
-order by due.retry_at, due.place
+order by due.retry_at, due.parked_id
 limit :limit
 
 -- name: find_chains
@@ -151,55 +151,55 @@ found as (
     select
         wanted.number as chain,
         (
-            select waiting.place
+            select waiting.parked_id
             from {parked} as waiting
             where waiting.consumer = convert(:consumer using utf8mb4)
                 and waiting.source = wanted.source
                 and waiting.aggregatetype = wanted.aggregatetype
                 and waiting.aggregateid = wanted.aggregateid
                 and waiting.blocks = true
-            order by waiting.turn, waiting.place
+            order by waiting.turn, waiting.parked_id
             limit 1
-        ) as place,
+        ) as parked_id,
         1 as number
     from wanted
     union all
     select
         found.chain,
         (
-            select waiting.place
+            select waiting.parked_id
             from {parked} as waiting
             where waiting.consumer = before_it.consumer
                 and waiting.source = before_it.source
                 and waiting.aggregatetype = before_it.aggregatetype
                 and waiting.aggregateid = before_it.aggregateid
                 and waiting.blocks = true
-                and (waiting.turn, waiting.place) > (before_it.turn, before_it.place)
-            order by waiting.turn, waiting.place
+                and (waiting.turn, waiting.parked_id) > (before_it.turn, before_it.parked_id)
+            order by waiting.turn, waiting.parked_id
             limit 1
         ),
         found.number + 1
     from found
-    join {parked} as before_it on before_it.place = found.place
+    join {parked} as before_it on before_it.parked_id = found.parked_id
     where found.number < :share
 )
-select found.chain, parked.place, parked.bytes
+select found.chain, parked.parked_id, parked.bytes
 from found
-straight_join {parked} as parked on parked.place = found.place
+straight_join {parked} as parked on parked.parked_id = found.parked_id
 order by found.chain, found.number
 
 -- name: read
 select
-    parked.place, convert(parked.event_id using utf8mb4), parked.state, parked.reason, parked.blocks, parked.forced,
+    parked.parked_id, convert(parked.event_id using utf8mb4), parked.state, parked.reason, parked.blocks, parked.forced,
     parked.attempts, convert(parked.topic using utf8mb4), parked.`partition`, parked.`offset`, parked.timestamp_ms,
     parked.`key`, parked.value, parked.headers,
     coalesce(parked.state = 'waiting' and parked.retry_at <= utc_timestamp(6), false),
     convert(parked.source using utf8mb4), convert(parked.aggregatetype using utf8mb4),
     convert(parked.aggregateid using utf8mb4)
-from json_table(convert(:rows using utf8mb4), '$[*]' columns (place bigint path '$.places')) as wanted
-straight_join {parked} as parked on parked.place = wanted.place
+from json_table(convert(:rows using utf8mb4), '$[*]' columns (parked_id bigint path '$.parked_ids')) as wanted
+straight_join {parked} as parked on parked.parked_id = wanted.parked_id
 where parked.consumer = convert(:consumer using utf8mb4)
-order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
+order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.parked_id
 
 -- name: find_places
 select distinct convert(topic using utf8mb4), `partition`

@@ -15,11 +15,11 @@ limit :limit
 
 -- name: parked
 select
-    place, convert(source using utf8mb4), convert(aggregatetype using utf8mb4), convert(aggregateid using utf8mb4),
+    parked_id, convert(source using utf8mb4), convert(aggregatetype using utf8mb4), convert(aggregateid using utf8mb4),
     convert(topic using utf8mb4), convert(event_id using utf8mb4), sequence, state, reason
 from {parked}
-where consumer = convert(:consumer using utf8mb4) and place > :after
-order by place
+where consumer = convert(:consumer using utf8mb4) and parked_id > :after
+order by parked_id
 limit :limit
 
 -- name: holes

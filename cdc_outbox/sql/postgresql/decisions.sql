@@ -14,34 +14,34 @@ select consumer from {epochs} union select consumer from {parked} order by consu
 
 -- name: find
 select
-    place, state, reason, source, aggregatetype, aggregateid, event_id, type, sequence, blocks, forced, attempts,
+    parked_id, state, reason, source, aggregatetype, aggregateid, event_id, type, sequence, blocks, forced, attempts,
     coalesce(error, ''), cast(extract(epoch from parked_at) as double precision),
     cast(extract(epoch from tried_at) as double precision), cast(extract(epoch from retry_at) as double precision),
     topic, "partition", "offset", turn, count(*) over ()
 from {parked}
 where consumer = :consumer
-    and (cast(:places as bigint[]) is null or place = any(cast(:places as bigint[])))
+    and (cast(:parked_ids as bigint[]) is null or parked_id = any(cast(:parked_ids as bigint[])))
     and (cast(:state as text) is null or state = cast(:state as text))
     and (cast(:reason as text) is null or reason = cast(:reason as text))
     and (cast(:source as text) is null or source = cast(:source as text))
     and (cast(:aggregate_type as text) is null or aggregatetype = cast(:aggregate_type as text))
     and (cast(:aggregate_id as text) is null or aggregateid = cast(:aggregate_id as text))
-    and place > cast(:after as bigint)
-order by place
+    and parked_id > cast(:after as bigint)
+order by parked_id
 limit cast(:limit as bigint)
 
 -- name: read_messages
-select place, timestamp_ms, "key", value, headers
+select parked_id, timestamp_ms, "key", value, headers
 from {parked}
-where consumer = :consumer and place = any(cast(:places as bigint[]))
+where consumer = :consumer and parked_id = any(cast(:parked_ids as bigint[]))
 
 -- name: retry
 -- What was dead begins anew, with all its attempts.
 update {parked} as parked
 set state = 'waiting', retry_at = clock_timestamp(), forced = parked.forced or wanted.forced,
     attempts = case parked.state when 'dead' then 0 else parked.attempts end
-from unnest(cast(:places as bigint[]), cast(:forced as boolean[])) as wanted (place, forced)
-where parked.consumer = :consumer and parked.place = wanted.place
+from unnest(cast(:parked_ids as bigint[]), cast(:forced as boolean[])) as wanted (parked_id, forced)
+where parked.consumer = :consumer and parked.parked_id = wanted.parked_id
 
 -- name: note_holes
 insert into {holes} (consumer, source, aggregatetype, aggregateid, first, last, reason, event_id, note)

@@ -31,17 +31,17 @@ values (
 on conflict (consumer, event_id) do nothing
 
 -- name: remove
-delete from {parked} where consumer = :consumer and place = any(cast(:places as bigint[]))
+delete from {parked} where consumer = :consumer and parked_id = any(cast(:parked_ids as bigint[]))
 
 -- name: fail
 update {parked}
 set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts,
     forced = forced and :state = 'waiting', tried_at = clock_timestamp(),
     retry_at = clock_timestamp() + pg_catalog.make_interval(secs => cast(:retry_seconds as double precision))
-where consumer = :consumer and place = :place
+where consumer = :consumer and parked_id = :parked_id
 
 -- name: rest
-update {parked} set retry_at = null where consumer = :consumer and place = any(cast(:places as bigint[]))
+update {parked} set retry_at = null where consumer = :consumer and parked_id = any(cast(:parked_ids as bigint[]))
 
 -- name: wake
 -- Where a successor is named, nothing later can be next, and what is before it contradicts what was applied; where
@@ -61,8 +61,8 @@ where parked.consumer = :consumer
     and parked.retry_at is null
     and (
         parked.sequence <= moved.successor
-        or moved.successor is null and parked.place = (
-            select pg_catalog.min(head.place)
+        or moved.successor is null and parked.parked_id = (
+            select pg_catalog.min(head.parked_id)
             from {parked} as head
             where head.consumer = :consumer
                 and head.source = moved.source
@@ -71,11 +71,11 @@ where parked.consumer = :consumer
                 and head.blocks
         )
     )
-returning parked.place
+returning parked.parked_id
 
 -- name: find_due
 -- As many as are looked at in one go, however many there are. The index takes no time that changes within a statement.
-select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.bytes
+select due.parked_id, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.bytes
 from {parked} as due
 where due.consumer = :consumer
     and due.state = 'waiting'
@@ -84,37 +84,37 @@ where due.consumer = :consumer
         select owned.topic, owned."partition"
         from unnest(cast(:topics as text[]), cast(:partitions as integer[])) as owned (topic, "partition")
     )
-order by due.retry_at, due.place
+order by due.retry_at, due.parked_id
 limit :limit
 
 -- name: find_chains
 -- Of each aggregate what was parked first, in the order in which it is applied.
-select wanted.number, chain.place, chain.bytes
+select wanted.number, chain.parked_id, chain.bytes
 from unnest(
     cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
 ) with ordinality as wanted (source, aggregatetype, aggregateid, number)
 cross join lateral (
-    select waiting.place, waiting.turn, waiting.bytes
+    select waiting.parked_id, waiting.turn, waiting.bytes
     from {parked} as waiting
     where waiting.consumer = :consumer
         and waiting.source = wanted.source
         and waiting.aggregatetype = wanted.aggregatetype
         and waiting.aggregateid = wanted.aggregateid
         and waiting.blocks
-    order by waiting.turn, waiting.place
+    order by waiting.turn, waiting.parked_id
     limit :share
 ) as chain
-order by wanted.number, chain.turn, chain.place
+order by wanted.number, chain.turn, chain.parked_id
 
 -- name: read
 select
-    parked.place, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
+    parked.parked_id, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
     parked.topic, parked."partition", parked."offset", parked.timestamp_ms, parked."key", parked.value, parked.headers,
     coalesce(parked.state = 'waiting' and parked.retry_at <= clock_timestamp(), false),
     parked.source, parked.aggregatetype, parked.aggregateid
 from {parked} as parked
-where parked.consumer = :consumer and parked.place = any(cast(:places as bigint[]))
-order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
+where parked.consumer = :consumer and parked.parked_id = any(cast(:parked_ids as bigint[]))
+order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.parked_id
 
 -- name: find_places
 select distinct topic, "partition" from {parked} where consumer = :consumer and state = 'waiting'

@@ -14,25 +14,25 @@ select consumer from {epochs} union select consumer from {parked} order by consu
 
 -- name: find
 select
-    place, state, reason, source, aggregatetype, aggregateid, event_id, type, sequence, blocks, forced, attempts,
+    parked_id, state, reason, source, aggregatetype, aggregateid, event_id, type, sequence, blocks, forced, attempts,
     coalesce(error, ''), (julianday(parked_at) - 2440587.5) * 86400.0, (tried_at - 2440587.5) * 86400.0,
     (retry_at - 2440587.5) * 86400.0, topic, "partition", "offset", turn, count(*) over ()
 from {parked}
 where consumer = :consumer
-    and (:rows is null or place in (select value ->> '$.places' from json_each(:rows)))
+    and (:rows is null or parked_id in (select value ->> '$.parked_ids' from json_each(:rows)))
     and (:state is null or state = :state)
     and (:reason is null or reason = :reason)
     and (:source is null or source = :source)
     and (:aggregate_type is null or aggregatetype = :aggregate_type)
     and (:aggregate_id is null or aggregateid = :aggregate_id)
-    and place > :after
-order by place
+    and parked_id > :after
+order by parked_id
 limit :limit
 
 -- name: read_messages
-select place, timestamp_ms, "key", value, headers
+select parked_id, timestamp_ms, "key", value, headers
 from {parked}
-where consumer = :consumer and place in (select value ->> '$.places' from json_each(:rows))
+where consumer = :consumer and parked_id in (select value ->> '$.parked_ids' from json_each(:rows))
 
 -- name: retry
 -- What was dead begins anew, with all its attempts.
@@ -40,7 +40,7 @@ update {parked} as parked
 set state = 'waiting', retry_at = julianday('now'), forced = parked.forced or wanted.value ->> '$.forced',
     attempts = case parked.state when 'dead' then 0 else parked.attempts end
 from json_each(:rows) as wanted
-where parked.consumer = :consumer and parked.place = wanted.value ->> '$.places'
+where parked.consumer = :consumer and parked.parked_id = wanted.value ->> '$.parked_ids'
 
 -- name: note_holes
 insert into {holes} (consumer, source, aggregatetype, aggregateid, first, last, reason, event_id, note)

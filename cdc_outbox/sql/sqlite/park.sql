@@ -30,19 +30,19 @@ values (
 on conflict (consumer, event_id) do nothing
 
 -- name: remove
-delete from {parked} where consumer = :consumer and place in (select value ->> '$.places' from json_each(:rows))
+delete from {parked} where consumer = :consumer and parked_id in (select value ->> '$.parked_ids' from json_each(:rows))
 
 -- name: fail
 update {parked}
 set state = :state, reason = :reason, blocks = :blocks, error = :error, attempts = :attempts,
     forced = forced and :state = 'waiting', tried_at = julianday('now'),
     retry_at = julianday('now') + :retry_seconds / 86400.0
-where consumer = :consumer and place = :place
+where consumer = :consumer and parked_id = :parked_id
 
 -- name: rest
 update {parked}
 set retry_at = null
-where consumer = :consumer and place in (select value ->> '$.places' from json_each(:rows))
+where consumer = :consumer and parked_id in (select value ->> '$.parked_ids' from json_each(:rows))
 
 -- name: wake
 -- Where a successor is named, nothing later can be next, and what is before it contradicts what was applied; where
@@ -59,8 +59,8 @@ where parked.consumer = :consumer
     and parked.retry_at is null
     and (
         parked.sequence <= moved.value ->> '$.successors'
-        or moved.value ->> '$.successors' is null and parked.place = (
-            select min(head.place)
+        or moved.value ->> '$.successors' is null and parked.parked_id = (
+            select min(head.parked_id)
             from {parked} as head
             where head.consumer = parked.consumer
                 and head.source = parked.source
@@ -69,11 +69,11 @@ where parked.consumer = :consumer
                 and head.blocks
         )
     )
-returning place
+returning parked_id
 
 -- name: find_due
 -- As many as are looked at in one go, however many there are.
-select due.place, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.bytes
+select due.parked_id, due.source, due.aggregatetype, due.aggregateid, due.blocks, due.bytes
 from {parked} as due
 where due.consumer = :consumer
     and due.state = 'waiting'
@@ -81,36 +81,36 @@ where due.consumer = :consumer
     and (due.topic, due."partition") in (
         select owned.value ->> '$.topics', owned.value ->> '$.partitions' from json_each(:rows) as owned
     )
-order by due.retry_at, due.place
+order by due.retry_at, due.parked_id
 limit :limit
 
 -- name: find_chains
 -- Of each aggregate what was parked first, in the order in which it is applied.
-select wanted.key + 1, chain.place, chain.bytes
+select wanted.key + 1, chain.parked_id, chain.bytes
 from json_each(:rows) as wanted
 cross join {parked} as chain
-where chain.place in (
-    select waiting.place
+where chain.parked_id in (
+    select waiting.parked_id
     from {parked} as waiting
     where waiting.consumer = :consumer
         and waiting.source = wanted.value ->> '$.sources'
         and waiting.aggregatetype = wanted.value ->> '$.aggregate_types'
         and waiting.aggregateid = wanted.value ->> '$.aggregate_ids'
         and waiting.blocks = true
-    order by waiting.turn, waiting.place
+    order by waiting.turn, waiting.parked_id
     limit :share
 )
-order by wanted.key, chain.turn, chain.place
+order by wanted.key, chain.turn, chain.parked_id
 
 -- name: read
 select
-    parked.place, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
+    parked.parked_id, parked.event_id, parked.state, parked.reason, parked.blocks, parked.forced, parked.attempts,
     parked.topic, parked."partition", parked."offset", parked.timestamp_ms, parked."key", parked.value, parked.headers,
     coalesce(parked.state = 'waiting' and parked.retry_at <= julianday('now'), false),
     parked.source, parked.aggregatetype, parked.aggregateid
 from {parked} as parked
-where parked.consumer = :consumer and parked.place in (select value ->> '$.places' from json_each(:rows))
-order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.place
+where parked.consumer = :consumer and parked.parked_id in (select value ->> '$.parked_ids' from json_each(:rows))
+order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.parked_id
 
 -- name: find_places
 select distinct topic, "partition" from {parked} where consumer = :consumer and state = 'waiting'

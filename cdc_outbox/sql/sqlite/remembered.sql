@@ -10,10 +10,10 @@ order by source, aggregatetype, aggregateid
 limit :limit
 
 -- name: parked
-select place, source, aggregatetype, aggregateid, topic, event_id, sequence, state, reason
+select parked_id, source, aggregatetype, aggregateid, topic, event_id, sequence, state, reason
 from {parked}
-where consumer = :consumer and place > :after
-order by place
+where consumer = :consumer and parked_id > :after
+order by parked_id
 limit :limit
 
 -- name: holes

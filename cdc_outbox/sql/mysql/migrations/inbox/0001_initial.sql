@@ -23,9 +23,9 @@ create table if not exists {watermarks} (
 ) engine = InnoDB row_format = dynamic
 
 -- name: create_parked
--- In the order of `turn` and `place` an aggregate's events are applied: their numbers, where they have any.
+-- In the order of `turn` and `parked_id` an aggregate's events are applied: their numbers, where they have any.
 create table if not exists {parked} (
-    place bigint not null auto_increment primary key,
+    parked_id bigint not null auto_increment primary key,
     consumer varbinary(255) not null,
     source varbinary({source_bytes}) not null,
     aggregatetype varbinary({aggregate_type_bytes}) not null,

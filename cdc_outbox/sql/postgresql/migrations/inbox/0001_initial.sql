@@ -24,9 +24,9 @@ create table if not exists {watermarks} (
 ) with (fillfactor = 50)
 
 -- name: create_parked
--- In the order of `turn` and `place` an aggregate's events are applied: their numbers, where they have any.
+-- In the order of `turn` and `parked_id` an aggregate's events are applied: their numbers, where they have any.
 create table if not exists {parked} (
-    place bigint generated always as identity primary key,
+    parked_id bigint generated always as identity primary key,
     consumer text collate "C" not null,
     source text collate "C" not null,
     aggregatetype text collate "C" not null,
@@ -57,11 +57,11 @@ create table if not exists {parked} (
 
 -- name: index_parked
 create index if not exists {parked_aggregates} on {parked} (
-    consumer, source, aggregatetype, aggregateid, blocks, turn, place
+    consumer, source, aggregatetype, aggregateid, blocks, turn, parked_id
 )
 
 -- name: index_due
-create index if not exists {parked_due} on {parked} (consumer, retry_at, place) where state = 'waiting'
+create index if not exists {parked_due} on {parked} (consumer, retry_at, parked_id) where state = 'waiting'
 
 -- name: create_holes
 create table if not exists {holes} (

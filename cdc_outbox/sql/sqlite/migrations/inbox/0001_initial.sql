@@ -21,10 +21,10 @@ create table if not exists {watermarks} (
 ) strict, without rowid
 
 -- name: create_parked
--- In the order of `turn` and `place` an aggregate's events are applied: their numbers, where they have any.
+-- In the order of `turn` and `parked_id` an aggregate's events are applied: their numbers, where they have any.
 create table if not exists {parked} (
-    -- A place that was given out once never means another event.
-    place integer primary key autoincrement,
+    -- A parked_id that was given out once never means another event.
+    parked_id integer primary key autoincrement,
     consumer text not null,
     source text not null,
     aggregatetype text not null,
@@ -56,7 +56,7 @@ create table if not exists {parked} (
 
 -- name: index_parked
 create index if not exists {parked_aggregates} on {parked_name} (
-    consumer, source, aggregatetype, aggregateid, blocks, turn, place
+    consumer, source, aggregatetype, aggregateid, blocks, turn, parked_id
 )
 
 -- name: index_due
