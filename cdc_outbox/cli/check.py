@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
 
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.preflight import check_outbox as check_for_connector
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.errors import ConfigError, DatabaseAccessError
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.migrations import Component
@@ -23,7 +22,7 @@ from cdc_outbox.writer.schema import outbox_components
 _EXACT_TYPE, _TYPE = "DB311", "DB304"
 
 
-def check_spec(spec: Spec, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401 - the driver's own
+def check_spec(spec: Spec, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
     """Return where the database is not as `init` leaves it; nothing is changed."""
     catalog, dialect = Catalog(connection, driver), spec.database.kind.dialect
     components = outbox_components(spec.outbox, first_source=spec.first_source, dialect=dialect)
@@ -52,19 +51,19 @@ def _check_numbers(spec: Spec, catalog: Catalog) -> Iterator[Finding]:
             yield lost_heads(table.heads_in(catalog.dialect), source)
 
 
-def check_component(component: Component, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401
+def check_component(component: Component, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
     """Return whether tables of ours are of another release."""
     yield from check_version(component, Catalog(connection, driver).read_version(component))
 
 
-def check_roles(roles: Iterable[Role], connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401
+def check_roles(roles: Iterable[Role], connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
     """Return what roles may not and should, and the other way round."""
     catalog = Catalog(connection, driver)
     for role in roles:
         yield from check_role(role, catalog.find_role(role))
 
 
-def refuse_other_database(spec: Spec, connection: Any, driver: TransactionDriver) -> None:  # noqa: ANN401
+def refuse_other_database(spec: Spec, connection: AnyConnection, driver: TransactionDriver) -> None:
     """Refuse a DSN that leads elsewhere: an environment variable of yesterday makes tables where they are not wanted.
 
     Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.drivers import TransactionDriver, find_transaction_driver, translate
+from cdc_outbox.drivers import AnyConnection, TransactionDriver, find_transaction_driver, translate
 from cdc_outbox.errors import ConfigError, OutboxError, TransactionConflictError
 from cdc_outbox.table import Dialect
 from cdc_outbox.writer.catalog import Catalog
@@ -79,7 +79,7 @@ def require_driver(dsn: str) -> None:
         pass
 
 
-def database_name(connection: Any, driver: TransactionDriver, dsn: str) -> str:  # noqa: ANN401 - any driver's
+def database_name(connection: AnyConnection, driver: TransactionDriver, dsn: str) -> str:
     """Return what people call the database that a connection leads to: its name, or its file."""
     return Catalog(connection, driver).find_database() or dsn.removeprefix("sqlite:///")
 

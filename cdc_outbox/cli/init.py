@@ -23,7 +23,7 @@ from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.restore import refuse_until_it_rests, steps_after_restore
 from cdc_outbox.consumer.schema import inbox_component
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.drivers.transactions import changing_tables
 from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
@@ -209,7 +209,7 @@ def _script(wanted: Wanted, *, creates: bool, grants: bool, prints_json: bool) -
     return "\n\n".join([before, *parts, *after])
 
 
-def _check(wanted: Wanted, connection: Any, driver: TransactionDriver, *, prints_json: bool) -> ExitCode:  # noqa: ANN401 - the driver's own
+def _check(wanted: Wanted, connection: AnyConnection, driver: TransactionDriver, *, prints_json: bool) -> ExitCode:
     findings = list(check_spec(wanted.spec, connection, driver)) if wanted.spec is not None else []
     if wanted.inbox is not None:
         findings += check_component(inbox_component(wanted.inbox), connection, driver)
@@ -233,7 +233,7 @@ def _check(wanted: Wanted, connection: Any, driver: TransactionDriver, *, prints
 
 def _create(
     wanted: Wanted,
-    connection: Any,  # noqa: ANN401
+    connection: AnyConnection,
     driver: TransactionDriver,
     *,
     shares: bool,
@@ -376,7 +376,7 @@ def _refuse_other_source(spec: Spec, catalog: Catalog) -> None:
 
 def _begin(
     spec: Spec,
-    connection: Any,  # noqa: ANN401
+    connection: AnyConnection,
     driver: TransactionDriver,
     *,
     before: str,

@@ -12,7 +12,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.options import dsns_option, json_option, read_spec
 from cdc_outbox.cli.output import document, say
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.errors import ConfigError, TableNotFoundError
 from cdc_outbox.table import OutboxTable
 from cdc_outbox.writer.catalog import Catalog
@@ -52,7 +52,7 @@ def partitions(spec: Path, *, databases: Databases, ahead: int | None, prints_js
 
 def make_partitions(
     table: OutboxTable,
-    connection: Any,  # noqa: ANN401 - the driver's own
+    connection: AnyConnection,
     driver: TransactionDriver,
     *,
     ahead: int | None = None,

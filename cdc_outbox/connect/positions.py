@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import SlotFacts, WrittenFacts
@@ -12,7 +11,7 @@ from cdc_outbox.connect.lint.java import literal
 from cdc_outbox.connect.moves import READS_NOTHING
 from cdc_outbox.connect.plan import READS_MESSAGES, Hole, SlotState, StoredOffset, find_hole, stored_offset
 from cdc_outbox.connect.render import owes_rows
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.table import TableName
 
@@ -70,7 +69,7 @@ class Positions:
 
 
 def find_positions(
-    connection: Any,  # noqa: ANN401 - any driver's connection
+    connection: AnyConnection,
     driver: TransactionDriver,
     client: ConnectClient,
     config: Mapping[str, str],

@@ -3,10 +3,9 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cdc_outbox.connect.columns import Column, ColumnModes, base_type, column_value
-from cdc_outbox.drivers import TransactionDriver, translated_for_operator
+from cdc_outbox.drivers import AnyConnection, TransactionDriver, translated_for_operator
 from cdc_outbox.errors import ConfigError, TableNotFoundError
 from cdc_outbox.modes import PayloadType
 from cdc_outbox.router import ConnectValue
@@ -33,7 +32,7 @@ def outbox_columns(table: OutboxTable) -> tuple[Column, ...]:
 
 
 def read_rows(
-    connection: Any,  # noqa: ANN401 - any driver's connection
+    connection: AnyConnection,
     driver: TransactionDriver,
     table: TableName,
     id_column: str,

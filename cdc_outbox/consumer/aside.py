@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from cdc_outbox.consumer.epochs import EpochStore
 from cdc_outbox.consumer.inbox import Claims, InboxStore
@@ -11,6 +10,7 @@ from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict, sentence
 from cdc_outbox.consumer.park import REASONS, Failure, ParkedEvent, ParkStore, Reason
+from cdc_outbox.drivers import AnyConnection
 from cdc_outbox.errors import ParkFullError
 
 
@@ -29,7 +29,7 @@ class Aside:
         inbox: InboxStore,
         park: ParkStore,
         epochs: EpochStore,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         room: Room,
     ) -> None:
         self._inbox, self._park, self._epochs = inbox, park, epochs

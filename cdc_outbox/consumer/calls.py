@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState, is_of_driver, translate
+from cdc_outbox.drivers import AnyConnection, AsyncTransactionDriver, TransactionState, is_of_driver, translate
 from cdc_outbox.errors import (
     CdcOutboxError,
     DatabaseUnavailableError,
@@ -44,7 +44,7 @@ class BeforeCommit(Protocol):
 
     def gathering(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
     ) -> AbstractContextManager[Gathered] | AbstractAsyncContextManager[Gathered]:
         """Enter before the first handler; leaving writes what was gathered, or nothing after an error."""
 
@@ -94,7 +94,7 @@ class Calls:
         text = text_of(error) if self._error_texts else ""
         return text and f": {text}"
 
-    async def run(self, items: Sequence[Item], connection: Any) -> None:  # noqa: ANN401
+    async def run(self, items: Sequence[Item], connection: AnyConnection) -> None:
         """Call the handlers of these events.
 
         Raises:
@@ -135,7 +135,7 @@ class Calls:
         self,
         pipeline: Callable[[Any], AbstractAsyncContextManager[object]],
         items: Sequence[Item],
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         gathered: Gathered | None,
     ) -> None:
         """Send what the handlers execute without waiting for each answer; what failed shows at the end."""
@@ -150,7 +150,7 @@ class Calls:
     async def _run(
         self,
         items: Sequence[Item],
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         gathered: Gathered | None,
         *,
         looks: bool,
@@ -190,7 +190,7 @@ class Calls:
                 raise TransactionTimeoutError(f"it took longer than {self._deadline_seconds:g} s") from error
             raise
 
-    def _look(self, items: Sequence[Item], connection: Any, failure: Exception | None) -> None:  # noqa: ANN401
+    def _look(self, items: Sequence[Item], connection: AnyConnection, failure: Exception | None) -> None:
         """Raise what a handler did to its transaction, and what it raised."""
         state = self._driver.state(connection)
         if failure is None and state is TransactionState.OPEN:

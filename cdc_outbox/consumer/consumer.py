@@ -35,6 +35,7 @@ from cdc_outbox.consumer.topics import TopicReader
 from cdc_outbox.consumer.unhandled import UnhandledEvents
 from cdc_outbox.consumer.waits import Blocking, Waits, Yielding
 from cdc_outbox.consumer.watch import Watch
+from cdc_outbox.drivers import AnyConnection
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.metrics import GuardedMetrics, Metrics, NoMetrics
@@ -147,7 +148,7 @@ class _Consumer(Generic[EventT]):
     def _order_of(self, aggregate_type: str) -> Order:
         return self._orders[aggregate_type]
 
-    def _know(self, connection: Any) -> ConsumerDatabase:  # noqa: ANN401 - any driver's
+    def _know(self, connection: AnyConnection) -> ConsumerDatabase:
         return ConsumerDatabase(
             connection,
             table=self._inbox_table,

@@ -17,6 +17,7 @@ from cdc_outbox.consumer.sql_park import SqlPark
 from cdc_outbox.consumer.statements import Statements
 from cdc_outbox.consumer.table import InboxTable
 from cdc_outbox.drivers import (
+    AnyConnection,
     AsyncDriver,
     AsyncTransactionDriver,
     find_async_transaction_driver,
@@ -51,7 +52,7 @@ class ConsumerDatabase:
 
     def __init__(
         self,
-        connection: Any,  # noqa: ANN401 - any driver's
+        connection: AnyConnection,
         *,
         table: InboxTable | None,
         consumer: str,
@@ -94,7 +95,7 @@ class ConsumerDatabase:
         )
         self.delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=order_of)
 
-    async def prepare(self, connection: Any) -> None:  # noqa: ANN401
+    async def prepare(self, connection: AnyConnection) -> None:
         """Make its transactions READ COMMITTED, and bound how long they may be idle."""
         await self.driver.prepare(connection, idle_seconds=self._limits.handler_seconds)
         if self._has_pipeline:
@@ -105,7 +106,7 @@ class ConsumerDatabase:
                 await self.driver.fetch(connection, sql, {"milliseconds": milliseconds})
 
 
-def _pipeline_of(connection: Any) -> Callable[[Any], AbstractAsyncContextManager[object]]:  # noqa: ANN401
+def _pipeline_of(connection: AnyConnection) -> Callable[[Any], AbstractAsyncContextManager[object]]:
     if not hasattr(connection, "pipeline"):
         raise ConfigError(
             f"a {type(connection).__module__}.{type(connection).__qualname__} has no pipeline mode",
@@ -114,7 +115,7 @@ def _pipeline_of(connection: Any) -> Callable[[Any], AbstractAsyncContextManager
         )
 
     @asynccontextmanager
-    async def pipeline(connection: Any) -> AsyncIterator[None]:  # noqa: ANN401
+    async def pipeline(connection: AnyConnection) -> AsyncIterator[None]:
         opened = connection.pipeline()
         if hasattr(opened, "__aenter__"):
             async with opened:

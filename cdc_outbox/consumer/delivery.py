@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from cdc_outbox.consumer.aside import Aside
 from cdc_outbox.consumer.calls import Calls, ours_of, several
@@ -28,7 +27,7 @@ from cdc_outbox.consumer.ordering import (
 )
 from cdc_outbox.consumer.park import ParkStore, Rank, Reason
 from cdc_outbox.consumer.transaction_error import error_of
-from cdc_outbox.drivers import AsyncTransactionDriver, TransactionState
+from cdc_outbox.drivers import AnyConnection, AsyncTransactionDriver, TransactionState
 from cdc_outbox.drivers.overlap import Meanwhile, nothing_else, overlapping
 from cdc_outbox.errors import (
     CdcOutboxError,
@@ -112,7 +111,7 @@ class Delivery:
     async def apply(
         self,
         items: Sequence[Item],
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         held: Mapping[Place, int],
         room: Room = ENDLESS,
         meanwhile: Meanwhile = nothing_else,
@@ -164,7 +163,7 @@ class Delivery:
             self._calls.measure()
         return delivered
 
-    async def _lost(self, error: Exception, connection: Any) -> CdcOutboxError | None:  # noqa: ANN401
+    async def _lost(self, error: Exception, connection: AnyConnection) -> CdcOutboxError | None:
         """Return the error of our own database where a handler met that it is gone, by a connection of its own."""
         met = ours_of(error.__cause__) if isinstance(error, HandlerError) and error.__cause__ else None
         if not isinstance(met, DatabaseUnavailableError):
@@ -177,7 +176,7 @@ class Delivery:
             return met
         return None
 
-    async def _take_back(self, claims: Claims, connection: Any) -> bool:  # noqa: ANN401
+    async def _take_back(self, claims: Claims, connection: AnyConnection) -> bool:
         """Undo claims that a handler committed: without a watermark they would pass for events that were applied."""
         if not claims.new or self._driver.state(connection) is TransactionState.LOST:
             return False
@@ -201,7 +200,7 @@ class _Work:
         calls: Calls,
         order_of: Callable[[str], Order],
         items: Sequence[Item],
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         held: Mapping[Place, int],
         room: Room,
         overlapped: Callable[[], AbstractContextManager[None]],

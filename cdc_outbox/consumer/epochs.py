@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from cdc_outbox.consumer.statements import Statements
-from cdc_outbox.drivers import Row
+from cdc_outbox.drivers import AnyConnection, Row
 from cdc_outbox.message import Message
 
 
@@ -78,7 +78,7 @@ class EpochStore(Protocol):
 
     async def issue(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         places: Iterable[Place],
         topic_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> Mapping[Place, Tenure]:
@@ -88,12 +88,12 @@ class EpochStore(Protocol):
             topic_ids: Each topic's as the brokers tell it now; stored for partitions that have no next offset yet.
         """
 
-    async def find_stale(self, connection: Any, held: Mapping[Place, int]) -> list[Place]:  # noqa: ANN401
+    async def find_stale(self, connection: AnyConnection, held: Mapping[Place, int]) -> list[Place]:
         """Return those partitions whose epoch is another one by now, without waiting for anybody."""
 
     async def store_offsets(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         held: Mapping[Place, int],
         moves: Mapping[Place, OffsetMove],
     ) -> list[Place]:
@@ -104,13 +104,13 @@ class EpochStore(Protocol):
         ends.
         """
 
-    async def finish(self, connection: Any, held: Mapping[Place, int]) -> None:  # noqa: ANN401
+    async def finish(self, connection: AnyConnection, held: Mapping[Place, int]) -> None:
         """Note that work on these partitions gets done."""
 
-    async def start(self, connection: Any, event_id: str) -> int:  # noqa: ANN401
+    async def start(self, connection: AnyConnection, event_id: str) -> int:
         """Note that an event is begun, and return how often it was by now; committed before its handler runs."""
 
-    async def forget_start(self, connection: Any, event_id: str) -> None:  # noqa: ANN401
+    async def forget_start(self, connection: AnyConnection, event_id: str) -> None:
         """Forget that it was begun, for it ended."""
 
 
@@ -122,7 +122,7 @@ class SqlEpochs:
 
     async def issue(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         places: Iterable[Place],
         topic_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> Mapping[Place, Tenure]:
@@ -136,7 +136,7 @@ class SqlEpochs:
             for topic, partition, epoch, unfinished, next_offset, cluster, topic_id in rows
         }
 
-    async def find_stale(self, connection: Any, held: Mapping[Place, int]) -> list[Place]:  # noqa: ANN401
+    async def find_stale(self, connection: AnyConnection, held: Mapping[Place, int]) -> list[Place]:
         """Compare."""
         if not held:
             return []
@@ -145,7 +145,7 @@ class SqlEpochs:
 
     async def store_offsets(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         held: Mapping[Place, int],
         moves: Mapping[Place, OffsetMove],
     ) -> list[Place]:
@@ -159,17 +159,17 @@ class SqlEpochs:
             rows = await self._sql.fetch(connection, "store_offsets", **_columns(moves), **numbers)
         return [Place(*row) for row in rows] + await self.find_stale(connection, others)
 
-    async def finish(self, connection: Any, held: Mapping[Place, int]) -> None:  # noqa: ANN401
+    async def finish(self, connection: AnyConnection, held: Mapping[Place, int]) -> None:
         """Set the count to nothing."""
         if held:
             await self._sql.fetch(connection, "finish", **_columns(held), epochs=list(held.values()))
 
-    async def start(self, connection: Any, event_id: str) -> int:  # noqa: ANN401
+    async def start(self, connection: AnyConnection, event_id: str) -> int:
         """Count up."""
         [(started,)] = await self._sql.fetch(connection, "start", event_id=event_id)
         return int(started)
 
-    async def forget_start(self, connection: Any, event_id: str) -> None:  # noqa: ANN401
+    async def forget_start(self, connection: AnyConnection, event_id: str) -> None:
         """Delete the row."""
         await self._sql.fetch(connection, "forget_start", event_id=event_id)
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from cdc_outbox.consumer.ids import key_of
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move
 from cdc_outbox.consumer.statements import Statements
+from cdc_outbox.drivers import AnyConnection
 from cdc_outbox.errors import ConfigError, MessageError, TransactionEndedError, WatermarkMovedError
 
 _MAX_KEY_BYTES = 2600
@@ -46,41 +47,41 @@ class InboxStore(Protocol):
             MessageError: An id cannot.
         """
 
-    async def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401 - any driver's
+    async def claim(self, connection: AnyConnection, event_ids: Sequence[str]) -> Claims:
         """Claim ids and return those that were new.
 
         An id that another open transaction has claimed makes this one wait until that one ends.
         """
 
-    async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
+    async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:
         """Return those ids that somebody has claimed and committed, without a lock; refuse what can be no id."""
 
-    async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
+    async def identify(self, connection: AnyConnection) -> Claims:
         """Claim nothing, and return the transaction's name all the same."""
 
-    async def release(self, connection: Any, event_ids: Iterable[str]) -> None:  # noqa: ANN401
+    async def release(self, connection: AnyConnection, event_ids: Iterable[str]) -> None:
         """Give claims of this transaction back, whose events are not applied in it."""
 
-    async def find_purge(self, connection: Any) -> datetime | None:  # noqa: ANN401
+    async def find_purge(self, connection: AnyConnection) -> datetime | None:
         """Return up to which time ids were forgotten; asked after the claims, it stays true until the end."""
 
     async def find_marks(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Mark]:
         """Return what is remembered of each aggregate, without those of which nothing is."""
 
     async def lock_marks(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Mark]:
         """Return the same as it is now, of every aggregate asked for, and let nobody change it before the end."""
 
     async def advance(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         claims: Claims,
         moves: Sequence[Move],
     ) -> Sequence[Aggregate]:
@@ -96,7 +97,7 @@ class InboxStore(Protocol):
         The transaction must be rolled back when it raises.
         """
 
-    async def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401
+    async def take_back(self, connection: AnyConnection, claims: Claims) -> bool:
         """Undo claims whose transaction somebody committed before its time; tell whether there were any."""
 
 
@@ -119,7 +120,7 @@ class SqlInbox:
         if event_ids:
             self._refuse("id", [(event_id,) for event_id in event_ids])
 
-    async def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401
+    async def claim(self, connection: AnyConnection, event_ids: Sequence[str]) -> Claims:
         """Claim ids by inserting them first, in order; who comes second waits and is told.
 
         Raises:
@@ -132,7 +133,7 @@ class SqlInbox:
         keys, transaction = await self._claim(connection, sorted(ids))
         return Claims(frozenset(map(ids.__getitem__, keys)), transaction)
 
-    async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401
+    async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:
         """Look.
 
         Raises:
@@ -143,18 +144,18 @@ class SqlInbox:
         rows = await self._sql.fetch(connection, "find_claims", event_ids=sorted(ids)) if ids else []
         return {ids[key] for (key,) in rows}
 
-    async def identify(self, connection: Any) -> Claims:  # noqa: ANN401
+    async def identify(self, connection: AnyConnection) -> Claims:
         """Ask the server, which names the transaction if it has not yet; some take the name that we have for it."""
         [(transaction,)] = await self._sql.fetch(connection, "identify", transaction=new_name())
         return Claims(transaction=transaction)
 
-    async def release(self, connection: Any, event_ids: Iterable[str]) -> None:  # noqa: ANN401
+    async def release(self, connection: AnyConnection, event_ids: Iterable[str]) -> None:
         """Delete the rows."""
         keys = sorted(map(key_of, event_ids))
         if keys:
             await self._sql.fetch(connection, "release", event_ids=keys)
 
-    async def find_purge(self, connection: Any) -> datetime | None:  # noqa: ANN401
+    async def find_purge(self, connection: AnyConnection) -> datetime | None:
         """Read it, and look at the isolation level on the way.
 
         Raises:
@@ -171,7 +172,7 @@ class SqlInbox:
 
     async def find_marks(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Mark]:
         """Read without a lock; :meth:`advance` notices whoever came between.
@@ -185,7 +186,7 @@ class SqlInbox:
 
     async def lock_marks(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Mark]:
         """Lock the rows in order, and make those that are not there."""
@@ -195,7 +196,7 @@ class SqlInbox:
 
     async def advance(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         claims: Claims,
         moves: Sequence[Move],
     ) -> Sequence[Aggregate]:
@@ -209,20 +210,22 @@ class SqlInbox:
             )
         return parked
 
-    async def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401
+    async def take_back(self, connection: AnyConnection, claims: Claims) -> bool:
         """Delete the rows that this very transaction wrote: by now another consumer may have claimed the same ids."""
         if not claims.new:
             return False
         keys = sorted(map(key_of, claims.new))
         return bool(await self._sql.fetch(connection, "take_back", event_ids=keys, transaction=claims.transaction))
 
-    async def _claim(self, connection: Any, keys: Sequence[str]) -> tuple[Sequence[str], str]:  # noqa: ANN401
+    async def _claim(self, connection: AnyConnection, keys: Sequence[str]) -> tuple[Sequence[str], str]:
         """Return which keys are new, and the transaction's name unless none is."""
         [(new, transaction, names)] = await self._sql.fetch(connection, "claim", event_ids=keys)
         # As a rule all are, and none need be sent back.
         return (keys if new == len(keys) else json.loads(names or "[]")), transaction if new else ""
 
-    async def _move(self, connection: Any, claims: Claims, moves: Sequence[Move]) -> tuple[int, list[Aggregate]]:  # noqa: ANN401
+    async def _move(
+        self, connection: AnyConnection, claims: Claims, moves: Sequence[Move]
+    ) -> tuple[int, list[Aggregate]]:
         """Return how many watermarks moved, and what has events parked; the same statement tells the transaction."""
         [(moved, transaction, parked)] = await self._sql.fetch(connection, "advance", **columns_of_moves(moves))
         # A handler may have ended its transaction and begun another, which looks the same from here.

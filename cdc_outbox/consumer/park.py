@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cdc_outbox.consumer.epochs import Place, place_of
 from cdc_outbox.consumer.ordering import Aggregate, Verdict
+from cdc_outbox.drivers import AnyConnection
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
 
@@ -150,22 +151,22 @@ class ParkStore(Protocol):
     aggregate holds the lock on its watermark, and says there how many there are.
     """
 
-    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> Mapping[str, Rank]:  # noqa: ANN401
+    async def find_parked(self, connection: AnyConnection, event_ids: Sequence[str]) -> Mapping[str, Rank]:
         """Return those ids that are parked, and the rank of the event that is parked under each."""
 
-    async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
+    async def add(self, connection: AnyConnection, event: Event, message: Message, failure: Failure) -> None:
         """Park an event; one that is parked already stays as it is."""
 
-    async def remove(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401
+    async def remove(self, connection: AnyConnection, parked_ids: Sequence[int]) -> None:
         """Take events out."""
 
-    async def fail(self, connection: Any, parked_id: int, failure: Failure) -> None:  # noqa: ANN401
+    async def fail(self, connection: AnyConnection, parked_id: int, failure: Failure) -> None:
         """Note that an event failed again; that somebody wants it applied all the same holds until it is dead."""
 
-    async def rest(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401
+    async def rest(self, connection: AnyConnection, parked_ids: Sequence[int]) -> None:
         """Let events wait for their predecessors that were due and could not be applied."""
 
-    async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401
+    async def wake(self, connection: AnyConnection, successors: Mapping[Aggregate, int | None]) -> int:
         """Make due what can be applied now, and return how many.
 
         Args:
@@ -175,7 +176,7 @@ class ParkStore(Protocol):
 
     async def find_due(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         owned: Iterable[Place],
         limit: int,
         most_bytes: float = math.inf,
@@ -190,10 +191,10 @@ class ParkStore(Protocol):
             most_bytes: The largest number of bytes of their messages; one event may have more.
         """
 
-    async def find_places(self, connection: Any) -> set[Place]:  # noqa: ANN401
+    async def find_places(self, connection: AnyConnection) -> set[Place]:
         """Return the topic-partitions that events came from which wait."""
 
-    async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
+    async def count(self, connection: AnyConnection) -> list[ParkedCount]:
         """Return how many events are parked."""
 
 

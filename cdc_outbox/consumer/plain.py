@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cdc_outbox.consumer.database import sql_stores
 from cdc_outbox.consumer.delivery import Stores
@@ -22,7 +22,7 @@ from cdc_outbox.consumer.ordering import (
 )
 from cdc_outbox.consumer.orders import orders_of
 from cdc_outbox.consumer.table import InboxTable, checked_name
-from cdc_outbox.drivers import AsyncDriver, find_async_driver, find_driver
+from cdc_outbox.drivers import AnyConnection, AsyncDriver, find_async_driver, find_driver
 from cdc_outbox.drivers.immediate import Immediate, finish
 from cdc_outbox.errors import (
     ConsumerError,
@@ -65,7 +65,7 @@ class _Inbox:
     def _stores(self, driver: AsyncDriver) -> Stores:
         return sql_stores(table=self._table or InboxTable.on(driver.dialect), consumer=self.name, driver=driver)
 
-    async def _enter(self, driver: AsyncDriver, connection: Any, event: Event) -> "_Received":  # noqa: ANN401
+    async def _enter(self, driver: AsyncDriver, connection: AnyConnection, event: Event) -> "_Received":
         """Claim and judge, and raise where nobody may go on."""
         stores = self._stores(driver)
         if event.aggregate_type not in self._orders or not event.id:
@@ -95,7 +95,7 @@ class _Inbox:
         return _Received(stores, claims, judgement, marks, order)
 
     @staticmethod
-    async def _leave(connection: Any, received: "_Received") -> None:  # noqa: ANN401
+    async def _leave(connection: AnyConnection, received: "_Received") -> None:
         """Move the watermark last, in a statement that proves that the transaction is the one of the claim."""
         applied = [received.judgement] if received.judgement.verdict is Verdict.NEXT else []
         moves = moves_of(applied, received.marks)
@@ -128,7 +128,7 @@ class Inbox(_Inbox):
     """
 
     @contextmanager
-    def receiving(self, connection: Any, event: Event) -> Iterator[Verdict]:  # noqa: ANN401 - any driver's
+    def receiving(self, connection: AnyConnection, event: Event) -> Iterator[Verdict]:
         """Claim an event at the start of the block, and move its aggregate's watermark at the end.
 
         The transaction is the caller's, under READ COMMITTED. Have the event's effects in the block where the verdict
@@ -153,7 +153,7 @@ class AsyncInbox(_Inbox):
     """The twin of :class:`Inbox` for asynchronous connections."""
 
     @asynccontextmanager
-    async def receiving(self, connection: Any, event: Event) -> AsyncIterator[Verdict]:  # noqa: ANN401
+    async def receiving(self, connection: AnyConnection, event: Event) -> AsyncIterator[Verdict]:
         """Claim an event; everything that :meth:`Inbox.receiving` says holds here."""
         received = await self._enter(find_async_driver(connection), connection, event)
         yield received.judgement.verdict

@@ -6,31 +6,32 @@ another one was begun at once.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from cdc_outbox.consumer.inbox import ANOTHER_TRANSACTION, Claims, SqlInbox, columns_of_moves, new_name
 from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.consumer.table import KEY_BYTES
-from cdc_outbox.drivers import translate
+from cdc_outbox.drivers import AnyConnection, translate
 from cdc_outbox.errors import CdcOutboxError, MessageError, TransactionEndedError
 
 
 class SavepointInbox(SqlInbox):
     """The inbox in SQLite."""
 
-    async def _claim(self, connection: Any, keys: Sequence[str]) -> tuple[Sequence[str], str]:  # noqa: ANN401
+    async def _claim(self, connection: AnyConnection, keys: Sequence[str]) -> tuple[Sequence[str], str]:
         transaction = new_name()
         rows = await self._sql.fetch(connection, "claim", event_ids=keys, transaction=transaction)
         return [key for (key,) in rows], transaction if rows else ""
 
-    async def _move(self, connection: Any, claims: Claims, moves: Sequence[Move]) -> tuple[int, list[Aggregate]]:  # noqa: ANN401
+    async def _move(
+        self, connection: AnyConnection, claims: Claims, moves: Sequence[Move]
+    ) -> tuple[int, list[Aggregate]]:
         """Prove that the transaction is the same one, and move what is where its move starts."""
         if claims.transaction:
             await self._prove(connection)
         rows = await self._sql.fetch(connection, "advance", **columns_of_moves(moves)) if moves else []
         return len(rows), [Aggregate(*names) for *names, parked in rows if parked > 0]
 
-    async def _prove(self, connection: Any) -> None:  # noqa: ANN401
+    async def _prove(self, connection: AnyConnection) -> None:
         """Release the savepoint, which fails for nothing else than that it is gone, or the connection is."""
         try:
             await self._sql.fetch(connection, "prove")

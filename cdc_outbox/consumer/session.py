@@ -16,7 +16,7 @@ from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, unbroken
-from cdc_outbox.drivers import AsyncTransactionDriver, translate
+from cdc_outbox.drivers import AnyConnection, AsyncTransactionDriver, translate
 from cdc_outbox.drivers.overlap import Meanwhile, nothing_else
 from cdc_outbox.drivers.transactions import async_transaction
 from cdc_outbox.errors import (
@@ -47,7 +47,7 @@ class Database(Protocol):
     stores: Stores
     delivery: Delivery
 
-    async def prepare(self, connection: Any) -> None:  # noqa: ANN401
+    async def prepare(self, connection: AnyConnection) -> None:
         """Make its transactions READ COMMITTED, and bound how long they may be idle."""
 
 
@@ -73,7 +73,7 @@ class Session:
         self._know = know
         self._refuse = refuse
         self._clock = clock
-        self._connection: Any = None
+        self._connection: AnyConnection = None
         self._database: Database | None = None
         self._was_open = False
         self._compared_at = -math.inf
@@ -249,7 +249,7 @@ class Session:
             raise ours from error
 
 
-async def _close(connection: Any) -> None:  # noqa: ANN401
+async def _close(connection: AnyConnection) -> None:
     with contextlib.suppress(Exception):  # it is broken, or about to be gone
         closed = connection.close()
         if isawaitable(closed):

@@ -23,6 +23,7 @@ from cdc_outbox.consumer.park import (
     written_headers,
 )
 from cdc_outbox.consumer.statements import Statements
+from cdc_outbox.drivers import AnyConnection
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
 
@@ -36,14 +37,14 @@ class SqlPark:
     def __init__(self, statements: Statements) -> None:
         self._sql, self._looks = statements, count()
 
-    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> Mapping[str, Rank]:  # noqa: ANN401
+    async def find_parked(self, connection: AnyConnection, event_ids: Sequence[str]) -> Mapping[str, Rank]:
         """Look."""
         if not event_ids:
             return {}
         rows = await self._sql.fetch(connection, "find_parked", event_ids=list(event_ids))
         return {event_id: (Aggregate(*names), sequence) for event_id, *names, sequence in rows}
 
-    async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
+    async def add(self, connection: AnyConnection, event: Event, message: Message, failure: Failure) -> None:
         """Insert one row."""
         await self._sql.fetch(
             connection,
@@ -65,21 +66,21 @@ class SqlPark:
             bytes=message.size,
         )
 
-    async def remove(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401
+    async def remove(self, connection: AnyConnection, parked_ids: Sequence[int]) -> None:
         """Delete the rows."""
         if parked_ids:
             await self._sql.fetch(connection, "remove", parked_ids=sorted(parked_ids))
 
-    async def fail(self, connection: Any, parked_id: int, failure: Failure) -> None:  # noqa: ANN401
+    async def fail(self, connection: AnyConnection, parked_id: int, failure: Failure) -> None:
         """Update the row."""
         await self._sql.fetch(connection, "fail", parked_id=parked_id, **_columns_of(failure))
 
-    async def rest(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401
+    async def rest(self, connection: AnyConnection, parked_ids: Sequence[int]) -> None:
         """Update the rows."""
         if parked_ids:
             await self._sql.fetch(connection, "rest", parked_ids=sorted(parked_ids))
 
-    async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401
+    async def wake(self, connection: AnyConnection, successors: Mapping[Aggregate, int | None]) -> int:
         """Update the rows: in a statement of its own, which sees what was parked while the watermark was waited for."""
         if not successors:
             return 0
@@ -89,7 +90,7 @@ class SqlPark:
 
     async def find_due(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         owned: Iterable[Place],
         limit: int,
         most_bytes: float = math.inf,
@@ -111,7 +112,7 @@ class SqlPark:
 
     async def _find_chains(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         aggregates: Sequence[Aggregate],
         share: int,
     ) -> dict[Aggregate, list[Sized]]:
@@ -123,11 +124,11 @@ class SqlPark:
                 found.setdefault(aggregates[number - 1], []).append((parked_id, size))
         return found
 
-    async def find_places(self, connection: Any) -> set[Place]:  # noqa: ANN401
+    async def find_places(self, connection: AnyConnection) -> set[Place]:
         """Read the topic-partitions."""
         return {Place(*row) for row in await self._sql.fetch(connection, "find_places")}
 
-    async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401
+    async def count(self, connection: AnyConnection) -> list[ParkedCount]:
         """Count the rows."""
         return [
             ParkedCount(

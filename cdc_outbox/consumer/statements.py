@@ -3,7 +3,7 @@
 from typing import Any
 
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import AsyncDriver, Row
+from cdc_outbox.drivers import AnyConnection, AsyncDriver, Row
 from cdc_outbox.drivers.statements import NamedStatements
 from cdc_outbox.errors import TransactionConflictError
 
@@ -26,7 +26,7 @@ class Statements:
         self._statements = NamedStatements(driver, file, table.names())
         self._steps = self._statements.all_steps()
 
-    async def fetch(self, connection: Any, name: str, **parameters: Any) -> list[Row]:  # noqa: ANN401
+    async def fetch(self, connection: AnyConnection, name: str, **parameters: Any) -> list[Row]:  # noqa: ANN401
         """Execute a statement by its name, step by step, and return the rows of all its steps."""
         values = self._statements.values({"consumer": self.consumer, **parameters})
         rows: list[Row] = []

@@ -14,6 +14,7 @@ from django.db.migrations.state import ProjectState
 from django.db.transaction import atomic
 
 from cdc_outbox.django.settings import OutboxSettings, outbox_settings
+from cdc_outbox.drivers import AnyConnection
 from cdc_outbox.drivers.django import find
 from cdc_outbox.migrations import Execute, drop, drop_statements, fixed_settings, script, upgrade, with_fixed_settings
 from cdc_outbox.sql import comment
@@ -113,7 +114,7 @@ def _upgrade_statements(wanted: OutboxSettings) -> list[str]:
     return [script(wanted.component), *(f"{statement.rstrip(';')};" for statement in later)]
 
 
-def _upgrade(wanted: OutboxSettings, connection: Any) -> None:  # noqa: ANN401 - of any backend
+def _upgrade(wanted: OutboxSettings, connection: AnyConnection) -> None:
     execute = _execute(connection)
     upgrade(execute, wanted.component)
     with fixed_settings(execute, wanted.dialect):
@@ -141,7 +142,7 @@ def _drop_statements(wanted: OutboxSettings) -> list[str]:
     ]
 
 
-def _drop(wanted: OutboxSettings, connection: Any) -> None:  # noqa: ANN401
+def _drop(wanted: OutboxSettings, connection: AnyConnection) -> None:
     execute = _execute(connection)
     with fixed_settings(execute, wanted.dialect):
         for statement in _before_drop(wanted):
@@ -155,5 +156,5 @@ def _before_drop(wanted: OutboxSettings) -> list[str]:
     return [drop_publication_statement(wanted.table, wanted.publication)]
 
 
-def _execute(connection: Any) -> Execute:  # noqa: ANN401
+def _execute(connection: AnyConnection) -> Execute:
     return partial(find(connection).fetch, connection)

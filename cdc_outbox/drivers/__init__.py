@@ -7,12 +7,14 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from cdc_outbox.errors import CdcOutboxError, DatabaseError, OutboxError, TransactionConflictError
 from cdc_outbox.sql import ParameterStyle
 from cdc_outbox.table import Dialect
 
+AnyConnection: TypeAlias = Any
+"""A connection of any database driver, or what holds one: a session, a cursor. Its driver knows its type."""
 Parameters = Mapping[str, Any] | None
 Row = tuple[Any, ...]
 
@@ -59,10 +61,10 @@ class Driver(Protocol):
     transaction_hint: str
     """One sentence for who is not in a transaction: how to open one."""
 
-    def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401 - the driver knows its own type
+    def joins_transaction(self, connection: AnyConnection) -> bool:
         """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
 
-    def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
+    def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute a statement and return its rows as plain tuples, an empty list where it returns none."""
 
 
@@ -73,7 +75,7 @@ class TransactionDriver(Driver, Protocol):
     A driver remembers what it began, so one object serves one connection from :meth:`prepare` to the last commit.
     """
 
-    def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+    def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer than this.
 
         Called once on a new connection, outside a transaction; where a pool stands behind the connection, its others
@@ -85,7 +87,7 @@ class TransactionDriver(Driver, Protocol):
             OutboxError: The connection has a transaction already.
         """
 
-    def begin(self, connection: Any) -> None:  # noqa: ANN401
+    def begin(self, connection: AnyConnection) -> None:
         """Open a transaction as the connection is configured to; one that has a transaction is refused.
 
         Until :meth:`commit` or :meth:`rollback` of the same object, the connection's own methods that would end it
@@ -95,13 +97,13 @@ class TransactionDriver(Driver, Protocol):
             OutboxError: The connection has a transaction already.
         """
 
-    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+    def state(self, connection: AnyConnection) -> TransactionState:
         """Tell what became of the transaction, without asking the server."""
 
-    def flush(self, connection: Any) -> None:  # noqa: ANN401
+    def flush(self, connection: AnyConnection) -> None:
         """Send what the connection holds back until its commit, as an ORM does; what fails now is the handler's."""
 
-    def commit(self, connection: Any) -> None:  # noqa: ANN401
+    def commit(self, connection: AnyConnection) -> None:
         """Commit, and return only if the server committed.
 
         Raises:
@@ -110,7 +112,7 @@ class TransactionDriver(Driver, Protocol):
             TransactionEndedError: There is nothing to commit any more.
         """
 
-    def rollback(self, connection: Any) -> None:  # noqa: ANN401
+    def rollback(self, connection: AnyConnection) -> None:
         """Undo the transaction; on a broken connection do nothing, for the server has undone it."""
 
 
@@ -121,10 +123,10 @@ class AsyncDriver(Protocol):
     style: ParameterStyle
     transaction_hint: str
 
-    async def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401
+    async def joins_transaction(self, connection: AnyConnection) -> bool:
         """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
 
-    async def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
+    async def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute a statement and return its rows as plain tuples, an empty list where it returns none."""
 
 
@@ -132,22 +134,22 @@ class AsyncDriver(Protocol):
 class AsyncTransactionDriver(AsyncDriver, Protocol):
     """The twin of :class:`TransactionDriver`, whose promises it makes; what is in memory is not waited for."""
 
-    async def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+    async def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer."""
 
-    async def begin(self, connection: Any) -> None:  # noqa: ANN401
+    async def begin(self, connection: AnyConnection) -> None:
         """Open a transaction as the connection is configured to; one that has a transaction is refused."""
 
-    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+    def state(self, connection: AnyConnection) -> TransactionState:
         """Tell what became of the transaction, without asking the server."""
 
-    async def flush(self, connection: Any) -> None:  # noqa: ANN401
+    async def flush(self, connection: AnyConnection) -> None:
         """Send what the connection holds back until its commit, as an ORM does."""
 
-    async def commit(self, connection: Any) -> None:  # noqa: ANN401
+    async def commit(self, connection: AnyConnection) -> None:
         """Commit, and return only if the server committed."""
 
-    async def rollback(self, connection: Any) -> None:  # noqa: ANN401
+    async def rollback(self, connection: AnyConnection) -> None:
         """Undo the transaction; on a broken connection do nothing, for the server has undone it."""
 
 

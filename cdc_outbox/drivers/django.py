@@ -6,7 +6,6 @@ a database router is not asked.
 
 import logging
 from contextlib import suppress
-from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import Atomic
@@ -14,7 +13,16 @@ from django.db.utils import Error
 from django.utils.connection import ConnectionProxy
 
 from cdc_outbox import drivers
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
+from cdc_outbox.drivers import (
+    AnyConnection,
+    AsyncDriver,
+    Driver,
+    Parameters,
+    Row,
+    TransactionState,
+    translated,
+    wrong_kind,
+)
 from cdc_outbox.drivers.transactions import SendsAtOnce, other_isolation, raw_state, refuse_commit, session_settings
 from cdc_outbox.errors import DatabaseError, OutboxError, TransactionAbortedError, TransactionEndedError
 from cdc_outbox.sql import PYFORMAT, load
@@ -57,25 +65,25 @@ class Django(SendsAtOnce):
         self._block: Atomic | None = None
         self._committed = False
 
-    def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401 - a connection, or a proxy of one
+    def joins_transaction(self, connection: AnyConnection) -> bool:
         """Ask Django, which is told of every transaction that it is to leave alone; opens the connection if need be."""
         with translated():
             return bool(connection.in_atomic_block or not connection.get_autocommit())
 
-    def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
+    def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of Django's, which takes one style of parameters everywhere."""
         with translated(), connection.cursor() as cursor:
             cursor.execute(sql, None if parameters is None else dict(parameters))
             return list(map(tuple, cursor.fetchall())) if cursor.description else []
 
-    def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+    def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Set the session, and remember what to set where Django connects anew."""
         _refuse_open(connection)
         self._idle_seconds, self._prepared = idle_seconds, None
         self.begin(connection)
         self.rollback(connection)
 
-    def begin(self, connection: Any) -> None:  # noqa: ANN401
+    def begin(self, connection: AnyConnection) -> None:
         """Enter the outermost of Django's blocks, in which nobody else commits."""
         with translated():
             _refuse_open(connection)
@@ -92,7 +100,7 @@ class Django(SendsAtOnce):
             self.rollback(connection)
             raise
 
-    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+    def state(self, connection: AnyConnection) -> TransactionState:
         """Ask Django, and behind it the database's driver, which sees what Django is not told."""
         if self._block is None or self._block not in connection.atomic_blocks or connection.closed_in_transaction:
             return TransactionState.ENDED
@@ -105,7 +113,7 @@ class Django(SendsAtOnce):
             return TransactionState.ABORTED
         return state
 
-    def commit(self, connection: Any) -> None:  # noqa: ANN401
+    def commit(self, connection: AnyConnection) -> None:
         """Leave the block, which without a look at it would roll back and say nothing.
 
         A callback of ``on_commit`` that raises is logged: the transaction is committed, and nobody can undo it.
@@ -128,7 +136,7 @@ class Django(SendsAtOnce):
         if not self._committed:
             raise TransactionEndedError("Django did not commit")
 
-    def rollback(self, connection: Any) -> None:  # noqa: ANN401
+    def rollback(self, connection: AnyConnection) -> None:
         """Leave every block that is open, if any is."""
         block, self._block = self._block, None
         if block is None or block not in connection.atomic_blocks:
@@ -139,7 +147,7 @@ class Django(SendsAtOnce):
         with suppress(Exception):  # the server is gone, and so is the transaction
             block.__exit__(None, None, None)
 
-    def _set_session(self, connection: Any) -> None:  # noqa: ANN401
+    def _set_session(self, connection: AnyConnection) -> None:
         connection.ensure_connection()
         if self._idle_seconds is None or connection.connection is self._prepared:
             return
@@ -151,12 +159,12 @@ class Django(SendsAtOnce):
             self.fetch(connection, sql)
         self._prepared = connection.connection
 
-    def _open(self, connection: Any) -> None:  # noqa: ANN401
+    def _open(self, connection: AnyConnection) -> None:
         """Open the transaction now, as Django does with SQLite's only: else it would look as if there were none."""
         if self.dialect is not Dialect.SQLITE:
             self.fetch(connection, self._statements["begin"].text)
 
-    def _ask(self, connection: Any) -> None:  # noqa: ANN401
+    def _ask(self, connection: AnyConnection) -> None:
         """Look again after an answer of the server: an error in between may have ended the transaction."""
         if self.dialect is Dialect.MYSQL:
             name = "ask_mariadb" if connection.mysql_is_mariadb else "ask"
@@ -186,7 +194,7 @@ def find_async(place: object) -> AsyncDriver:
     raise wrong_kind(place, asynchronous=True)
 
 
-def _refuse_open(connection: Any) -> None:  # noqa: ANN401
+def _refuse_open(connection: AnyConnection) -> None:
     if connection.in_atomic_block or not connection.get_autocommit():
         raise OutboxError(
             "the connection has a transaction already",

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
-from cdc_outbox.drivers import Driver, Parameters, Row, TransactionDriver, TransactionState
+from cdc_outbox.drivers import AnyConnection, Driver, Parameters, Row, TransactionDriver, TransactionState
 from cdc_outbox.drivers.overlap import Meanwhile, overlapping
 
 ResultT = TypeVar("ResultT")
@@ -34,11 +34,11 @@ class Immediate(Generic[DriverT]):
         self.style = driver.style
         self.transaction_hint = driver.transaction_hint
 
-    async def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401 - the driver knows its own type
+    async def joins_transaction(self, connection: AnyConnection) -> bool:
         """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
         return self._driver.joins_transaction(connection)
 
-    async def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
+    async def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute a statement and return its rows."""
         return self._driver.fetch(connection, sql, parameters)
 
@@ -46,30 +46,30 @@ class Immediate(Generic[DriverT]):
 class ImmediateTransactions(Immediate[TransactionDriver]):
     """The methods of :class:`~cdc_outbox.drivers.AsyncTransactionDriver` over a synchronous driver."""
 
-    async def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+    async def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer."""
         self._driver.prepare(connection, idle_seconds=idle_seconds)
 
-    async def flush(self, connection: Any) -> None:  # noqa: ANN401
+    async def flush(self, connection: AnyConnection) -> None:
         """Send what the connection holds back until its commit."""
         self._driver.flush(connection)
 
-    def overlapping(self, connection: Any, meanwhile: Meanwhile) -> AbstractContextManager[None]:  # noqa: ANN401
+    def overlapping(self, connection: AnyConnection, meanwhile: Meanwhile) -> AbstractContextManager[None]:
         """Do something else until the server answers, if the driver can do that."""
         return overlapping(self._driver, connection, meanwhile)
 
-    async def begin(self, connection: Any) -> None:  # noqa: ANN401
+    async def begin(self, connection: AnyConnection) -> None:
         """Open a transaction."""
         self._driver.begin(connection)
 
-    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+    def state(self, connection: AnyConnection) -> TransactionState:
         """Tell what became of it."""
         return self._driver.state(connection)
 
-    async def commit(self, connection: Any) -> None:  # noqa: ANN401
+    async def commit(self, connection: AnyConnection) -> None:
         """Commit, and return only if the server committed."""
         self._driver.commit(connection)
 
-    async def rollback(self, connection: Any) -> None:  # noqa: ANN401
+    async def rollback(self, connection: AnyConnection) -> None:
         """Undo it."""
         self._driver.rollback(connection)

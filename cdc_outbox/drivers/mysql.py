@@ -14,7 +14,16 @@ from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
+from cdc_outbox.drivers import (
+    AnyConnection,
+    AsyncDriver,
+    Driver,
+    Parameters,
+    Row,
+    TransactionState,
+    translated,
+    wrong_kind,
+)
 from cdc_outbox.drivers.mysql_dsn import options_of
 from cdc_outbox.drivers.sqlstate import NO_DATABASE
 from cdc_outbox.drivers.transactions import SendsAtOnce, refuse_commit, session_settings, transaction
@@ -71,7 +80,7 @@ def connect(url: str) -> Any:  # noqa: ANN401 - a connection of PyMySQL's
     return connection
 
 
-def _refuse_plaintext(connection: Any) -> None:  # noqa: ANN401
+def _refuse_plaintext(connection: AnyConnection) -> None:
     """Refuse a connection that is not encrypted: PyMySQL before 1.2 does not where the server offers no TLS."""
     with translated(), closing(connection.cursor()) as cursor:
         cursor.execute("show session status like 'Ssl_cipher'")
@@ -116,28 +125,28 @@ class PyMySql(_MySql, SendsAtOnce):
         connection = _connection(place)
         return not connection.get_autocommit() or bool(connection.server_status & _IN_TRANSACTION)
 
-    def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401 - a connection of PyMySQL's
+    def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Set the session, as far as the server has what to set."""
         settings = session_settings(self.dialect, idle_seconds=idle_seconds, mariadb=_is_mariadb(connection))
         with transaction(connection, self):
             for sql in settings:
                 self.fetch(connection, sql)
 
-    def begin(self, connection: Any) -> None:  # noqa: ANN401
+    def begin(self, connection: AnyConnection) -> None:
         """Open a transaction; BEGIN would commit the one that is open, so that is refused."""
         if self.state(connection) is TransactionState.OPEN:
             raise OutboxError("the connection has a transaction already")
         with translated():
             connection.begin()
 
-    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+    def state(self, connection: AnyConnection) -> TransactionState:
         """Look at what the server said last; a deadlock, which ends the transaction, shows with the next answer."""
         if not connection.open:
             closed = connection._closed  # noqa: SLF001 - PyMySQL shows only that it is not open
             return TransactionState.ENDED if closed else TransactionState.LOST
         return TransactionState.OPEN if connection.server_status & _IN_TRANSACTION else TransactionState.ENDED
 
-    def commit(self, connection: Any) -> None:  # noqa: ANN401
+    def commit(self, connection: AnyConnection) -> None:
         """Commit what is still open; the server would commit nothing without a word."""
         refuse_commit(self.state(connection))
         with translated():
@@ -146,7 +155,7 @@ class PyMySql(_MySql, SendsAtOnce):
         with translated():
             connection.commit()
 
-    def rollback(self, connection: Any) -> None:  # noqa: ANN401
+    def rollback(self, connection: AnyConnection) -> None:
         """Undo what is open, if anything is."""
         with suppress(connection.Error):  # the server is gone, and so is the transaction
             connection.rollback()
@@ -204,7 +213,7 @@ def _connection(place: Any) -> Any:  # noqa: ANN401
     return getattr(place, "connection", place)
 
 
-def _is_mariadb(connection: Any) -> bool:  # noqa: ANN401
+def _is_mariadb(connection: AnyConnection) -> bool:
     return "mariadb" in connection.get_server_info().lower()
 
 

@@ -14,7 +14,17 @@ from psycopg2.extensions import (
 from psycopg2.extensions import connection as Connection  # noqa: N812 - it is a class
 from psycopg2.extensions import cursor as Cursor  # noqa: N812 - it is a class
 
-from cdc_outbox.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, sqlstate, translated, wrong_kind
+from cdc_outbox.drivers import (
+    AnyConnection,
+    AsyncDriver,
+    Driver,
+    Parameters,
+    Row,
+    TransactionState,
+    sqlstate,
+    translated,
+    wrong_kind,
+)
 from cdc_outbox.drivers.transactions import SendsAtOnce, other_isolation, refuse_commit, session_settings, transaction
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.sql import PYFORMAT
@@ -57,7 +67,7 @@ class Psycopg2(SendsAtOnce):
             cursor.execute(sql, parameters)
             return cursor.fetchall() if cursor.description else []
 
-    def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401 - its stubs miss some of what it has
+    def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Set the session, and refuse a level that psycopg2 would put into each BEGIN."""
         if connection.isolation_level not in {None, ISOLATION_LEVEL_READ_COMMITTED}:
             raise other_isolation(_LEVELS[connection.isolation_level])
@@ -66,19 +76,19 @@ class Psycopg2(SendsAtOnce):
             for sql in settings:
                 self.fetch(connection, sql)
 
-    def begin(self, connection: Any) -> None:  # noqa: ANN401
+    def begin(self, connection: AnyConnection) -> None:
         """Open a transaction now: psycopg2 would wait for the first statement, and look as if there were none."""
         if not connection.closed and connection.get_transaction_status() != TRANSACTION_STATUS_IDLE:
             raise OutboxError("the connection has a transaction already")
         self.fetch(connection, "begin" if connection.autocommit else "select 1")
 
-    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401
+    def state(self, connection: AnyConnection) -> TransactionState:
         """Ask libpq, which knows from the server's last answer."""
         if connection.closed:
             return TransactionState.LOST if connection.closed == _BROKEN else TransactionState.ENDED
         return _STATES.get(connection.get_transaction_status(), TransactionState.ENDED)
 
-    def commit(self, connection: Any) -> None:  # noqa: ANN401
+    def commit(self, connection: AnyConnection) -> None:
         """Commit, after a look at what the server said last: psycopg2 keeps COMMIT's answer to itself."""
         refuse_commit(self.state(connection))
         if connection.autocommit:  # where its own method does nothing
@@ -87,7 +97,7 @@ class Psycopg2(SendsAtOnce):
             with translated():
                 connection.commit()
 
-    def rollback(self, connection: Any) -> None:  # noqa: ANN401
+    def rollback(self, connection: AnyConnection) -> None:
         """Undo what is open, if anything is."""
         with suppress(psycopg2.Error):  # the server is gone, and so is the transaction
             if not connection.autocommit:

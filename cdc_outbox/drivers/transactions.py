@@ -3,9 +3,9 @@
 import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
 
 from cdc_outbox.drivers import (
+    AnyConnection,
     AsyncTransactionDriver,
     TransactionDriver,
     TransactionState,
@@ -29,19 +29,19 @@ _MAX_IDLE_SECONDS = 86_400
 class SendsAtOnce:
     """What a driver is made of that holds nothing back."""
 
-    def flush(self, connection: Any) -> None:  # noqa: ANN401
+    def flush(self, connection: AnyConnection) -> None:
         """Do nothing: what was executed was sent."""
 
 
 class AsyncSendsAtOnce:
     """The twin of :class:`SendsAtOnce`."""
 
-    async def flush(self, connection: Any) -> None:  # noqa: ANN401
+    async def flush(self, connection: AnyConnection) -> None:
         """Do nothing: what was executed was sent."""
 
 
 @contextmanager
-def changing_tables(connection: Any, driver: TransactionDriver) -> Iterator[None]:  # noqa: ANN401 - any driver's connection
+def changing_tables(connection: AnyConnection, driver: TransactionDriver) -> Iterator[None]:
     """Make all changes of tables or none, where the database can undo them; MySQL commits each by itself.
 
     Raises:
@@ -55,7 +55,7 @@ def changing_tables(connection: Any, driver: TransactionDriver) -> Iterator[None
 
 
 @contextmanager
-def transaction(connection: Any, driver: TransactionDriver) -> Iterator[None]:  # noqa: ANN401 - any driver's connection
+def transaction(connection: AnyConnection, driver: TransactionDriver) -> Iterator[None]:
     """Commit at the end of the block, or undo what was done in it."""
     driver.begin(connection)
     try:
@@ -67,7 +67,7 @@ def transaction(connection: Any, driver: TransactionDriver) -> Iterator[None]:  
 
 
 @asynccontextmanager
-async def async_transaction(connection: Any, driver: AsyncTransactionDriver) -> AsyncIterator[None]:  # noqa: ANN401
+async def async_transaction(connection: AnyConnection, driver: AsyncTransactionDriver) -> AsyncIterator[None]:
     """Commit at the end of the block, or undo what was done in it."""
     await driver.begin(connection)
     try:

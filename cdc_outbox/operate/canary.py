@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cdc_outbox import kafka_client
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.errors import BrokerError, ConfigError, ConnectorFailedError
 from cdc_outbox.event import Event
 from cdc_outbox.kafka import find_topics, make_consumer
@@ -40,7 +40,7 @@ class Canary:
     def __init__(
         self,
         spec: Spec,
-        connection: Any,  # noqa: ANN401 - any driver's connection
+        connection: AnyConnection,
         driver: TransactionDriver,
         settings: Mapping[str, Any],
         *,

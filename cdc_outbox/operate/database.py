@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
+from cdc_outbox.drivers import AnyConnection, Row, TransactionDriver, translated_for_operator
 from cdc_outbox.drivers.statements import NamedStatements
 from cdc_outbox.drivers.transactions import transaction
 
@@ -18,7 +18,7 @@ class OpenDatabase:
 
     def __init__(
         self,
-        connection: Any,  # noqa: ANN401 - any driver's connection
+        connection: AnyConnection,
         driver: TransactionDriver,
         names: Mapping[str, str],
         file: str = "prune",

@@ -22,7 +22,7 @@ from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.topics import topics_of
 from cdc_outbox.connect.wait import Condition, condition_of, describe, reason_of
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.errors import CdcOutboxError, ConnectError
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding, Place, Severity
@@ -151,7 +151,7 @@ class Doctor:
     def _heartbeats(self) -> Iterable[Finding]:
         return self.heartbeats(self._runs, self.client if self._connect_answers else None)
 
-    def _reading(self, connection: Any, driver: TransactionDriver) -> Iterator[Finding]:  # noqa: ANN401 - any driver's connection
+    def _reading(self, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
         slot = find_lag(connection, driver, self.spec.database.slot)
         if slot is None or slot.active or self.client.find_config(self.spec.name) is None:
             return

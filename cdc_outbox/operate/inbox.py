@@ -7,7 +7,7 @@ from cdc_outbox.consumer.database import sql_stores
 from cdc_outbox.consumer.inbox import Claims, columns_of
 from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import Row, TransactionDriver
+from cdc_outbox.drivers import AnyConnection, Row, TransactionDriver
 from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.errors import ConfigError, TransactionConflictError
 from cdc_outbox.operate.database import OpenDatabase
@@ -41,7 +41,7 @@ class OpenInbox:
 
     def __init__(
         self,
-        connection: Any,  # noqa: ANN401 - any driver's
+        connection: AnyConnection,
         driver: TransactionDriver,
         *,
         table: InboxTable,

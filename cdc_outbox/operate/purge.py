@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import Row, TransactionDriver
+from cdc_outbox.drivers import AnyConnection, Row, TransactionDriver
 from cdc_outbox.errors import OutboxError, TransactionConflictError
 from cdc_outbox.operate.database import OpenDatabase
 from cdc_outbox.operate.horizon import Horizon, Part, missing_parts, parts_of
@@ -65,7 +65,7 @@ class Purge(ABC):
 
     def __init__(
         self,
-        connection: Any,  # noqa: ANN401 - any driver's
+        connection: AnyConnection,
         driver: TransactionDriver,
         inbox: InboxTable,
         report: Report,

@@ -12,7 +12,7 @@ from cdc_outbox import kafka, kafka_client
 from cdc_outbox.connect.lint.java import literal
 from cdc_outbox.consumer.epochs import Place
 from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding
@@ -135,10 +135,10 @@ class HeartbeatTable:
     """The last day's heartbeats in the outbox's database.
 
     Args:
-        connection: Any driver's, in autocommit mode.
+        connection: AnyConnection driver's, in autocommit mode.
     """
 
-    def __init__(self, beating: Beating, connection: Any, driver: TransactionDriver) -> None:  # noqa: ANN401
+    def __init__(self, beating: Beating, connection: AnyConnection, driver: TransactionDriver) -> None:
         names = {
             **beating.table.literals(),
             "heartbeats": beating.table.quoted,

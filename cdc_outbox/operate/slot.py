@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.facts import Database, SlotFacts
@@ -11,7 +10,7 @@ from cdc_outbox.connect.lint.config import slot_of
 from cdc_outbox.connect.plan import SlotState, find_hole, stored_offset
 from cdc_outbox.connect.preflight.look import ask_connect
 from cdc_outbox.connect.preflight.publication import check_publication
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.errors import UnprovenDeliveryError
 from cdc_outbox.finding import errors_in
 from cdc_outbox.lsn import Lsn
@@ -223,7 +222,7 @@ class MarkTable:
 
 def slot_pruning(
     spec: Spec,
-    connection: Any,  # noqa: ANN401 - any driver's connection
+    connection: AnyConnection,
     driver: TransactionDriver,
     options: PruneOptions,
     report: Report,

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 from cdc_outbox.consumer.inbox import columns_of
 from cdc_outbox.consumer.ordering import Aggregate
-from cdc_outbox.drivers import Row, TransactionDriver
+from cdc_outbox.drivers import AnyConnection, Row, TransactionDriver
 from cdc_outbox.drivers.immediate import finish
 from cdc_outbox.modes import OutboxMode
 from cdc_outbox.operate.database import OpenDatabase
@@ -27,7 +26,7 @@ class OutboxStage:
         connection: To the server that is written to: a replica may lag behind the topics.
     """
 
-    def __init__(self, connection: Any, driver: TransactionDriver, table: OutboxTable) -> None:  # noqa: ANN401
+    def __init__(self, connection: AnyConnection, driver: TransactionDriver, table: OutboxTable) -> None:
         lacking = {"source": "null", "sequence": "null"}
         self._database = OpenDatabase(connection, driver, {**lacking, **table.names(driver.dialect)}, "verify")
         Catalog(connection, driver).refuse_hidden_rows(table.table, table.heads)

@@ -22,7 +22,7 @@ from cdc_outbox.consumer.park import (
     choose,
     fitting,
 )
-from cdc_outbox.drivers import Parameters, Row, TransactionState
+from cdc_outbox.drivers import AnyConnection, Parameters, Row, TransactionState
 from cdc_outbox.errors import OutboxError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
@@ -80,37 +80,37 @@ class MemoryDatabase:
         """Its stores."""
         return Stores(inbox=self, park=self, epochs=self)
 
-    async def joins_transaction(self, connection: Any) -> bool:  # noqa: ANN401, ARG002
+    async def joins_transaction(self, connection: AnyConnection) -> bool:  # noqa: ARG002
         """Every statement joins the open transaction."""
         return self._is_open
 
-    async def fetch(self, connection: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
+    async def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
         """Refuse: there is no SQL."""
         raise NotImplementedError(sql)
 
-    async def prepare(self, connection: Any, *, idle_seconds: float) -> None:  # noqa: ANN401
+    async def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Do nothing: no transaction idles here."""
 
-    async def flush(self, connection: Any) -> None:  # noqa: ANN401
+    async def flush(self, connection: AnyConnection) -> None:
         """Do nothing: nothing is held back."""
 
-    async def begin(self, connection: Any) -> None:  # noqa: ANN401, ARG002
+    async def begin(self, connection: AnyConnection) -> None:  # noqa: ARG002
         """Begin."""
         if self._is_open:
             raise OutboxError("the connection has a transaction already")
         self.now, self._is_open = copy.deepcopy(self.committed), True
 
-    def state(self, connection: Any) -> TransactionState:  # noqa: ANN401, ARG002
+    def state(self, connection: AnyConnection) -> TransactionState:  # noqa: ARG002
         """Tell whether one is open."""
         return TransactionState.OPEN if self._is_open else TransactionState.ENDED
 
-    async def commit(self, connection: Any) -> None:  # noqa: ANN401, ARG002
+    async def commit(self, connection: AnyConnection) -> None:  # noqa: ARG002
         """Keep."""
         if not self._is_open:
             raise TransactionEndedError("there is no transaction to commit")
         self.committed, self._is_open = self.now, False
 
-    async def rollback(self, connection: Any) -> None:  # noqa: ANN401, ARG002
+    async def rollback(self, connection: AnyConnection) -> None:  # noqa: ARG002
         """Forget."""
         self.now, self._is_open = self.committed, False
 
@@ -121,31 +121,31 @@ class MemoryDatabase:
     def refuse(self, event_ids: Sequence[str]) -> None:
         """Refuse nothing: there is room for any."""
 
-    async def claim(self, connection: Any, event_ids: Sequence[str]) -> Claims:  # noqa: ANN401, ARG002
+    async def claim(self, connection: AnyConnection, event_ids: Sequence[str]) -> Claims:  # noqa: ARG002
         """Claim ids and return those that were new."""
         new = frozenset(event_ids) - self.now.claims
         self.now.claims |= new
         return Claims(new, "1" if new else "")
 
-    async def find_claims(self, connection: Any, event_ids: Sequence[str]) -> set[str]:  # noqa: ANN401, ARG002
+    async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:  # noqa: ARG002
         """Return those ids that are claimed."""
         return set(event_ids) & self.now.claims
 
-    async def identify(self, connection: Any) -> Claims:  # noqa: ANN401, ARG002
+    async def identify(self, connection: AnyConnection) -> Claims:  # noqa: ARG002
         """Return the transaction's name."""
         return Claims(transaction="1")
 
-    async def release(self, connection: Any, event_ids: Iterable[str]) -> None:  # noqa: ANN401, ARG002
+    async def release(self, connection: AnyConnection, event_ids: Iterable[str]) -> None:  # noqa: ARG002
         """Give claims back."""
         self.now.claims -= set(event_ids)
 
-    async def find_purge(self, connection: Any) -> datetime | None:  # noqa: ANN401, ARG002
+    async def find_purge(self, connection: AnyConnection) -> datetime | None:  # noqa: ARG002
         """Return up to which time ids were forgotten."""
         return self.now.purged_before
 
     async def find_marks(
         self,
-        connection: Any,  # noqa: ANN401, ARG002
+        connection: AnyConnection,  # noqa: ARG002
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Mark]:
         """Return what is remembered of each aggregate."""
@@ -153,7 +153,7 @@ class MemoryDatabase:
 
     async def lock_marks(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Mark]:
         """Return the same, and make those that are not there."""
@@ -163,7 +163,7 @@ class MemoryDatabase:
 
     async def advance(
         self,
-        connection: Any,  # noqa: ANN401, ARG002
+        connection: AnyConnection,  # noqa: ARG002
         claims: Claims,  # noqa: ARG002
         moves: Sequence[Move],
     ) -> Sequence[Aggregate]:
@@ -176,16 +176,16 @@ class MemoryDatabase:
             marks[move.aggregate] = Mark(move.after, marks.get(move.aggregate, Mark()).parked + move.parked)
         return [move.aggregate for move in moves if marks[move.aggregate].parked > 0]
 
-    async def take_back(self, connection: Any, claims: Claims) -> bool:  # noqa: ANN401, ARG002
+    async def take_back(self, connection: AnyConnection, claims: Claims) -> bool:  # noqa: ARG002
         """Find nothing: nobody can commit a transaction before its time."""
         return False
 
-    async def find_parked(self, connection: Any, event_ids: Sequence[str]) -> dict[str, Rank]:  # noqa: ANN401, ARG002
+    async def find_parked(self, connection: AnyConnection, event_ids: Sequence[str]) -> dict[str, Rank]:  # noqa: ARG002
         """Return those ids that are parked, each with its event's rank."""
         found = {row.parked.event_id: (row.parked.aggregate, row.event.sequence) for row in self.now.rows.values()}
         return {event_id: rank for event_id, rank in found.items() if event_id in set(event_ids)}
 
-    async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:  # noqa: ANN401
+    async def add(self, connection: AnyConnection, event: Event, message: Message, failure: Failure) -> None:
         """Park an event; one that is parked already stays as it is."""
         if await self.find_parked(connection, [event.id or ""]):
             return
@@ -206,12 +206,12 @@ class MemoryDatabase:
         turn = last if event.sequence is None else event.sequence
         self.now.rows[parked.parked_id] = MemoryRow(parked, event, self._due_at(failure), turn)
 
-    async def remove(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401, ARG002
+    async def remove(self, connection: AnyConnection, parked_ids: Sequence[int]) -> None:  # noqa: ARG002
         """Take events out."""
         for parked_id in parked_ids:
             del self.now.rows[parked_id]
 
-    async def fail(self, connection: Any, parked_id: int, failure: Failure) -> None:  # noqa: ANN401, ARG002
+    async def fail(self, connection: AnyConnection, parked_id: int, failure: Failure) -> None:  # noqa: ARG002
         """Note that an event failed again."""
         row = self.now.rows[parked_id]
         row.retry_at = self._due_at(failure)
@@ -224,12 +224,12 @@ class MemoryDatabase:
             forced=row.parked.forced and failure.state is State.WAITING,
         )
 
-    async def rest(self, connection: Any, parked_ids: Sequence[int]) -> None:  # noqa: ANN401, ARG002
+    async def rest(self, connection: AnyConnection, parked_ids: Sequence[int]) -> None:  # noqa: ARG002
         """Let events wait for their predecessors."""
         for parked_id in parked_ids:
             self.now.rows[parked_id].retry_at = None
 
-    async def wake(self, connection: Any, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ANN401, ARG002
+    async def wake(self, connection: AnyConnection, successors: Mapping[Aggregate, int | None]) -> int:  # noqa: ARG002
         """Make due what can be applied now."""
         woken = 0
         for aggregate, successor in successors.items():
@@ -244,7 +244,7 @@ class MemoryDatabase:
 
     async def find_due(
         self,
-        connection: Any,  # noqa: ANN401, ARG002
+        connection: AnyConnection,  # noqa: ARG002
         owned: Iterable[Place],
         limit: int,
         most_bytes: float = math.inf,
@@ -282,12 +282,12 @@ class MemoryDatabase:
     def _turn(self, parked_id: int) -> tuple[int, int]:
         return self.now.rows[parked_id].turn, parked_id
 
-    async def find_places(self, connection: Any) -> set[Place]:  # noqa: ANN401, ARG002
+    async def find_places(self, connection: AnyConnection) -> set[Place]:  # noqa: ARG002
         """Return the topic-partitions that events came from which wait."""
         parked = (row.parked for row in self.now.rows.values())
         return {place_of(row.message) for row in parked if row.state is State.WAITING}
 
-    async def count(self, connection: Any) -> list[ParkedCount]:  # noqa: ANN401, ARG002
+    async def count(self, connection: AnyConnection) -> list[ParkedCount]:  # noqa: ARG002
         """Return how many events are parked."""
         firsts: dict[Aggregate, tuple[int, bool]] = {}
         for row in self.now.rows.values():
@@ -308,7 +308,7 @@ class MemoryDatabase:
 
     async def issue(
         self,
-        connection: Any,  # noqa: ANN401, ARG002
+        connection: AnyConnection,  # noqa: ARG002
         places: Iterable[Place],
         topic_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> Mapping[Place, Tenure]:
@@ -321,13 +321,13 @@ class MemoryDatabase:
             issued[place] = self.now.epochs[place] = Tenure(epoch + 1, unfinished + 1, next_offset, topic_id)
         return issued
 
-    async def find_stale(self, connection: Any, held: Mapping[Place, int]) -> list[Place]:  # noqa: ANN401, ARG002
+    async def find_stale(self, connection: AnyConnection, held: Mapping[Place, int]) -> list[Place]:  # noqa: ARG002
         """Return those partitions whose epoch is another one by now."""
         return [place for place, epoch in held.items() if self.now.epochs.get(place, Tenure(0, 0)).epoch != epoch]
 
     async def store_offsets(
         self,
-        connection: Any,  # noqa: ANN401
+        connection: AnyConnection,
         held: Mapping[Place, int],
         moves: Mapping[Place, OffsetMove],
     ) -> list[Place]:
@@ -341,18 +341,18 @@ class MemoryDatabase:
                 stale.add(place)
         return sorted(stale)
 
-    async def finish(self, connection: Any, held: Mapping[Place, int]) -> None:  # noqa: ANN401, ARG002
+    async def finish(self, connection: AnyConnection, held: Mapping[Place, int]) -> None:  # noqa: ARG002
         """Note that work on these partitions gets done."""
         for place, epoch in held.items():
             if self.now.epochs[place].epoch == epoch:
                 self.now.epochs[place] = self.now.epochs[place]._replace(unfinished=0)
 
-    async def start(self, connection: Any, event_id: str) -> int:  # noqa: ANN401, ARG002
+    async def start(self, connection: AnyConnection, event_id: str) -> int:  # noqa: ARG002
         """Note that an event is begun."""
         self.now.starts[event_id] = self.now.starts.get(event_id, 0) + 1
         return self.now.starts[event_id]
 
-    async def forget_start(self, connection: Any, event_id: str) -> None:  # noqa: ANN401, ARG002
+    async def forget_start(self, connection: AnyConnection, event_id: str) -> None:  # noqa: ARG002
         """Forget that it was begun."""
         self.now.starts.pop(event_id, None)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from cdc_outbox.drivers import AsyncDriver, find_driver
+from cdc_outbox.drivers import AnyConnection, AsyncDriver, find_driver
 from cdc_outbox.drivers.immediate import Immediate, finish
 from cdc_outbox.errors import NotInTransactionError, OutboxError
 from cdc_outbox.event import Event
@@ -161,7 +161,7 @@ class MemoryOutbox(Outbox):
         with self._database.opened() as transaction:
             yield transaction
 
-    def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - whatever stands for a connection
+    def add(self, connection: AnyConnection, event: Event) -> Event:
         """Write one event as :meth:`Outbox.add` does."""
         reacted = self._react(connection, [event])
         if reacted is not None:
@@ -171,7 +171,7 @@ class MemoryOutbox(Outbox):
             transaction.events += [written] if written is not event else []
         return written
 
-    def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
+    def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
         """Write many events as :meth:`Outbox.add_all` does."""
         given = list(events)
         reacted = self._react(connection, given)
@@ -183,22 +183,22 @@ class MemoryOutbox(Outbox):
         return written
 
     @contextmanager
-    def collect(self, connection: Any) -> Iterator[Collection]:  # noqa: ANN401
+    def collect(self, connection: AnyConnection) -> Iterator[Collection]:
         """Gather events as :meth:`Outbox.collect` does."""
         self._database.refuse_ended(connection)
         with Collection.gathering() as collection:
             yield collection
         collection.written = self.add_all(connection, collection.events)
 
-    def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
+    def _write_gathered(self, connection: AnyConnection, drafts: Sequence[Draft]) -> None:
         with self._joined(connection) as transaction, self._database.lent_to(transaction) as sqlite:
             transaction.events += finish(self._write(sqlite, drafts))
 
-    def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401, ARG002 - whatever stands for a connection
+    def _find(self, connection: AnyConnection) -> AsyncDriver:  # noqa: ARG002
         return Immediate(find_driver(self._database.connection))
 
     @contextmanager
-    def _joined(self, connection: Any) -> Iterator[MemoryTransaction]:  # noqa: ANN401
+    def _joined(self, connection: AnyConnection) -> Iterator[MemoryTransaction]:
         if isinstance(connection, MemoryTransaction):
             yield connection
             return
@@ -226,7 +226,7 @@ class AsyncMemoryOutbox(AsyncOutbox):
         with self._database.opened() as transaction:
             yield transaction
 
-    async def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - whatever stands for a connection
+    async def add(self, connection: AnyConnection, event: Event) -> Event:
         """Write one event."""
         reacted = self._react(connection, [event])
         if reacted is not None:
@@ -234,7 +234,7 @@ class AsyncMemoryOutbox(AsyncOutbox):
         async with self._joined(connection) as transaction:
             return self._twin.add(transaction, event)
 
-    async def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
+    async def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
         """Write many events."""
         given = list(events)
         reacted = self._react(connection, given)
@@ -244,22 +244,22 @@ class AsyncMemoryOutbox(AsyncOutbox):
             return self._twin.add_all(transaction, given)
 
     @asynccontextmanager
-    async def collect(self, connection: Any) -> AsyncIterator[Collection]:  # noqa: ANN401
+    async def collect(self, connection: AnyConnection) -> AsyncIterator[Collection]:
         """Gather events."""
         self._database.refuse_ended(connection)
         with Collection.gathering() as collection:
             yield collection
         collection.written = await self.add_all(connection, collection.events)
 
-    def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401
+    def _find(self, connection: AnyConnection) -> AsyncDriver:
         return self._twin._find(connection)  # noqa: SLF001
 
-    async def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
+    async def _write_gathered(self, connection: AnyConnection, drafts: Sequence[Draft]) -> None:
         async with self._joined(connection) as transaction:
             self._twin._write_gathered(transaction, drafts)  # noqa: SLF001
 
     @asynccontextmanager
-    async def _joined(self, connection: Any) -> AsyncIterator[MemoryTransaction]:  # noqa: ANN401
+    async def _joined(self, connection: AnyConnection) -> AsyncIterator[MemoryTransaction]:
         if isinstance(connection, MemoryTransaction):
             yield connection
             return

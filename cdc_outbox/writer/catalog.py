@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cdc_outbox.drivers import Driver, Row
+from cdc_outbox.drivers import AnyConnection, Driver, Row
 from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.migrations import Component, exists, find_version
 from cdc_outbox.modes import OutboxMode
@@ -88,7 +88,7 @@ class Catalog:
     What a dialect does not have, such as partitions, it has no statement for, and nothing is found.
     """
 
-    def __init__(self, connection: Any, driver: Driver) -> None:  # noqa: ANN401 - any driver's connection
+    def __init__(self, connection: AnyConnection, driver: Driver) -> None:
         self._connection = connection
         self._driver = driver
 

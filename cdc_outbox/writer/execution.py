@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from cdc_outbox.drivers import find_transaction_driver
+from cdc_outbox.drivers import AnyConnection, find_transaction_driver
 from cdc_outbox.event import Event
 from cdc_outbox.writer.outbox import Outbox
 
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 def execute_with_events(
-    connection: Any,  # noqa: ANN401 - any driver's connection
+    connection: AnyConnection,
     operation: Callable[[Any], Result],
     events: Iterable[Event] | Callable[[Result], Iterable[Event]],
     *,

@@ -4,9 +4,8 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.drivers.transactions import changing_tables
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.migrations import turn
@@ -70,7 +69,7 @@ def next_source(current: str, *, before: str, after: str | None, first_source: s
 
 
 def begin_incarnation(
-    connection: Any,  # noqa: ANN401 - any driver's connection
+    connection: AnyConnection,
     driver: TransactionDriver,
     table: OutboxTable,
     *,

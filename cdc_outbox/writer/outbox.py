@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from cdc_outbox.drivers import AsyncDriver, Row, find_async_driver, find_driver
+from cdc_outbox.drivers import AnyConnection, AsyncDriver, Row, find_async_driver, find_driver
 from cdc_outbox.drivers.immediate import Immediate, finish
 from cdc_outbox.errors import ConfigError, EventError, NotInTransactionError
 from cdc_outbox.event import Event
@@ -56,7 +56,7 @@ class _Outbox:
         self.policy = policy
         self._statements: dict[tuple[Dialect, ParameterStyle], OutboxStatements] = {}
 
-    def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401 - any driver's connection
+    def _find(self, connection: AnyConnection) -> AsyncDriver:
         raise NotImplementedError
 
     def _statements_for(self, driver: AsyncDriver) -> OutboxStatements:
@@ -73,7 +73,7 @@ class _Outbox:
         )
         return traced(checked, self.table, self.contract)
 
-    def _react(self, connection: Any, events: Iterable[Event]) -> list[Event] | None:  # noqa: ANN401
+    def _react(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event] | None:
         """Leave events to the end of the handlers' transaction, if this is one."""
         reaction = find_reaction(self, connection)
         if reaction is None:
@@ -90,7 +90,7 @@ class _Outbox:
         reaction.drafts += drafts.values()
         return [gathered(drafts[index]) if index in drafts else event for index, event in enumerate(given)]
 
-    async def _add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401
+    async def _add(self, connection: AnyConnection, event: Event) -> Event:
         reacted = self._react(connection, [event])
         if reacted is not None:
             return reacted[0]
@@ -103,7 +103,7 @@ class _Outbox:
         [written] = statements.written(insertion, await _execute(driver, connection, insertion))
         return written
 
-    async def _add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
+    async def _add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
         events = list(events)
         reacted = self._react(connection, events)
         if reacted is not None:
@@ -114,11 +114,11 @@ class _Outbox:
         written = {event.id: event for event in await self._write(connection, list(drafts.values()))}
         return [written[drafts[index].id] if index in drafts else event for index, event in enumerate(given)]
 
-    async def _begin_collection(self, connection: Any) -> None:  # noqa: ANN401
+    async def _begin_collection(self, connection: AnyConnection) -> None:
         if find_reaction(self, connection) is None:
             await _refuse_outside_transaction(self._find(connection), connection)
 
-    async def _write(self, connection: Any, drafts: Sequence[Draft]) -> list[Event]:  # noqa: ANN401
+    async def _write(self, connection: AnyConnection, drafts: Sequence[Draft]) -> list[Event]:
         driver = self._find(connection)
         statements = self._statements_for(driver)
         insertions = statements.add_all(drafts)
@@ -149,10 +149,10 @@ class Outbox(_Outbox):
         ConfigError: ``table`` or ``contract`` beside a spec, a contract without a table, or the two do not agree.
     """
 
-    def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401
+    def _find(self, connection: AnyConnection) -> AsyncDriver:
         return Immediate(find_driver(connection))
 
-    def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
+    def add(self, connection: AnyConnection, event: Event) -> Event:
         """Write one event and return it with its id, sequence, source and time.
 
         The event exists if and only if the caller's transaction commits. Writers of one aggregate wait for each
@@ -166,7 +166,7 @@ class Outbox(_Outbox):
         """
         return finish(self._add(connection, event))
 
-    def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
+    def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
         """Write many events and return them as :meth:`add` does, in the order in which they were given.
 
         On PostgreSQL it is one statement for all events of one sequence mode. Aggregates are locked in one order,
@@ -180,7 +180,7 @@ class Outbox(_Outbox):
         return finish(self._add_all(connection, events))
 
     @contextmanager
-    def collect(self, connection: Any) -> Iterator[Collection]:  # noqa: ANN401
+    def collect(self, connection: AnyConnection) -> Iterator[Collection]:
         """Gather a transaction's events in a ``with`` block, and write them together at its end.
 
         Open it inside the transaction. What it wrote is in :attr:`Collection.written` afterwards. A block that is
@@ -196,7 +196,7 @@ class Outbox(_Outbox):
         collection.written = self.add_all(connection, collection.events)
 
     @contextmanager
-    def gathering(self, connection: Any) -> Iterator[Reaction]:  # noqa: ANN401
+    def gathering(self, connection: AnyConnection) -> Iterator[Reaction]:
         """Gather what handlers add to this outbox on this connection, and write it together at the block's end.
 
         For a consumer: pass the outbox as its ``before_commit``. Inside the block :meth:`add` refuses what it always
@@ -208,26 +208,26 @@ class Outbox(_Outbox):
         if reaction.drafts:
             self._write_gathered(connection, reaction.drafts)
 
-    def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
+    def _write_gathered(self, connection: AnyConnection, drafts: Sequence[Draft]) -> None:
         finish(self._write(connection, drafts))
 
 
 class AsyncOutbox(_Outbox):
     """Write events into an outbox table through an asynchronous driver; the twin of :class:`Outbox`."""
 
-    def _find(self, connection: Any) -> AsyncDriver:  # noqa: ANN401
+    def _find(self, connection: AnyConnection) -> AsyncDriver:
         return find_async_driver(connection)
 
-    async def add(self, connection: Any, event: Event) -> Event:  # noqa: ANN401 - any driver's connection
+    async def add(self, connection: AnyConnection, event: Event) -> Event:
         """Write one event; everything that :meth:`Outbox.add` says holds here."""
         return await self._add(connection, event)
 
-    async def add_all(self, connection: Any, events: Iterable[Event]) -> list[Event]:  # noqa: ANN401
+    async def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
         """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
         return await self._add_all(connection, events)
 
     @asynccontextmanager
-    async def collect(self, connection: Any) -> AsyncIterator[Collection]:  # noqa: ANN401
+    async def collect(self, connection: AnyConnection) -> AsyncIterator[Collection]:
         """Gather a transaction's events; everything that :meth:`Outbox.collect` says holds here."""
         await self._begin_collection(connection)
         with Collection.gathering() as collection:
@@ -235,7 +235,7 @@ class AsyncOutbox(_Outbox):
         collection.written = await self.add_all(connection, collection.events)
 
     @asynccontextmanager
-    async def gathering(self, connection: Any) -> AsyncIterator[Reaction]:  # noqa: ANN401
+    async def gathering(self, connection: AnyConnection) -> AsyncIterator[Reaction]:
         """Gather what handlers add; everything that :meth:`Outbox.gathering` says holds here."""
         reaction = Reaction(connection)
         with reacting(self, reaction):
@@ -243,7 +243,7 @@ class AsyncOutbox(_Outbox):
         if reaction.drafts:
             await self._write_gathered(connection, reaction.drafts)
 
-    async def _write_gathered(self, connection: Any, drafts: Sequence[Draft]) -> None:  # noqa: ANN401
+    async def _write_gathered(self, connection: AnyConnection, drafts: Sequence[Draft]) -> None:
         await self._write(connection, drafts)
 
 
@@ -300,7 +300,7 @@ def _checked(event: Event) -> Event:
     return event
 
 
-async def _execute(driver: AsyncDriver, connection: Any, insertion: Insertion) -> list[Row]:  # noqa: ANN401
+async def _execute(driver: AsyncDriver, connection: AnyConnection, insertion: Insertion) -> list[Row]:
     """Execute the steps and return the last rows that came back; if one fails or is interrupted, none of them was."""
     rows: list[Row] = []
     step = insertion.steps[0]
@@ -316,7 +316,7 @@ async def _execute(driver: AsyncDriver, connection: Any, insertion: Insertion) -
     return rows
 
 
-async def _refuse_outside_transaction(driver: AsyncDriver, connection: Any) -> None:  # noqa: ANN401
+async def _refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnection) -> None:
     if not await driver.joins_transaction(connection):
         raise NotInTransactionError(
             "the connection is not in a transaction, so the event was not written", hint=driver.transaction_hint

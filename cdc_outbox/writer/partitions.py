@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 from uuid import UUID
 
-from cdc_outbox.drivers import Driver, TransactionDriver
+from cdc_outbox.drivers import AnyConnection, Driver, TransactionDriver
 from cdc_outbox.migrations import turn
 from cdc_outbox.modes import Partitions
 from cdc_outbox.sql import load
@@ -59,7 +58,7 @@ class PartitionStep:
 
 
 def create_partitions(
-    connection: Any,  # noqa: ANN401 - any driver's connection
+    connection: AnyConnection,
     driver: TransactionDriver,
     table: OutboxTable,
     *,
@@ -90,7 +89,7 @@ def create_partitions(
 
 
 def add_partitions(
-    connection: Any,  # noqa: ANN401 - any driver's connection
+    connection: AnyConnection,
     driver: Driver,
     table: OutboxTable,
     *,
@@ -108,7 +107,9 @@ def _wanted(table: OutboxTable, now: datetime, ahead: int | None) -> list[Partit
     return list(wanted_partitions(table, now, ahead=AHEAD[table.partitions] if ahead is None else ahead))
 
 
-def _add(connection: Any, driver: Driver, table: OutboxTable, partition: Partition) -> Iterator[PartitionStep]:  # noqa: ANN401
+def _add(
+    connection: AnyConnection, driver: Driver, table: OutboxTable, partition: Partition
+) -> Iterator[PartitionStep]:
     """Create a partition in the transaction that is open, if it is missing and nothing is in the way."""
     found = Catalog(connection, driver).find_table(table.table)
     for missing, overlapping in missing_partitions([partition], (found and found.partitions) or {}):
@@ -116,7 +117,7 @@ def _add(connection: Any, driver: Driver, table: OutboxTable, partition: Partiti
         yield PartitionStep(missing, obstacle or _create(connection, driver, table, missing))
 
 
-def _create(connection: Any, driver: Driver, table: OutboxTable, partition: Partition) -> str:  # noqa: ANN401
+def _create(connection: AnyConnection, driver: Driver, table: OutboxTable, partition: Partition) -> str:
     """Create a partition, and return what is in the way."""
     files = load("postgresql", "outbox_schema")
     names = {

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
 
+from cdc_outbox.drivers import AnyConnection
 from cdc_outbox.event import Event
 from cdc_outbox.writer.draft import Draft
 
@@ -21,7 +21,7 @@ class Reaction:
         drafts: In order; each was looked at when it was added, so that its own handler is told what is wrong with it.
     """
 
-    def __init__(self, connection: Any) -> None:  # noqa: ANN401 - any driver's
+    def __init__(self, connection: AnyConnection) -> None:
         self.connection = connection
         self.drafts: list[Draft] = []
         self._cause: Event | None = None
@@ -61,7 +61,7 @@ def reacting(outbox: object, reaction: Reaction) -> Iterator[None]:
         _REACTIONS.reset(token)
 
 
-def find_reaction(outbox: object, connection: Any) -> Reaction | None:  # noqa: ANN401
+def find_reaction(outbox: object, connection: AnyConnection) -> Reaction | None:
     """Return what is gathered for an outbox on a connection, or on a cursor of it, if anything is."""
     for owner, reaction in reversed(_REACTIONS.get()):
         if owner is outbox and _leads_to(connection, reaction.connection):

@@ -7,7 +7,7 @@ from typing import Any
 from cdc_outbox.binlog import BinlogPosition, Log, has_new_names, names_in, status_statement
 from cdc_outbox.connect.facts.postgresql import COUNTED_ROWS
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
+from cdc_outbox.drivers import AnyConnection, Row, TransactionDriver, translated_for_operator
 from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.spec import Spec
 from cdc_outbox.sql import load
@@ -96,7 +96,7 @@ class BinlogFacts:
 class BinlogDatabase:
     """The pipeline's database on MariaDB or MySQL, through a connection in autocommit mode."""
 
-    def __init__(self, connection: Any, driver: TransactionDriver, spec: Spec) -> None:  # noqa: ANN401 - any driver's connection
+    def __init__(self, connection: AnyConnection, driver: TransactionDriver, spec: Spec) -> None:
         self._connection = connection
         self._driver = driver
         self._spec = spec

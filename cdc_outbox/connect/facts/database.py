@@ -17,7 +17,7 @@ from cdc_outbox.connect.facts.postgresql import (
     TableFacts,
     WrittenFacts,
 )
-from cdc_outbox.drivers import Row, TransactionDriver, translated_for_operator
+from cdc_outbox.drivers import AnyConnection, Row, TransactionDriver, translated_for_operator
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.modes import OutboxMode
@@ -47,7 +47,7 @@ _HINTS = {
 class Database:
     """The pipeline's database, through a connection in autocommit mode whose role may create slots."""
 
-    def __init__(self, connection: Any, driver: TransactionDriver, spec: Spec) -> None:  # noqa: ANN401 - any driver's connection
+    def __init__(self, connection: AnyConnection, driver: TransactionDriver, spec: Spec) -> None:
         self._connection = connection
         self._driver = driver
         self._spec = spec

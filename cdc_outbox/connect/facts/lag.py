@@ -1,10 +1,9 @@
 """How far a slot is behind its server's log, where that ends, and whether there is anything to publish."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from cdc_outbox.connect.facts.postgresql import COUNTED_ROWS
-from cdc_outbox.drivers import TransactionDriver, translated_for_operator
+from cdc_outbox.drivers import AnyConnection, TransactionDriver, translated_for_operator
 from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.lsn import Lsn
 from cdc_outbox.sql import load
@@ -33,7 +32,7 @@ class SlotLag:
     seconds: float | None = None
 
 
-def find_lag(connection: Any, driver: TransactionDriver, slot: str) -> SlotLag | None:  # noqa: ANN401 - any driver's connection
+def find_lag(connection: AnyConnection, driver: TransactionDriver, slot: str) -> SlotLag | None:
     """Return a slot's lag, ``None`` if there is no such slot."""
     statement = load(driver.dialect, "lag")["lag"].render({}, driver.style)
     with translated_for_operator():
@@ -52,7 +51,7 @@ def find_lag(connection: Any, driver: TransactionDriver, slot: str) -> SlotLag |
     )
 
 
-def find_log(connection: Any, driver: TransactionDriver) -> tuple[str, Lsn]:  # noqa: ANN401
+def find_log(connection: AnyConnection, driver: TransactionDriver) -> tuple[str, Lsn]:
     """Return the database's name, and where its server's log ends; on a standby, where it has come to."""
     statement = load(driver.dialect, "lag")["log"].render({}, driver.style)
     with translated_for_operator():
@@ -60,7 +59,7 @@ def find_log(connection: Any, driver: TransactionDriver) -> tuple[str, Lsn]:  # 
     return database, Lsn.parse(log_end)
 
 
-def count_rows(connection: Any, driver: TransactionDriver, table: TableName) -> int:  # noqa: ANN401 - any driver's connection
+def count_rows(connection: AnyConnection, driver: TransactionDriver, table: TableName) -> int:
     """Return how many rows a table holds, up to :data:`COUNTED_ROWS`; none where the role cannot read it.
 
     Raises:

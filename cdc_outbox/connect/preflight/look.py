@@ -14,7 +14,7 @@ from cdc_outbox.connect.preflight.findings import note
 from cdc_outbox.connect.preflight.postgresql import check_database, check_republish
 from cdc_outbox.connect.preflight.slot import check_health, check_hole, slot_in_use, slot_older_than_publication
 from cdc_outbox.database import DatabaseKind
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.errors import ConnectorNotFoundError, DatabaseAccessError, DatabaseError
 from cdc_outbox.finding import Finding, Severity, errors_in
 from cdc_outbox.modes import OutboxMode
@@ -69,7 +69,7 @@ def what_connect_hides(name: str, connected: Connected | None) -> Iterator[Findi
 
 def look_at_postgresql(
     spec: Spec,
-    connection: Any,  # noqa: ANN401 - any driver's connection
+    connection: AnyConnection,
     driver: TransactionDriver,
     client: ConnectClient | None,
 ) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def look_at_postgresql(
 
 def look_at_binlog(
     spec: Spec,
-    connection: Any,  # noqa: ANN401 - any driver's connection
+    connection: AnyConnection,
     driver: TransactionDriver,
     client: ConnectClient | None,
 ) -> Iterator[Finding]:

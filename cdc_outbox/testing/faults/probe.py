@@ -7,6 +7,7 @@ from typing import Any
 
 from cdc_outbox.consumer.calls import BeforeCommit
 from cdc_outbox.consumer.handlers import Handlers, Registered
+from cdc_outbox.drivers import AnyConnection
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.event import Event
 from cdc_outbox.testing.faults.scenarios import Fault, Kind, Point
@@ -57,7 +58,7 @@ class Probe:
             probed.add(types[id(registered)], self._probed(registered), takes_batch=registered.takes_batch)
         return probed
 
-    def watch(self, connection: Any) -> None:  # noqa: ANN401 - any driver's
+    def watch(self, connection: AnyConnection) -> None:
         """Watch what handlers execute on a connection of psycopg's; other drivers have no place for it."""
         if type(connection).__module__.partition(".")[0] != "psycopg":
             return
@@ -94,7 +95,7 @@ class Probe:
                 raise StruckError("an error, made for a test")
 
     def _probed(self, registered: Registered) -> Callable[[Any, Any], Awaitable[None]]:
-        async def call(given: Any, connection: Any) -> None:  # noqa: ANN401
+        async def call(given: Any, connection: AnyConnection) -> None:  # noqa: ANN401
             events: Sequence[Event] = given if registered.takes_batch else [given]
             ids = {event.id or "" for event in events}
             self._struck = self._fault if ids & self._targets else None
@@ -138,7 +139,7 @@ class ProbedBeforeCommit:
         """Take no notice: nothing is gathered."""
 
     @asynccontextmanager
-    async def gathering(self, connection: Any) -> AsyncIterator[Any]:  # noqa: ANN401
+    async def gathering(self, connection: AnyConnection) -> AsyncIterator[Any]:
         """Gather what the inner one gathers, and strike when it is written."""
         async with AsyncExitStack() as stack:
             context: Any = self._inner.gathering(connection) if self._inner else None

@@ -23,6 +23,7 @@ from cdc_outbox.consumer.park import Failure, ParkedCount, Reason
 from cdc_outbox.consumer.schema import inbox_component
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.table import InboxTable
+from cdc_outbox.drivers import AnyConnection
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,
@@ -65,7 +66,7 @@ class Stage:
         self.connect = connect
         self._consumer = consumer
         self._effects, self._reset = effects, reset
-        self._connection: Any = None
+        self._connection: AnyConnection = None
         self._database: ConsumerDatabase
         self.table: InboxTable
         self.probe: Probe
@@ -221,7 +222,7 @@ class Play:
         """Close the connection."""
         await self._session.close()
 
-    def _know(self, connection: Any) -> ConsumerDatabase:  # noqa: ANN401
+    def _know(self, connection: AnyConnection) -> ConsumerDatabase:
         if self._stage.has(connection):
             raise ConfigError(
                 "connect returned the same connection twice, through which nobody can look on",
