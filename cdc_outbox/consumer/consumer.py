@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from cdc_outbox.consumer.calls import BeforeCommit
 from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.delivery import Outcome
 from cdc_outbox.consumer.group import subscribe
-from cdc_outbox.consumer.handlers import BatchHandler, Handler, Handlers
+from cdc_outbox.consumer.handlers import BatchHandler, ConnectionT, Handler, Handlers
 from cdc_outbox.consumer.horizon import refuse_short_horizon
 from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
@@ -43,18 +43,17 @@ from cdc_outbox.progress import Progress
 from cdc_outbox.tracing import OpenTelemetrySpans, Spans
 from cdc_outbox.wire import WireContract
 
-HandlerT = TypeVar("HandlerT", bound=Handler)
-EventT = TypeVar("EventT")
-BatchHandlerT = TypeVar("BatchHandlerT", bound=BatchHandler)
+OpenedT = TypeVar("OpenedT")
+"""What ``connect`` returns: a connection, or what is awaited for one."""
 
 _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
 
 
-class _Consumer(Generic[EventT]):
+class _Consumer(Generic[OpenedT, ConnectionT]):
     """What both kinds of consumers have in common: all but what waits."""
 
     _is_asynchronous = False
-    _new_event: Callable[[], EventT]
+    _new_event: Callable[[], Any]
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class _Consumer(Generic[EventT]):
         name: str,
         contract: WireContract,
         bootstrap_servers: str,
-        connect: Callable[[], Any],
+        connect: Callable[[], OpenedT],
         inbox: InboxTable | None = None,
         kafka_settings: Mapping[str, Any] = MappingProxyType({}),
         limits: Limits | None = None,
@@ -116,7 +115,7 @@ class _Consumer(Generic[EventT]):
         """Return how far it is, at once; from any thread."""
         return self._watch.progress()
 
-    def on(self, *event_types: str) -> Callable[[HandlerT], HandlerT]:
+    def on(self, *event_types: str) -> Callable[[Handler[ConnectionT]], Handler[ConnectionT]]:
         """Register the handler of event types.
 
         It is called with the event and the connection, inside the inbox transaction: what it does to the database is
@@ -126,20 +125,20 @@ class _Consumer(Generic[EventT]):
         consumer stops with a TransactionEndedError, and the event comes again.
         """
 
-        def register(handler: HandlerT) -> HandlerT:
+        def register(handler: Handler[ConnectionT]) -> Handler[ConnectionT]:
             self._handlers.add(event_types, handler, takes_batch=False)
             return handler
 
         return register
 
-    def on_batch(self, *event_types: str) -> Callable[[BatchHandlerT], BatchHandlerT]:
+    def on_batch(self, *event_types: str) -> Callable[[BatchHandler[ConnectionT]], BatchHandler[ConnectionT]]:
         """Register a handler that takes a list of events at once, for example to write them with one statement.
 
         They are in order, and all that come one after the other: an event of a type with another handler ends the list.
         If the handler fails, the same events come again one by one, each in a list of its own.
         """
 
-        def register(handler: BatchHandlerT) -> BatchHandlerT:
+        def register(handler: BatchHandler[ConnectionT]) -> BatchHandler[ConnectionT]:
             self._handlers.add(event_types, handler, takes_batch=True)
             return handler
 
@@ -257,8 +256,10 @@ class _Consumer(Generic[EventT]):
             await loop.run(is_stopping)
 
 
-class Consumer(_Consumer[threading.Event]):
+class Consumer(_Consumer[ConnectionT, ConnectionT]):
     """Read events and commit the effects of each exactly where and when its id is claimed.
+
+    The type of what ``connect`` returns is that of the connection which handlers get.
 
     ::
 
@@ -300,6 +301,7 @@ class Consumer(_Consumer[threading.Event]):
     """
 
     _new_event = threading.Event
+    _stopping: threading.Event
 
     def stop(self) -> None:
         """Make :meth:`run` return after the batch at hand; safe from a signal handler or another thread."""
@@ -352,7 +354,7 @@ class Consumer(_Consumer[threading.Event]):
             self._stopping.clear()
 
 
-class AsyncConsumer(_Consumer[asyncio.Event]):
+class AsyncConsumer(_Consumer[Awaitable[ConnectionT], ConnectionT]):
     """The same for a service that runs on asyncio; its handlers may be coroutine functions.
 
     ::
@@ -373,6 +375,7 @@ class AsyncConsumer(_Consumer[asyncio.Event]):
 
     _is_asynchronous = True
     _new_event = asyncio.Event
+    _stopping: asyncio.Event
 
     def stop(self) -> None:
         """Make :meth:`run` return after the batch at hand; called in the event loop's thread."""

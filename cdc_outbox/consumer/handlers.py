@@ -3,15 +3,24 @@
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import Event
 
-Handler = Callable[[Event, Any], object]
+if TYPE_CHECKING:  # Python 3.13 has it; type checkers know it without the package
+    from typing_extensions import TypeVar
+
+    ConnectionT = TypeVar("ConnectionT", default=Any)
+else:
+    from typing import TypeVar
+
+    ConnectionT = TypeVar("ConnectionT")
+
+Handler = Callable[[Event, ConnectionT], object]
 """The user's callback: the event, and the connection whose transaction is open. What it returns is ignored."""
-BatchHandler = Callable[[list[Event], Any], object]
+BatchHandler = Callable[[list[Event], ConnectionT], object]
 """The same for several events at once, in order."""
 
 

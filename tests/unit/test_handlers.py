@@ -1,16 +1,22 @@
 """Which handler an event goes to, and with which others."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 
+from cdc_outbox.consumer import Consumer, Event, SequenceMode, WireContract
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.message import Message
 from tests.support.events import make_event
+
+CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS})
 
 
 def handler(_event: Any, _connection: Any) -> None:
@@ -84,3 +90,21 @@ def test_where_somebody_awaits_them_coroutine_functions_are_taken() -> None:
     assert handlers
     assert handlers.get("A")
     assert handlers.get("B") is None
+
+
+def test_a_handler_takes_the_connection_that_connect_returns() -> None:
+    """Type checkers know: they would report the comment below if what it hides were no error."""
+    consumer = Consumer(
+        name="shipping", contract=CONTRACT, bootstrap_servers="nowhere", connect=lambda: sqlite3.connect(":memory:")
+    )
+
+    @consumer.on("A")
+    def right(event: Event, connection: sqlite3.Connection) -> int:
+        return len(connection.execute("select 1", event.payload).fetchall())
+
+    @consumer.on("B")  # type: ignore[arg-type]
+    def wrong(_event: Event, _connection: psycopg.Connection) -> None:
+        """Do nothing."""
+
+    with closing(sqlite3.connect(":memory:")) as connection:
+        assert right(replace(make_event(1), payload=()), connection) == 1
