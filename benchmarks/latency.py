@@ -18,14 +18,14 @@ import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.render import LATENCIES, render
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until_up
+from cdc_outbox.databases.migrations import upgrade
+from cdc_outbox.debezium.render import LATENCIES, render
 from cdc_outbox.event import new_event_id
-from cdc_outbox.migrations import upgrade
 from cdc_outbox.spec import Latency, Spec, parse_spec
 from cdc_outbox.testing import Stack, StackConfig
-from cdc_outbox.writer.schema import outbox_component, publication_statement
+from cdc_outbox.writer.outbox_schema import outbox_component, publication_statement
 
 TARGET = 1 / 15
 DEFAULTS = "defaults"

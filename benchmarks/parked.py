@@ -21,14 +21,14 @@ import pymysql
 
 from benchmarks.durable import demand_durable
 from cdc_outbox.consumer import InboxTable, inbox_component
-from cdc_outbox.consumer.database import sql_stores
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.park import ParkStore
-from cdc_outbox.drivers import find_transaction_driver
-from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
-from cdc_outbox.drivers.transactions import transaction
-from cdc_outbox.migrations import upgrade
-from cdc_outbox.table import Dialect
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.parked_events import ParkStore
+from cdc_outbox.consumer.session import sql_stores
+from cdc_outbox.databases.drivers import find_transaction_driver
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.databases.drivers.transactions import transaction
+from cdc_outbox.databases.migrations import upgrade
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
 
 LIMIT = 500

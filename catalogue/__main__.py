@@ -12,8 +12,8 @@ from catalogue import store
 from catalogue.extract import Extract, Options, extract
 from catalogue.plugins import fetch, find_listed
 from catalogue.table import PAGE, page
-from cdc_outbox.connect.catalogue import CONNECTORS
-from cdc_outbox.jvm import Jvm, find_jvm
+from cdc_outbox.debezium.event_router.jvm import Jvm, find_jvm
+from cdc_outbox.debezium.options import CONNECTORS
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.worker import make_login, make_worker, worker_environment

@@ -10,9 +10,9 @@ from typing import Any
 
 import requests
 
-from cdc_outbox.connect.catalogue import CONNECTORS, Option
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.jvm import Jvm
+from cdc_outbox.debezium.event_router.jvm import Jvm
+from cdc_outbox.debezium.options import CONNECTORS, Option
 
 _FRAMEWORK = {
     "Common", "Transforms", "Predicates", "Error Handling", "Topic Creation", "Exactly Once Support", "offsets.topic",

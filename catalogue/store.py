@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.connect.catalogue import Option, row_of
+from cdc_outbox.debezium.options import Option, row_of
 
-FOLDER = Path(__file__).parents[1] / "cdc_outbox" / "connect" / "options"
+FOLDER = Path(__file__).parents[1] / "cdc_outbox" / "debezium" / "options"
 
 Options = Mapping[str, Option]
 
@@ -17,7 +17,7 @@ def fold(by_version: Mapping[str, Options]) -> list[list[Any]]:
     """Return the lines of a file, sorted by name: an option that changed has one for each of its states.
 
     Args:
-        by_version: Oldest first; :func:`cdc_outbox.connect.catalogue.unfold` is the way back.
+        by_version: Oldest first; :func:`cdc_outbox.debezium.options.unfold` is the way back.
     """
     order = list(by_version)
     names = sorted({name for options in by_version.values() for name in options})

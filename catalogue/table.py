@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from catalogue import store
-from cdc_outbox.connect.catalogue import (
+from cdc_outbox.debezium.options import (
     CONNECTORS,
     Option,
     Rename,

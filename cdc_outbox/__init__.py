@@ -7,7 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cdc_outbox.contract_file import load_contract
+    from cdc_outbox.contract.contract_file import load_contract
+    from cdc_outbox.contract.outbox_options import OutboxMode, Partitions
+    from cdc_outbox.contract.wire import HeaderNames, WireContract
+    from cdc_outbox.databases.table import OutboxColumns, OutboxTable
     from cdc_outbox.errors import (
         CdcOutboxError,
         ConfigError,
@@ -23,17 +26,18 @@ if TYPE_CHECKING:
         TransactionTimeoutError,
     )
     from cdc_outbox.event import Event, SequenceMode
-    from cdc_outbox.foreign import ForeignOutbox
-    from cdc_outbox.modes import EventFormat, OutboxMode, Partitions, PayloadType
-    from cdc_outbox.payload import TOMBSTONE, Tombstone
-    from cdc_outbox.schemas import EventSchemas
+    from cdc_outbox.formats.event_format import EventFormat, PayloadType
+    from cdc_outbox.formats.foreign import ForeignOutbox
+    from cdc_outbox.formats.payload import TOMBSTONE, Tombstone
+    from cdc_outbox.formats.schemas import EventSchemas
     from cdc_outbox.spec import load_spec
-    from cdc_outbox.table import OutboxColumns, OutboxTable
-    from cdc_outbox.wire import HeaderNames, WireContract
     from cdc_outbox.writer import AsyncOutbox, Outbox, PublicationPolicy, execute_with_events
 
 _HOMES = {
-    "contract_file": ("load_contract",),
+    "contract.contract_file": ("load_contract",),
+    "contract.outbox_options": ("OutboxMode", "Partitions"),
+    "contract.wire": ("HeaderNames", "WireContract"),
+    "databases.table": ("OutboxColumns", "OutboxTable"),
     "errors": (
         "CdcOutboxError",
         "ConfigError",
@@ -49,13 +53,11 @@ _HOMES = {
         "TransactionTimeoutError",
     ),
     "event": ("Event", "SequenceMode"),
-    "foreign": ("ForeignOutbox",),
-    "modes": ("EventFormat", "OutboxMode", "Partitions", "PayloadType"),
-    "payload": ("TOMBSTONE", "Tombstone"),
-    "schemas": ("EventSchemas",),
+    "formats.event_format": ("EventFormat", "PayloadType"),
+    "formats.foreign": ("ForeignOutbox",),
+    "formats.payload": ("TOMBSTONE", "Tombstone"),
+    "formats.schemas": ("EventSchemas",),
     "spec": ("load_spec",),
-    "table": ("OutboxColumns", "OutboxTable"),
-    "wire": ("HeaderNames", "WireContract"),
     "writer": ("AsyncOutbox", "Outbox", "PublicationPolicy", "execute_with_events"),
 }
 """Where each name lives. It is imported when it is asked for: the command, which needs few, starts in half the time."""

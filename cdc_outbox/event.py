@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from cdc_outbox.safe_text import shortened
+from cdc_outbox.redaction import shortened
 
 
 class SequenceMode(StrEnum):
@@ -32,9 +32,9 @@ class Event:
         aggregate_type: What kind of thing the fact is about; it picks the topic.
         aggregate_id: Which one; it becomes the message's key, so that its events share a partition.
         type: What happened, for example ``OrderPlaced``; it picks the handler.
-        payload: Anything that JSON can express, models among it: :mod:`cdc_outbox.payload` lists what. A ``str`` is
-            taken as JSON text and kept verbatim, bytes are kept as they are, and ``TOMBSTONE`` makes a message
-            without a value. ``None`` when a consumer got such a message.
+        payload: Anything that JSON can express, models among it: :mod:`cdc_outbox.formats.payload` lists what. A
+            ``str`` is taken as JSON text and kept verbatim, bytes are kept as they are, and ``TOMBSTONE`` makes a
+            message without a value. ``None`` when a consumer got such a message.
         id: Unique for ever; by default the writer makes a UUIDv7. Give one to write the same event again after a commit
             whose outcome is unknown; what becomes of the second one depends on the mode (``docs/writing.md``).
         sequence: Position within the aggregate, from 1; ``None`` where the aggregate type is not numbered.

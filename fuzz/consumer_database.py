@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from cdc_outbox.consumer.claims import Claims
 from cdc_outbox.consumer.delivery import Stores
-from cdc_outbox.consumer.epochs import NO_IDS, OffsetMove, Place, Tenure, TopicId
-from cdc_outbox.consumer.inbox import Claims
+from cdc_outbox.consumer.fencing import NO_IDS, OffsetMove, Place, Tenure, TopicId
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
-from cdc_outbox.consumer.park import Failure, ParkedCount, ParkedEvent, Rank
-from cdc_outbox.drivers import TransactionState
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.consumer.parked_events import Failure, ParkedCount, ParkedEvent, Rank
+from cdc_outbox.databases.drivers import TransactionState
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import DatabaseUnavailableError, OutboxError, TransactionConflictError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message

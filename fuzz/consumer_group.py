@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
 
-from cdc_outbox.consumer.epochs import Place, TopicId
+from cdc_outbox.consumer.fencing import Place, TopicId
 from cdc_outbox.consumer.start_offsets import Partition
 from cdc_outbox.message import Message
 
-_Callback = Callable[["Client", list[TopicPartition]], None]
+_Callback = Callable[["Client", list[KafkaPartition]], None]
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class Client:
         self._serve()
         return self._fetched(events)
 
-    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition] | None:
+    def commit(self, *, offsets: list[KafkaPartition], asynchronous: bool) -> list[KafkaPartition] | None:
         self._hook("offsets")
         error = None
         if not self.is_member:
@@ -150,19 +151,19 @@ class Client:
             raise KafkaException(error)
         return offsets
 
-    def seek(self, position: TopicPartition) -> None:
+    def seek(self, position: KafkaPartition) -> None:
         place = Place(position.topic, position.partition)
         if place not in self.positions:
             raise KafkaException(KafkaError(KafkaError._STATE))  # noqa: SLF001
         self.positions[place] = position.offset
 
-    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
+    def position(self, places: list[KafkaPartition]) -> list[KafkaPartition]:
         return [
-            TopicPartition(*place, self.positions.get(Place(*place), -1001))
+            KafkaPartition(*place, self.positions.get(Place(*place), -1001))
             for place in ((one.topic, one.partition) for one in places)
         ]
 
-    def get_watermark_offsets(self, position: TopicPartition, **_options: bool) -> tuple[int, int]:
+    def get_watermark_offsets(self, position: KafkaPartition, **_options: bool) -> tuple[int, int]:
         return 0, len(self.group.logs[Place(position.topic, position.partition)])
 
     def find(self, places: Iterable[Place]) -> dict[Place, Partition]:
@@ -173,16 +174,16 @@ class Client:
             for place in places
         }
 
-    def assignment(self) -> list[TopicPartition]:
+    def assignment(self) -> list[KafkaPartition]:
         return _partitions(self.positions)
 
-    def pause(self, places: list[TopicPartition]) -> None:
+    def pause(self, places: list[KafkaPartition]) -> None:
         self.paused |= self._assigned(places)
 
-    def resume(self, places: list[TopicPartition]) -> None:
+    def resume(self, places: list[KafkaPartition]) -> None:
         self.paused -= self._assigned(places)
 
-    def _assigned(self, places: list[TopicPartition]) -> set[Place]:
+    def _assigned(self, places: list[KafkaPartition]) -> set[Place]:
         wanted = {Place(place.topic, place.partition) for place in places}
         if not wanted <= self.positions.keys():
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))  # noqa: SLF001
@@ -223,5 +224,5 @@ class Client:
             self.paused.discard(place)
 
 
-def _partitions(places: Iterable[Sequence[Any]]) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition) for topic, partition in places]
+def _partitions(places: Iterable[Sequence[Any]]) -> list[KafkaPartition]:
+    return [KafkaPartition(topic, partition) for topic, partition in places]

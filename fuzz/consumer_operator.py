@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from cdc_outbox.consumer.ordering import Aggregate, Mark, aggregate_of
-from cdc_outbox.consumer.park import Reason, State
+from cdc_outbox.consumer.parked_events import Reason, State
 from cdc_outbox.testing.memory_inbox import MemoryRow, Remembered
 from fuzz.consumer_database import Lock
 from fuzz.consumer_oracle import Oracle

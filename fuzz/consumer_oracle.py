@@ -3,11 +3,10 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.ids import time_of
-from cdc_outbox.consumer.ordering import Aggregate, Mark, aggregate_of
-from cdc_outbox.consumer.park import Reason, State
-from cdc_outbox.consumer.unreadable import identity_of
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.item import identity_of
+from cdc_outbox.consumer.ordering import Aggregate, Mark, aggregate_of, time_of
+from cdc_outbox.consumer.parked_events import Reason, State
 from cdc_outbox.errors import MessageError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message

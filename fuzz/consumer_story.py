@@ -8,10 +8,9 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.ids import time_of
-from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
-from cdc_outbox.consumer.park import Reason, State
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.ordering import Aggregate, aggregate_of, time_of
+from cdc_outbox.consumer.parked_events import Reason, State
 from cdc_outbox.errors import DatabaseUnavailableError, TransactionConflictError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message

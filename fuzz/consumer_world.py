@@ -11,30 +11,24 @@ from typing import Any, cast
 from unittest import mock
 
 from cdc_outbox.consumer import loop, offsets
-from cdc_outbox.consumer.calls import Calls
 from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.group import subscribe
-from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.fencing import Ownership, Place
+from cdc_outbox.consumer.group import Keeper, subscribe
+from cdc_outbox.consumer.handlers import Calls, Handlers
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import ENDLESS, Limits, Room
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets
-from cdc_outbox.consumer.ordering import Order
-from cdc_outbox.consumer.orders import orders_of
-from cdc_outbox.consumer.ownership import Ownership
-from cdc_outbox.consumer.poison import Poison
-from cdc_outbox.consumer.retry import Retry
+from cdc_outbox.consumer.ordering import Order, orders_of
+from cdc_outbox.consumer.retries import Poison, Retry
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.watch import Watch
-from cdc_outbox.drivers.immediate import finish
-from cdc_outbox.drivers.overlap import Meanwhile, nothing_else
+from cdc_outbox.consumer.stats import Watch
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.drivers.immediate import Meanwhile, finish, nothing_else
 from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.message import Message
-from cdc_outbox.metrics import NoMetrics
-from cdc_outbox.modes import PayloadType
-from cdc_outbox.wire import WireContract
+from cdc_outbox.telemetry import NoMetrics
 from fuzz.consumer_database import Connected, Server
 from fuzz.consumer_group import Client, Group
 

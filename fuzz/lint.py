@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cdc_outbox.cli.findings import FORMATS
-from cdc_outbox.connect.adopt import adopt
-from cdc_outbox.connect.lint import Config, Kind, find_in_text, lint_all
-from cdc_outbox.connect.lint.specs import rendered
-from cdc_outbox.connect.meaning import differences
+from cdc_outbox.debezium.adopt import adopt
+from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.lint import Config, Kind, find_in_text, lint_all
+from cdc_outbox.debezium.lint.specs import rendered
+from cdc_outbox.debezium.normalized_config import differences
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.explanations import explanations
 from cdc_outbox.finding import Finding
 from tests.support.configs import CLEAN
 from tests.support.hazards import CASES

@@ -24,8 +24,8 @@ import psycopg
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.consumer import Consumer
+from cdc_outbox.contract.wire import BINARY_NAMES, WireContract
 from cdc_outbox.testing import Stack, StackConfig
-from cdc_outbox.wire import BINARY_NAMES, WireContract
 from tests.support.commands import run_command
 from tests.support.events import make_event
 from tests.support.pipeline import Pipeline

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import platformdirs
 
+from cdc_outbox.debezium.event_router import ConnectRecord, Routing
+from cdc_outbox.debezium.event_router.converters import to_message
+from cdc_outbox.debezium.event_router.jvm import Outcome, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.errors import ConfigError, RoutingError
-from cdc_outbox.jvm import Outcome, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.message import Message
-from cdc_outbox.router import ConnectRecord, Routing
-from cdc_outbox.router.converters import to_message
 from fuzz.router_cases import Case, cell, make_case, wanted_cells, wanted_marks
 from fuzz.router_tables import CONVERTERS
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from cdc_outbox.router import (
+from cdc_outbox.debezium.event_router import (
     Change,
     ConnectRecord,
     ConnectSchema,
@@ -18,8 +18,8 @@ from cdc_outbox.router import (
     LogicalName,
     RoutingConfig,
 )
-from cdc_outbox.router.routing import EVENT_ROUTER, Component
-from cdc_outbox.router.values import Scalar
+from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, Component
+from cdc_outbox.debezium.event_router.values import Scalar
 from fuzz.router_regexes import BROKEN, BROKEN_REPLACEMENTS, FIXED, OUTSIDE, REPLACEMENTS, TEXTS, random_regex
 from fuzz.router_tables import (
     BROKEN_CONVERTERS,

@@ -8,9 +8,9 @@ from decimal import Decimal
 from random import Random
 from uuid import UUID
 
-from cdc_outbox.router import ConnectSchema, ConnectType, LogicalName
-from cdc_outbox.router.routing import Component
-from cdc_outbox.router.values import Scalar
+from cdc_outbox.debezium.event_router import ConnectSchema, ConnectType, LogicalName
+from cdc_outbox.debezium.event_router.routing import Component
+from cdc_outbox.debezium.event_router.values import Scalar
 
 T, L = ConnectType, LogicalName
 Maker = Callable[[Random], Scalar]

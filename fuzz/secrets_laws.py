@@ -11,7 +11,7 @@ from urllib.parse import quote
 import yaml
 from hypothesis import strategies as st
 
-from cdc_outbox.connect.render import render
+from cdc_outbox.debezium.render import render
 from cdc_outbox.spec import parse_spec
 from fuzz.secrets_planted import HELD, MANY, PLAIN, SECRETS, held_by, refuse_secrets
 from fuzz.secrets_said import FAULTS, Ready, Worker, opened, said_by

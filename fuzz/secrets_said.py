@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from cdc_outbox import kafka
 from cdc_outbox.cli import main
-from cdc_outbox.connect.facts import DatabaseFacts, SlotFacts, WrittenFacts
 from cdc_outbox.connect.timings import Timings
-from cdc_outbox.lsn import Lsn
+from cdc_outbox.databases.facts import DatabaseFacts, SlotFacts, WrittenFacts
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.kafka import admin as kafka_admin
 from tests.support.connect_server import Answer, Asked
 from tests.support.database_facts import GOOD, SLOT
 
@@ -131,5 +131,5 @@ def said_by(*arguments: str, variables: Mapping[str, str]) -> str:
 @contextmanager
 def impatient() -> Iterator[None]:
     """Wait for no broker that would only take time."""
-    with patch.object(kafka, "_ADMIN_SECONDS", 0.05):
+    with patch.object(kafka_admin, "_ADMIN_SECONDS", 0.05):
         yield

@@ -19,11 +19,11 @@ from enum import StrEnum
 
 import psycopg
 
-from cdc_outbox.connect.lint import Config, find_in_text, lint_all
-from cdc_outbox.connect.lint.path import find_exclusion, paths_of
-from cdc_outbox.connect.lint.records import change
+from cdc_outbox.debezium.event_router import Change
+from cdc_outbox.debezium.lint import Config, find_in_text, lint_all
+from cdc_outbox.debezium.lint.path import find_exclusion, paths_of
+from cdc_outbox.debezium.lint.records import change
 from cdc_outbox.finding import Severity
-from cdc_outbox.router import Change
 from cdc_outbox.testing import Stack, StackConfig
 from fuzz.verdicts_mutations import Mutated, mutated
 from fuzz.verdicts_seen import Happened, Seen, is_of_a_verdict, observe

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from cdc_outbox.connect.lint import Kind
+from cdc_outbox.debezium.lint import Kind
 from tests.proofs.proof import Changes, config_with
 from tests.support.configs import BINARY, DECODER, JSON, MONGO_ROUTER, ROUTER, STRING, TOPIC_NAMES
 

@@ -12,7 +12,8 @@ import confluent_kafka
 import psycopg
 
 from benchmarks.consumers.work import BATCH, EVENT_TYPE, Row, Work, contract_of, upsert, upsert_all
-from cdc_outbox.kafka import consumer_settings, message_of
+from cdc_outbox.kafka.clients import consumer_settings
+from cdc_outbox.kafka.reading import message_of
 
 _POLL_SECONDS = 0.1
 _REMEMBERED = "select 1 from processed where id = %s"

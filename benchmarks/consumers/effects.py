@@ -6,9 +6,9 @@ import psycopg
 
 from benchmarks.consumers.topic import Topic
 from cdc_outbox.consumer import InboxTable, inbox_component
-from cdc_outbox.drivers import Row
-from cdc_outbox.drivers.psycopg import Psycopg, connect
-from cdc_outbox.migrations import upgrade
+from cdc_outbox.databases.drivers import Row
+from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
+from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.testing import Stack
 
 _TABLES = """

@@ -14,9 +14,9 @@ from benchmarks.consumers.side import Finding, Side, run
 from benchmarks.consumers.topic import fill
 from benchmarks.consumers.work import BATCH
 from cdc_outbox.consumer import InboxTable
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.sql import PYFORMAT, load
 from cdc_outbox.event import new_event_id
-from cdc_outbox.sql import PYFORMAT, load
 from cdc_outbox.testing import Stack
 
 COUNTS = (100_000, 1_000_000, 10_000_000)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import psycopg
 import pymysql
 
-from cdc_outbox.drivers.mysql import PyMySql
-from cdc_outbox.drivers.psycopg import Psycopg
-from cdc_outbox.drivers.sqlite3 import Sqlite3
-from cdc_outbox.migrations import Component, upgrade
-from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox.databases.drivers.mysql import PyMySql
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
+from cdc_outbox.databases.migrations import Component, upgrade
+from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.testing import MariaDbDsn, Stack
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 
 _ORDERS = "create table orders (id {key}, customer int, total_cents bigint)"
 

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from cdc_outbox.cli.exits import ONE_WORD, ExitCode, complain, exit_code_of
-from cdc_outbox.cli.groups import Group
-from cdc_outbox.cli.output import say
-from cdc_outbox.cli.variables import name_variables
+from cdc_outbox.cli.groups import Group, name_variables
+from cdc_outbox.cli.output import ONE_WORD, ExitCode, complain, exit_code_of, say
 from cdc_outbox.errors import CdcOutboxError
 
 if TYPE_CHECKING:
@@ -24,46 +22,46 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "adopt": (
-        "cdc_outbox.cli.adopt:adopt_connector",
+        "cdc_outbox.cli.lint:adopt_connector",
         "Write the spec of a connector that was configured by hand.",
     ),
-    "baseline": ("cdc_outbox.cli.baseline:baseline", "Begin in the middle of a history: accept what came before."),
+    "baseline": ("cdc_outbox.cli.reset:baseline", "Begin in the middle of a history: accept what came before."),
     "completion": (
-        "cdc_outbox.cli.completion:completion",
+        "cdc_outbox.cli.help:completion",
         "Print what makes a shell complete this command.",
     ),
     "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until SIGTERM or Ctrl-C."),
     "contexts": ("cdc_outbox.cli.contexts_list:contexts", "List the places that commands can be told to go to."),
-    "contract": ("cdc_outbox.cli.contract:contract", "Export what consumers must know of a pipeline."),
-    "delete": ("cdc_outbox.cli.delete:delete", "Delete a connector, and say what stays of it."),
+    "contract": ("cdc_outbox.cli.spec_commands:contract", "Export what consumers must know of a pipeline."),
+    "delete": ("cdc_outbox.cli.lifecycle:delete", "Delete a connector, and say what stays of it."),
     "deploy-connector": ("cdc_outbox.cli.deploy:deploy_connector", "Make a connector be what its spec says."),
     "doctor": ("cdc_outbox.cli.doctor:doctor", "Diagnose a pipeline, from the table to the topics."),
-    "explain": ("cdc_outbox.cli.explain:explain", "Tell what a finding's code means."),
+    "explain": ("cdc_outbox.cli.help:explain", "Tell what a finding's code means."),
     "init": ("cdc_outbox.cli.init:init", "Create, upgrade or check the outbox's or the inbox's tables."),
     "lint": ("cdc_outbox.cli.lint:lint", "Find what is wrong with specs and connector configurations."),
-    "new": ("cdc_outbox.cli.new:new", "Write a commented spec to begin with."),
+    "new": ("cdc_outbox.cli.spec_commands:new", "Write a commented spec to begin with."),
     "offsets": ("cdc_outbox.cli.offsets:offsets", "Show or change where a connector goes on."),
-    "parked": ("cdc_outbox.cli.dead_letters:dead_letters", "List, show, retry, skip or export parked events."),
-    "partitions": ("cdc_outbox.cli.partitions:partitions", "Create the outbox's next partitions."),
-    "pause": ("cdc_outbox.cli.halt:pause", "Let connectors read nothing for a while."),
-    "plan": ("cdc_outbox.cli.plan:plan", "Show what a deployment would change, and what that does to consumers."),
-    "preflight": ("cdc_outbox.cli.preflight:preflight", "Find what is wrong with a pipeline's database."),
+    "parked": ("cdc_outbox.cli.parked:dead_letters", "List, show, retry, skip or export parked events."),
+    "partitions": ("cdc_outbox.cli.tables:partitions", "Create the outbox's next partitions."),
+    "pause": ("cdc_outbox.cli.lifecycle:pause", "Let connectors read nothing for a while."),
+    "plan": ("cdc_outbox.cli.deploy:plan", "Show what a deployment would change, and what that does to consumers."),
+    "preflight": ("cdc_outbox.cli.doctor:preflight", "Find what is wrong with a pipeline's database."),
     "prune": ("cdc_outbox.cli.prune:prune", "Delete the events that are proven delivered."),
     "purge-inbox": ("cdc_outbox.cli.purge_inbox:purge_inbox", "Forget the ids that an inbox need not know any more."),
     "recover": (
         "cdc_outbox.cli.recover:recover",
         "Publish what a restored database still holds, and accept what was found.",
     ),
-    "render": ("cdc_outbox.cli.render:render_connector", "Print the configuration that a spec becomes."),
+    "render": ("cdc_outbox.cli.spec_commands:render_connector", "Print the configuration that a spec becomes."),
     "replay": ("cdc_outbox.cli.replay:replay", "Give a consumer messages again."),
     "reset": ("cdc_outbox.cli.reset:reset", "Make a consumer forget events, so that their effects run again."),
-    "restart": ("cdc_outbox.cli.halt:restart", "Restart connectors and their tasks."),
-    "resume": ("cdc_outbox.cli.halt:resume", "Let connectors run again that were paused or stopped."),
+    "restart": ("cdc_outbox.cli.lifecycle:restart", "Restart connectors and their tasks."),
+    "resume": ("cdc_outbox.cli.lifecycle:resume", "Let connectors run again that were paused or stopped."),
     "simulate": ("cdc_outbox.cli.simulate:simulate", "Show what a row becomes on its way to Kafka."),
-    "spec-schema": ("cdc_outbox.cli.spec_schema:print_schema", "Print the JSON Schema of specs, for editors."),
+    "spec-schema": ("cdc_outbox.cli.spec_commands:print_schema", "Print the JSON Schema of specs, for editors."),
     "stack": ("cdc_outbox.cli.stack:stack", "Run PostgreSQL, Kafka and Connect on this machine."),
     "status": ("cdc_outbox.cli.status:status", "Show the state of connectors, tasks and slots."),
-    "stop": ("cdc_outbox.cli.halt:stop", "Let connectors give up their tasks and their slot."),
+    "stop": ("cdc_outbox.cli.lifecycle:stop", "Let connectors give up their tasks and their slot."),
     "topics": ("cdc_outbox.cli.topics:topics", "Create the topics of pipelines."),
     "verify": ("cdc_outbox.cli.verify:verify", "Compare the outbox, its topics and a consumer."),
     "watch": ("cdc_outbox.cli.watch:watch", "Restart what fails, and give up loudly."),

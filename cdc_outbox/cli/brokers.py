@@ -6,12 +6,13 @@ from typing import Any, TypeVar
 
 import click
 
-from cdc_outbox import kafka, kafka_client
 from cdc_outbox.cli.context_option import ContextValue
 from cdc_outbox.cli.contexts import Context
-from cdc_outbox.document import read_text_file
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.properties_text import read_properties
+from cdc_outbox.kafka import clients as kafka_clients
+from cdc_outbox.kafka import confluent
+from cdc_outbox.text_files.document import read_text_file
+from cdc_outbox.text_files.properties_text import read_properties
 
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 
@@ -43,8 +44,8 @@ def broker_settings(bootstrap_servers: str, file: Path | None, *, group: str) ->
         OutboxError: The Kafka client is not installed.
         ConfigError: The file cannot be read, or holds a setting that would break a promise.
     """
-    kafka_client.require()
-    return kafka.consumer_settings(
+    confluent.require()
+    return kafka_clients.consumer_settings(
         bootstrap_servers=bootstrap_servers, group=group, extra={} if file is None else _read(file)
     )
 

@@ -9,9 +9,9 @@ import click
 from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConnectorNotFoundError
 from cdc_outbox.spec import Spec
+from cdc_outbox.text_files.document import did_you_mean
 
 names_argument = click.argument(
     "connectors", nargs=-1, required=True, metavar="NAME|PATTERN|SPEC...", shell_complete=complete_file

@@ -11,9 +11,9 @@ from click.core import ParameterSource
 from cdc_outbox.cli.contexts import Context, Contexts
 from cdc_outbox.cli.contexts_file import read_contexts
 from cdc_outbox.cli.output import say
-from cdc_outbox.document import read_text_file
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.safe_text import visible
+from cdc_outbox.redaction import visible
+from cdc_outbox.text_files.document import read_text_file
 
 _NAME, _FILE = "cdc_outbox.context", "cdc_outbox.contexts"
 _CONTEXT, _ADDRESSED = "cdc_outbox.context.read", "cdc_outbox.context.addressed"

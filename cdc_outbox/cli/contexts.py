@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, Keeper, Tls
-from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.text_files.document import did_you_mean
 
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 """What stands for a secret: a variable, or a file's text; a relative path begins where the file of contexts lies."""

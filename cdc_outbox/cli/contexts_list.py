@@ -9,13 +9,12 @@ import click
 
 from cdc_outbox.cli.context_option import contexts_of, contexts_option
 from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts, urls_of
-from cdc_outbox.cli.contexts_file import CONTEXTS_FILE, parse_contexts
-from cdc_outbox.cli.contexts_trust import TrustedFiles
+from cdc_outbox.cli.contexts_file import CONTEXTS_FILE, TrustedFiles, parse_contexts
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import document, say
-from cdc_outbox.document import read_text_file
-from cdc_outbox.safe_text import safe_json, visible
+from cdc_outbox.redaction import safe_json, visible
+from cdc_outbox.text_files.document import read_text_file
 
 
 @click.group(

@@ -7,11 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.database import DatabaseKind
-from cdc_outbox.drivers import AnyConnection, TransactionDriver, find_transaction_driver, translate
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver, find_transaction_driver, translate
+from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import ConfigError, OutboxError, TransactionConflictError
-from cdc_outbox.table import Dialect
-from cdc_outbox.writer.catalog import Catalog
 
 _SCHEMES = {
     "postgresql": Dialect.POSTGRESQL,
@@ -110,7 +110,7 @@ def _open(dsn: str, dialect: Dialect) -> Any:  # noqa: ANN401 - the driver's own
 def _driver_of(dialect: Dialect) -> Iterator[Any]:
     module, extra = _DRIVERS[dialect]
     try:
-        yield import_module(f"cdc_outbox.drivers.{module}")
+        yield import_module(f"cdc_outbox.databases.drivers.{module}")
     except ImportError as error:  # of the package, or of the libpq that it needs
         raise OutboxError(
             f"this command needs the package {error.name or module}",

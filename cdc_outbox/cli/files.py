@@ -7,8 +7,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from cdc_outbox.cli.output import say
-from cdc_outbox.document import MAX_BYTES
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.text_files.document import MAX_BYTES
 
 STDIN = "-"
 

@@ -8,11 +8,10 @@ from urllib.parse import quote
 
 import click
 
-from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.output import document, say
-from cdc_outbox.explanations import explanations
+from cdc_outbox.cli.output import ExitCode, document, say
+from cdc_outbox.debezium.explanations import explanations
 from cdc_outbox.finding import Finding, Severity, errors_in
-from cdc_outbox.safe_text import safe_json, visible
+from cdc_outbox.redaction import safe_json, visible
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}

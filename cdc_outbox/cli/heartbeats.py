@@ -5,19 +5,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox import kafka_client
 from cdc_outbox.cli.brokers import broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.connect import positions
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
-from cdc_outbox.connect.plan import Hole
 from cdc_outbox.connect.positions import Positions
-from cdc_outbox.database import DatabaseKind
-from cdc_outbox.explanations import explanations
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.config import Kind, kind_of, slot_of
+from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.slot_plan import Hole
 from cdc_outbox.finding import Finding, Place, Severity
-from cdc_outbox.operate.recovery import Beating, HeartbeatTable, HeartbeatTopic, History
+from cdc_outbox.kafka import confluent
+from cdc_outbox.operations.recovery import Beating, HeartbeatTable, HeartbeatTopic, History
 
 
 def history_of(config: Mapping[str, str], settings: Mapping[str, Any], dsn: str | None) -> History | None:
@@ -81,7 +81,7 @@ def require_client(config: Mapping[str, str], bootstrap_servers: str | None) -> 
         OutboxError: The client is not installed.
     """
     if bootstrap_servers is not None and Beating.of(config) is not None:
-        kafka_client.require()
+        confluent.require()
 
 
 class Looks:

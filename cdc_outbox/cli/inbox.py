@@ -12,11 +12,11 @@ from cdc_outbox.cli.context_option import ContextValue
 from cdc_outbox.cli.contexts import Context
 from cdc_outbox.cli.database import connected, database_name, dialect_of
 from cdc_outbox.cli.options import DatabasesType
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import TransactionDriver
+from cdc_outbox.consumer.inbox_tables import InboxTable
+from cdc_outbox.databases.drivers import TransactionDriver
+from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.errors import TableNotFoundError
-from cdc_outbox.operate.inbox import OpenInbox
-from cdc_outbox.writer.catalog import Catalog
+from cdc_outbox.operations.connections import OpenInbox
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 

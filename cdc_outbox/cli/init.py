@@ -8,34 +8,40 @@ from typing import Any, NoReturn
 
 import click
 
-from cdc_outbox.cli.check import check_component, check_roles, check_spec, refuse_other_database
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, database_name
-from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.findings import as_json
 from cdc_outbox.cli.inbox import inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option, is_named, json_option, read_spec
-from cdc_outbox.cli.output import document, say
-from cdc_outbox.cli.partitions import make_partitions
-from cdc_outbox.cli.wanted import PARTIES, Wanted, wanted_of
+from cdc_outbox.cli.output import ExitCode, document, say
+from cdc_outbox.cli.tables import (
+    PARTIES,
+    Wanted,
+    check_component,
+    check_roles,
+    check_spec,
+    make_partitions,
+    refuse_other_database,
+    wanted_of,
+)
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.postgresql_database import Database
 from cdc_outbox.connect.restore import refuse_until_it_rests, steps_after_restore
-from cdc_outbox.consumer.schema import inbox_component
-from cdc_outbox.drivers import AnyConnection, TransactionDriver
-from cdc_outbox.drivers.transactions import changing_tables
+from cdc_outbox.consumer.inbox_tables import inbox_component
+from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
+from cdc_outbox.databases.drivers.transactions import changing_tables
+from cdc_outbox.databases.introspection import Catalog, PublicationCatalog, TableCatalog
+from cdc_outbox.databases.migrations import script, turn, upgrade
+from cdc_outbox.databases.roles import roles_script
+from cdc_outbox.databases.sql import comment
+from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
-from cdc_outbox.migrations import script, turn, upgrade
-from cdc_outbox.modes import OutboxMode
-from cdc_outbox.operate.purge import PartPurge
-from cdc_outbox.privileges import roles_script
-from cdc_outbox.safe_text import enumerated, visible
+from cdc_outbox.operations.purge import PartPurge
+from cdc_outbox.redaction import enumerated, visible
 from cdc_outbox.spec import Spec
-from cdc_outbox.sql import comment
-from cdc_outbox.table import Dialect, OutboxTable
-from cdc_outbox.writer.catalog import Catalog, PublicationCatalog, TableCatalog
 from cdc_outbox.writer.drift import check_source
 from cdc_outbox.writer.incarnation import begin_incarnation, read_source
 

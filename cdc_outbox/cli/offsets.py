@@ -9,25 +9,32 @@ from typing import Any
 
 import click
 
-from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.connectors import one_name_of, timeout_option
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.groups import Group
-from cdc_outbox.cli.halt import stable_option
+from cdc_outbox.cli.lifecycle import stable_option
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
-from cdc_outbox.cli.output import document, say
-from cdc_outbox.cli.steps import Steps
+from cdc_outbox.cli.output import document, in_columns, say
+from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.facts.lag import find_lag
-from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
-from cdc_outbox.connect.moves import Move, Offset, Standing, judge_reset, judge_set, position_in, read_offset
-from cdc_outbox.connect.states import Ward
-from cdc_outbox.database import DatabaseKind
+from cdc_outbox.connect.lifecycle import Ward
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.slots import find_lag
+from cdc_outbox.debezium.config import Kind, kind_of, slot_of
+from cdc_outbox.debezium.connector_offsets import (
+    Move,
+    Offset,
+    Standing,
+    judge_reset,
+    judge_set,
+    position_in,
+    read_offset,
+)
 from cdc_outbox.errors import ConfigError, UnpublishedEventsError
-from cdc_outbox.safe_text import visible
+from cdc_outbox.redaction import visible
 
 _HEAD = ("TOPIC.PREFIX", "AT", "OFFSET")
 

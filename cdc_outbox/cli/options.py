@@ -1,8 +1,10 @@
-"""Options that several commands share."""
+"""Options that several commands share, and spans of time as they take them."""
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,12 +13,12 @@ from click.core import ParameterSource
 
 from cdc_outbox.cli.context_option import ClusterOption, ContextValue, said_of_cluster
 from cdc_outbox.cli.contexts import Context, Databases
-from cdc_outbox.cli.exits import ONE_WORD
+from cdc_outbox.cli.output import ONE_WORD
 from cdc_outbox.connect.cluster import Basic, Cluster
 from cdc_outbox.connect.timings import Timings
-from cdc_outbox.document import read_text_file
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.spec import Spec, parse_spec
+from cdc_outbox.text_files.document import read_text_file
 
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 _LOGIN, _LOGIN_FILE = "CDC_OUTBOX_CONNECT_LOGIN", "--connect-login-file"
@@ -197,3 +199,26 @@ def _spec_called(path: Path) -> str:
     near = (folder / f"{path.name}.yaml" for folder in (path.parent, path.parent / "connectors"))
     found = next(filter(Path.is_file, near), None)
     return f"Did you mean {str(found)!r}?" if found else "A spec is a file, which `cdc-outbox new` writes."
+
+
+_SPAN = re.compile(r"([0-9]{1,6})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def seconds(text: str) -> float:
+    """Read a number with its unit."""
+    parts = _SPAN.fullmatch(text)
+    if parts is None:
+        raise click.BadParameter(f"{text!r} is not a number with one of the units s, m, h, d and w, such as 7d.")
+    return float(parts[1]) * _SECONDS[parts[2]]
+
+
+def moment(text: str) -> datetime:
+    """Read a time in ISO 8601, where one without an offset is UTC, or a span such as ``1h``, which is so long ago."""
+    try:
+        if _SPAN.fullmatch(text):
+            return datetime.now(UTC) - timedelta(seconds=seconds(text))
+        read = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{text!r} is no time such as 2026-03-01T14:30:00Z, or 1h for an hour ago.") from None
+    return read if read.tzinfo is not None else read.replace(tzinfo=UTC)

@@ -6,13 +6,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.cli.exits import ExitCode, exit_code_of
-from cdc_outbox.cli.output import document, paint
-from cdc_outbox.connect.change import Change
-from cdc_outbox.connect.effects import Effect, Reach
+from cdc_outbox.cli.output import ExitCode, document, exit_code_of, paint
 from cdc_outbox.connect.plan import Plan
+from cdc_outbox.debezium.diff import Change
+from cdc_outbox.debezium.impact import Effect, Reach
 from cdc_outbox.errors import CdcOutboxError
-from cdc_outbox.safe_text import visible
+from cdc_outbox.redaction import visible
 
 
 class State(StrEnum):

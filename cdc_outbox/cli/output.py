@@ -1,14 +1,20 @@
-"""How commands print: everything passes through `say`, so that no text of others commands a terminal or a CI runner."""
+"""How commands print, and how an error becomes an exit code.
 
+Everything passes through `say`, so that no text of others commands a terminal or a CI runner.
+"""
+
+import base64
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 from secrets import token_hex
 from typing import IO, Any
 
 import click
 
-from cdc_outbox.safe_text import safe_json, visible_controls, visible_lines, without_commands
+from cdc_outbox.errors import CdcOutboxError, ConfigError
+from cdc_outbox.redaction import safe_json, visible, visible_controls, visible_lines, without_commands
 
 API_VERSION = "cdc-outbox/v1"
 """Of the JSON output: keys are added to it, never taken away or given another meaning."""
@@ -42,3 +48,54 @@ def paint(text: str, colour: str | None) -> str:
     if colour is None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return f"{_SEAL}{colour};{text}{_SEAL};"
+
+
+def in_columns(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield lines whose cells stand below each other; the first has the titles."""
+    shown = [[visible(cell) or "-" for cell in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for line in shown:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def octets_as_json(octets: bytes | None) -> str | dict[str, str] | None:
+    """Return the text that bytes are; of those that are none, an object with ``base64`` in it."""
+    try:
+        return None if octets is None else octets.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(octets or b"").decode()}
+
+
+ONE_WORD = 'A connection string is one word: put it in quotation marks, as in --dsn "$ORDERS_DSN".'
+"""What to do where a shell has taken a connection string apart."""
+
+
+class ExitCode(IntEnum):
+    """What the command's end means."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    DIFFERENCES = 3
+    RETRY = 75
+    INTERRUPTED = 130
+
+
+def exit_code_of(error: CdcOutboxError) -> ExitCode:
+    """Return the code for an error."""
+    if error.retryable:
+        return ExitCode.RETRY
+    return ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
+
+
+def complain(error: CdcOutboxError) -> None:
+    """Say what is wrong, one finding a line, and what can be done."""
+    trace = getattr(error, "trace", "")
+    if trace:
+        # Not by blanks alone: what is behind them is a command to GitHub's runner, too.
+        say("\n".join(f"| {line}" for line in trace.rstrip().splitlines()), err=True)
+    for finding in getattr(error, "findings", ()):
+        say(str(finding), err=True)
+    say(f"{paint('error:', 'red')} {error}", err=True)
+    if error.hint:
+        say(f"{paint('hint:', 'cyan')} {error.hint}", err=True)

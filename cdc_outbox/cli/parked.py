@@ -1,118 +1,352 @@
-"""Parked events as text and as JSON."""
+"""``cdc-outbox parked``."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from functools import wraps
+from pathlib import Path
+from typing import Any, TextIO, TypeVar, cast
 
-from cdc_outbox.cli.columns import in_columns
-from cdc_outbox.cli.octets import octets_as_json
-from cdc_outbox.message import Message
-from cdc_outbox.operate.parked import ParkedRow
+import click
 
-_TITLES = (
-    "PARKED_ID", "STATE", "REASON", "AGGREGATE", "SEQUENCE", "TYPE", "ATTEMPTS", "PARKED_AT", "TRIED_AT", "RETRY_AT",
-    "ERROR",
-)  # fmt: skip
+from cdc_outbox.cli.groups import Group
+from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
+from cdc_outbox.cli.options import json_option, new_file_option
+from cdc_outbox.cli.output import document, say
+from cdc_outbox.cli.parked_rows import details_of, json_of, json_of_message, name_of, table_of
+from cdc_outbox.consumer.parked_events import Reason, State
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.operations.baseline import Gap, find_gaps
+from cdc_outbox.operations.parked import Park
+from cdc_outbox.operations.parked_rules import FORCED, ParkedRow, ParkFilter, not_tried, why_not_forced
+from cdc_outbox.redaction import counted, safe_json, visible
 
+FC = TypeVar("FC", bound=Callable[..., Any])
 
-def table_of(rows: Mapping[str, Sequence[ParkedRow]], *, names_consumers: bool) -> Iterator[str]:
-    """Yield a line for each parked event of some consumers, under a line of titles."""
-    lines = [("CONSUMER", *_TITLES), *((name, *_cells(row)) for name, parked in rows.items() for row in parked)]
-    return in_columns(lines if names_consumers else [cells for _, *cells in lines])
-
-
-def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool) -> Iterator[tuple[str, str]]:
-    """Yield what is known of one: a name and what to say."""
-    yield "consumer", consumer
-    yield "parked_id", str(row.parked_id)
-    yield "state", f"{row.state}{', forced' if row.forced else ''}"
-    yield "reason", row.reason
-    yield "error", row.error
-    yield "aggregate", name_of(row)
-    yield "source", row.aggregate.source
-    yield "sequence", _number(row.sequence)
-    yield "type", row.type
-    yield "event_id", row.event_id
-    yield "attempts", str(row.attempts)
-    yield "parked_at", _time(row.parked_at)
-    yield "tried_at", _time(row.tried_at)
-    yield "retry_at", _time(row.retry_at)
-    yield "message", message.position
-    if message.timestamp_ms is not None:
-        yield "timestamp", _time(datetime.fromtimestamp(message.timestamp_ms / 1000, UTC))
-    yield "key", _octets(message.key)
-    if not message.has_headers:
-        yield "headers", "not readable: a name is not UTF-8; the record in the topic has them"
-    for name, value in message.headers:
-        yield f"header {name}", _octets(value)
-    if payload:
-        yield "payload", _octets(message.value)
+_SHOWN = 50
+"""Lines that a screen or two have."""
+_GAPS_SHOWN = 5
+"""Of aggregates that wait for a missing event; the others are counted."""
 
 
-def name_of(row: ParkedRow) -> str:
-    """Return the aggregate as the options take it, empty where it is not known."""
-    return f"{row.aggregate.aggregate_type}/{row.aggregate.aggregate_id}" if row.aggregate.aggregate_type else ""
+def _of_a_consumer(command: FC) -> FC:
+    return inbox_options(consumer_option(command))
 
 
-def json_of(row: ParkedRow, consumer: str) -> dict[str, Any]:
-    """Return an event without its message."""
-    return {
-        "consumer": consumer,
-        "parked_id": row.parked_id,
-        "state": row.state,
-        "reason": row.reason,
-        "error": row.error or None,
-        "aggregate": name_of(row) or None,
-        "source": row.aggregate.source,
-        "aggregate_type": row.aggregate.aggregate_type,
-        "aggregate_id": row.aggregate.aggregate_id,
-        "sequence": row.sequence,
-        "type": row.type,
-        "event_id": row.event_id,
-        "attempts": row.attempts,
-        "forced": row.forced,
-        "parked_at": _time(row.parked_at),
-        "tried_at": _time(row.tried_at),
-        "retry_at": _time(row.retry_at) or None,
-        "topic": row.topic,
-        "partition": row.partition,
-        "offset": row.offset,
-    }
+def _filters(command: FC) -> FC:
+    """Add the options that say which events are meant; the command takes them as one ``wanted``."""
+
+    @wraps(command)
+    def gathered(
+        *,
+        state: str | None,
+        reason: str | None,
+        aggregate: tuple[str | None, str | None],
+        **others: Any,  # noqa: ANN401 - a command's own
+    ) -> Any:  # noqa: ANN401
+        wanted = ParkFilter(
+            state=State(state) if state else None,
+            reason=Reason(reason) if reason else None,
+            aggregate_type=aggregate[0],
+            aggregate_id=aggregate[1],
+        )
+        return command(wanted=wanted, **others)
+
+    options = (
+        click.option(
+            "--state", type=click.Choice(list(map(str, State))), help="Only those that wait, or that are dead."
+        ),
+        click.option("--reason", type=click.Choice(list(map(str, Reason))), help="Only those parked for this reason."),
+        click.option("--aggregate", callback=split_aggregate, metavar="TYPE/ID", help="Only those of this aggregate."),
+    )
+    filtered: Any = gathered
+    for option in reversed(options):
+        filtered = option(filtered)
+    return cast("FC", filtered)
 
 
-def json_of_message(message: Message, *, payload: bool) -> dict[str, Any]:
-    """Return a message: bytes as text where they are UTF-8, and else as an object with ``base64``."""
-    found = {
-        "timestamp_ms": message.timestamp_ms,
-        "key": octets_as_json(message.key),
-        "headers": [[name, octets_as_json(value)] for name, value in message.headers] if message.has_headers else None,
-    }
-    return found | {"payload": octets_as_json(message.value)} if payload else found
+def _forced(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> frozenset[Reason]:
+    reasons = frozenset(map(Reason, values))
+    for reason in sorted(reasons - FORCED):
+        raise click.BadParameter(f"{reason}: {why_not_forced(reason)}.")
+    return reasons
 
 
-def _cells(row: ParkedRow) -> tuple[str, ...]:
-    return (
-        str(row.parked_id),
-        row.state,
-        row.reason,
-        name_of(row),
-        _number(row.sequence),
-        row.type,
-        str(row.attempts),
-        _time(row.parked_at),
-        _time(row.tried_at),
-        _time(row.retry_at),
-        row.error.partition("\n")[0],
+@click.group(cls=Group, name="parked", short_help="List, show, retry, skip or export parked events.")
+def dead_letters() -> None:
+    """Decide about the events that a consumer set aside.
+
+    An event is parked when its handler fails, when one before it is missing or parked, or when it contradicts what was
+    applied. What waits goes on by itself; what is dead waits for you. PARKED_ID is the number that `parked list` shows.
+
+    DSN is the consuming service's database, for a role that may do what the consumer's may. Nothing is applied here:
+    the consumer that owns the partition does that, a second later if it runs.
+
+    \b
+    Examples:
+      cdc-outbox parked list --consumer shipping --state dead
+      cdc-outbox parked show 17 --consumer shipping
+      cdc-outbox parked retry 17 --consumer shipping
+      cdc-outbox parked skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
+      cdc-outbox parked export --consumer shipping --file parked.jsonl
+    """
+
+
+@dead_letters.command(name="list", short_help="List parked events.")
+@inbox_options
+@click.option(
+    "--consumer", metavar="NAME", help="The consumer's name, which is its group's; without, all of the inbox."
+)
+@_filters
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="Show no more than so many."
+)
+@json_option()
+def list_parked(
+    *,
+    place: InboxPlace,
+    consumer: str | None,
+    wanted: ParkFilter,
+    limit: int,
+    prints_json: bool,
+) -> None:
+    """List parked events, in the order in which they were parked; times are UTC.
+
+    What is missing, so that others wait for it, is said beside. What waits behind an event that failed is a gap in the
+    list too, and nothing is missing before it.
+
+    \b
+    Examples:
+      cdc-outbox parked list
+      cdc-outbox parked list --consumer shipping --reason failed --aggregate order/42
+    """
+    found = dict[str, tuple[list[ParkedRow], int, list[Gap]]]()
+    with place.opened_by(consumer) as inboxes:
+        for inbox in inboxes:
+            found[inbox.consumer] = *Park(inbox).find(wanted, limit=limit), [] if prints_json else find_gaps(inbox)
+    rows = {name: rows for name, (rows, *_) in found.items() if rows}
+    if prints_json:
+        events = [json_of(row, name) for name, parked in rows.items() for row in parked]
+        more = sum(total - len(parked) for parked, total, _ in found.values())
+        say(document("ParkedEvents", {"events": events, "more": more}))
+    elif rows:
+        for line in table_of(rows, names_consumers=consumer is None):
+            say(line)
+    else:
+        say("nothing is parked" if wanted == ParkFilter() else "no such event is parked", err=True)
+    for name, (parked, total, gaps) in found.items():
+        if total > len(parked):
+            of_whom = f" of {visible(name)}" if consumer is None else ""
+            say(f"{total - len(parked):,} more{of_whom}; --limit {total} shows all", err=True)
+        if not prints_json:
+            _tell_waiting(name, parked, gaps)
+
+
+def _tell_waiting(consumer: str, rows: Sequence[ParkedRow], gaps: Sequence[Gap]) -> None:
+    """Say what a consumer's parked events wait for."""
+    idle = not_tried(rows, datetime.now(UTC))
+    for line in _not_tried(idle, consumer) if idle else ():
+        say(visible(line), err=True)
+    for gap in gaps[:_GAPS_SHOWN]:
+        say(visible(f"missing: {gap}"), err=True)
+    if len(gaps) > _GAPS_SHOWN:
+        say(f"missing: events of {counted(len(gaps) - _GAPS_SHOWN, 'more aggregate')}", err=True)
+
+
+def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> Iterator[str]:
+    """Yield what to do about events that no consumer tries."""
+    first, numbers = rows[0], " ".join(str(row.parked_id) for row in rows)
+    yield (
+        f"not tried: {counted(len(rows), 'event')} due for more than a minute, the first is {first.parked_id} of "
+        f"{first.topic}[{first.partition}]"
+    )
+    yield (
+        f"hint: Start the consumer. If it no longer handles {first.aggregate.aggregate_type or 'them'}, give them up: "
+        f'`cdc-outbox parked skip {numbers} --consumer {shlex.quote(consumer)} --note "no longer handled"`.'
     )
 
 
-def _octets(value: bytes | None) -> str:
-    return "" if value is None else str(octets_as_json(value))
+@dead_letters.command(short_help="Show one parked event.")
+@click.argument("number", metavar="PARKED_ID", type=int)
+@_of_a_consumer
+@click.option("--payload", is_flag=True, help="Show the payload too, which may be private.")
+@json_option()
+def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints_json: bool) -> None:
+    """Show all that is known of a parked event, its headers among it.
+
+    \b
+    Example:
+      cdc-outbox parked show 17 --consumer shipping --payload
+    """
+    with place.opened(consumer) as inbox:
+        park = Park(inbox)
+        [row] = park.get([number])
+        messages = park.read_messages([row])
+    is_parked = number in messages  # or it was applied between the two looks
+    if prints_json:
+        whole = json_of(row, consumer) | json_of_message(messages[number], payload=payload) if is_parked else None
+        say(document("ParkedEvent", {"event": whole}))
+        return
+    if not is_parked:
+        say(f"{number} is parked no more", err=True)
+        return
+    details = list(details_of(row, consumer, messages[number], payload=payload))
+    width = max(len(visible(name)) for name, _ in details)
+    for name, text in details:
+        say(f"{visible(name):<{width}}  {visible(text) or '-'}")
 
 
-def _number(sequence: int | None) -> str:
-    return "" if sequence is None else str(sequence)
+@dead_letters.command(short_help="Have parked events tried again.")
+@click.argument("parked_ids", metavar="[PARKED_ID]...", type=int, nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="All that the filters leave, instead of ids.")
+@_of_a_consumer
+@_filters
+@click.option(
+    "--force",
+    type=click.Choice(list(map(str, Reason))),
+    metavar="|".join(sorted(FORCED)),
+    callback=_forced,
+    multiple=True,
+    help="Apply what is parked for this reason in spite of it. Its effects may contradict or repeat others.",
+)
+@json_option()
+def retry(
+    parked_ids: tuple[int, ...],
+    *,
+    is_all: bool,
+    place: InboxPlace,
+    consumer: str,
+    wanted: ParkFilter,
+    force: frozenset[Reason],
+    prints_json: bool,
+) -> None:
+    """Have the consumer try parked events again, at once; print the ids of those that are due now.
+
+    Of ids that are named, all are tried again or none. With --all, what cannot go on yet is left, and said.
+
+    A conflict or an expired event would be judged as before: with --force it is applied in spite of that, once. An
+    unreadable one is read again, by the contract that the consumer has now.
+
+    \b
+    Examples:
+      cdc-outbox parked retry 17 18 --consumer shipping
+      cdc-outbox parked retry --all --reason failed --consumer shipping
+      cdc-outbox parked retry 19 --force conflict --consumer shipping
+    """
+    if is_all == bool(parked_ids):
+        raise click.UsageError("say which events: PARKED_ID..., or --all with filters or without")
+    if parked_ids and wanted != ParkFilter():
+        raise click.UsageError("filters go with --all; an id is one event")
+    if force and wanted.reason not in {None, *force}:
+        raise click.UsageError(f"--reason {wanted.reason} leaves nothing that --force is about")
+    chosen = ParkFilter(parked_ids=_once(parked_ids)) if parked_ids else wanted
+    with place.opened(consumer) as inbox:
+        retried = Park(inbox).retry(chosen, forced=force)
+    due = sorted(row.parked_id for row in retried.due)
+    if prints_json:
+        left = [{"parked_id": row.parked_id, "reason": row.reason} for row, _ in retried.left]
+        say(document("Retry", {"consumer": consumer, "due": due, "left": left}))
+    for number in () if prints_json else due:
+        say(number)
+    if retried.due:
+        say(
+            f"{counted(len(retried.due), 'event')} due: the consumer {visible(consumer)} tries "
+            f"{'them' if retried.due[1:] else 'it'} within a second, if it runs",
+            err=True,
+        )
+    for kind, events in sorted(Counter(row.reason for row, _ in retried.left).items()):
+        say(f"left: {events:,} {kind}; {_LEFT.get(kind, 'another event was applied under the id')}", err=True)
+    if not retried.due:
+        say("nothing to try again", err=True)
 
 
-def _time(moment: datetime | None) -> str:
-    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+_LEFT = {
+    Reason.GAP: "they go on when what is missing comes",
+    Reason.BEHIND: "they go on when what is before them is applied",
+    Reason.CONFLICT: "--force conflict applies them all the same",
+    Reason.EXPIRED: "--force expired applies them all the same",
+}
+
+
+@dead_letters.command(short_help="Give parked events up.")
+@click.argument("parked_ids", metavar="PARKED_ID...", type=int, nargs=-1, required=True)
+@_of_a_consumer
+@click.option("--note", required=True, help="The reason, for later; it is kept with the hole in the sequence.")
+@json_option()
+def skip(parked_ids: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str, prints_json: bool) -> None:
+    """Give parked events up for good: all that are named, or none. What waited behind them goes on.
+
+    Should one of them come again, it is a duplicate. The watermark of its aggregate is moved over a numbered one, and
+    the hole is noted with what you say. A numbered one that is not the next of its aggregate is refused.
+
+    \b
+    Example:
+      cdc-outbox parked skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
+    """
+    if not note.strip():
+        raise click.UsageError("--note is empty, and nothing else will say why the event is missing")
+    with place.opened(consumer) as inbox:
+        skipped = Park(inbox).skip(_once(parked_ids), note=note)
+    for each in skipped:
+        say(f"{each.row.parked_id}  {visible(_skipped(each.row, is_hole=each.is_hole))}", err=prints_json)
+    if prints_json:
+        events = [json_of(each.row, consumer) | {"isHole": each.is_hole} for each in skipped]
+        say(document("Skip", {"consumer": consumer, "events": events}))
+    if any(each.row.is_unreadable and not each.row.blocks for each in skipped):
+        say(
+            "An unreadable message has no number here. If it had one, its successors wait for it: see "
+            "`parked list --reason gap` and `cdc-outbox baseline --aggregate`.",
+            err=True,
+        )
+
+
+@dead_letters.command(short_help="Write parked events as JSON lines.")
+@_of_a_consumer
+@_filters
+@new_file_option
+def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, new_file: Path | None) -> None:
+    """Write parked events with their whole messages, payloads among them, one JSON object a line.
+
+    Key, headers and payload are text where they are UTF-8, and else an object with base64 in it.
+
+    \b
+    Example:
+      cdc-outbox parked export --consumer shipping --state dead --file dead.jsonl
+    """
+    with place.opened(consumer) as inbox, _written_to(new_file) as file:
+        events = 0
+        for row, message in Park(inbox).export(wanted):
+            whole = json_of(row, consumer) | json_of_message(message, payload=True)
+            say(safe_json(whole), file=file)
+            events += 1
+    say(counted(events, "event"), err=True)
+
+
+@contextmanager
+def _written_to(output: Path | None) -> Iterator[TextIO | None]:
+    """Open a new file that no other user may read; ``None`` is standard output."""
+    if output is None:
+        yield None
+        return
+    try:
+        output.touch(mode=0o600, exist_ok=False)
+        file = output.open("w", encoding="utf-8")
+    except FileExistsError as error:
+        raise ConfigError(f"{output} exists already", field="--file", hint="Choose another name.") from error
+    except OSError as error:
+        raise ConfigError(f"{output} cannot be written: {error.strerror}", field="--file") from error
+    with file:
+        yield file
+
+
+def _once(parked_ids: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(parked_ids))
+
+
+def _skipped(row: ParkedRow, *, is_hole: bool) -> str:
+    if row.is_unreadable:
+        return f"skipped the message {row.event_id}{f' of {name_of(row)}' if name_of(row) else ''}"
+    moved = f", {name_of(row)} stands at {row.sequence} now" if is_hole else ""
+    return f"skipped {row.type} {row.event_id} of {name_of(row)}{moved}"

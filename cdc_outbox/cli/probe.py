@@ -17,13 +17,8 @@ from cdc_outbox.cli.contexts import host_of
 from cdc_outbox.cli.database import connected
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.errors import (
-    BrokerUnavailableError,
-    CdcOutboxError,
-    ConnectUnavailableError,
-    DatabaseUnavailableError,
-)
-from cdc_outbox.kafka import Topics
+from cdc_outbox.errors import BrokerUnavailableError, CdcOutboxError, ConnectUnavailableError, DatabaseUnavailableError
+from cdc_outbox.kafka.admin import Topics
 
 SECONDS = 7.0
 """How long one may take to answer: a worker that is busy with another connector, a login over a slow network."""

@@ -14,24 +14,23 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, require_driver
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, read_spec
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, read_spec, seconds
 from cdc_outbox.cli.output import document, say
-from cdc_outbox.cli.spans import seconds
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.render import render
-from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
 from cdc_outbox.finding import Finding, errors_in
-from cdc_outbox.operate.comparison import TopicComparison
-from cdc_outbox.operate.offset import offset_pruning
-from cdc_outbox.operate.prune import Pruned, PruneOptions, Pruning
-from cdc_outbox.operate.slot import slot_pruning
-from cdc_outbox.operate.stages import InboxStage
-from cdc_outbox.safe_text import counted, visible
+from cdc_outbox.operations.comparison import TopicComparison
+from cdc_outbox.operations.prune import Pruned, PruneOptions, Pruning
+from cdc_outbox.operations.prune_by_offset import offset_pruning
+from cdc_outbox.operations.prune_by_slot import slot_pruning
+from cdc_outbox.operations.stages import InboxStage
+from cdc_outbox.redaction import counted, visible
 from cdc_outbox.spec import Spec
-from cdc_outbox.table import Dialect, TableName
-from cdc_outbox.writer.catalog import Catalog
 
 _NO_KEEP = (
     "Give --keep, such as --keep 7d: deleted events cannot be published again. --keep 0s deletes every delivered event."

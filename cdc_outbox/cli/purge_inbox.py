@@ -9,18 +9,17 @@ from typing import Any
 
 import click
 
-from cdc_outbox import kafka
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_options
 from cdc_outbox.cli.options import json_option, read_spec
 from cdc_outbox.cli.output import document, say
-from cdc_outbox.consumer.horizon import refuse_short_horizon
+from cdc_outbox.consumer.limits import refuse_short_horizon
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.operate.horizon import Horizon
-from cdc_outbox.operate.purge import Old, PartPurge, Report
-from cdc_outbox.operate.purge_rows import RowPurge
+from cdc_outbox.kafka import admin as kafka_admin
+from cdc_outbox.operations.horizon import Horizon
+from cdc_outbox.operations.purge import Old, PartPurge, Report, RowPurge
 from cdc_outbox.spec import Spec
-from cdc_outbox.table import Dialect
 
 _LOG = logging.getLogger("cdc_outbox.cli.librdkafka")
 _LOG.addHandler(logging.NullHandler())  # what matters of it is in the error
@@ -146,9 +145,9 @@ def _check(
     topics = sorted({*named, *served})
     if settings is None or not topics:
         raise _incomparable("brokers" if topics else "topics")
-    reader = kafka.Topics(settings, _LOG)
+    reader = kafka_admin.Topics(settings, _LOG)
     _refuse_other_clusters(served, reader.cluster_id())
-    kept = {name: kafka.retention_seconds(topic.config) for name, topic in reader.find(topics).items()}
+    kept = {name: kafka_admin.retention_seconds(topic.config) for name, topic in reader.find(topics).items()}
     missing_topics = sorted(named - kept.keys())
     if missing_topics:
         raise ConfigError(

@@ -16,25 +16,24 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import one_name_of, specs_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import require_driver
-from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.findings import finding_content
 from cdc_outbox.cli.heartbeats import find_positions, history_of
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, stable_seconds_option
 from cdc_outbox.cli.outcome import error_content
-from cdc_outbox.cli.output import document, say
-from cdc_outbox.cli.steps import Steps
+from cdc_outbox.cli.output import ExitCode, document, say
+from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.divergence import another_outbox
-from cdc_outbox.connect.facts.lag import SlotLag
-from cdc_outbox.connect.render import owes_rows
-from cdc_outbox.connect.states import OWED, PAY, Ward
+from cdc_outbox.connect.lifecycle import OWED, PAY, Ward
+from cdc_outbox.connect.spec_checks import another_outbox
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.slots import SlotLag
+from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError, ConnectorNotFoundError, UnpublishedEventsError
 from cdc_outbox.finding import Finding, errors_in
-from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.recovery import History
-from cdc_outbox.safe_text import visible
+from cdc_outbox.operations.recovery import History
+from cdc_outbox.redaction import visible
 
 
 @click.command(short_help="Publish what a restored database still holds, and accept what was found.")

@@ -11,16 +11,13 @@ from datetime import datetime
 
 import click
 
-from cdc_outbox.cli.consume import load
-from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.consume import TextLines, is_news, load
 from cdc_outbox.cli.inbox import read_aggregate
-from cdc_outbox.cli.logs import TextLines, is_news
-from cdc_outbox.cli.options import json_option
-from cdc_outbox.cli.output import document, say
-from cdc_outbox.cli.spans import moment
+from cdc_outbox.cli.options import json_option, moment
+from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
-from cdc_outbox.document import did_you_mean
-from cdc_outbox.safe_text import shortened, visible
+from cdc_outbox.redaction import shortened, visible
+from cdc_outbox.text_files.document import did_you_mean
 
 _SHOWN = 5
 """Event types that a hint names."""

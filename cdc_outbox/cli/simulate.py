@@ -9,25 +9,30 @@ from typing import Any
 
 import click
 
-from cdc_outbox.cli.configs import ConnectorConfig, read_config
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.exits import ExitCode
-from cdc_outbox.cli.octets import octets_as_json
 from cdc_outbox.cli.options import dsns_option, json_option
-from cdc_outbox.cli.output import document, say
-from cdc_outbox.connect.columns import ColumnModes
-from cdc_outbox.connect.lint.config import Kind, kind_of
-from cdc_outbox.connect.rows import Row, column_names, outbox_columns, parse_document, parse_row, read_rows
-from cdc_outbox.database import DatabaseKind
-from cdc_outbox.document import did_you_mean
+from cdc_outbox.cli.output import ExitCode, document, octets_as_json, say
+from cdc_outbox.cli.specs import ConnectorConfig, read_config
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.table import OutboxTable
+from cdc_outbox.debezium.config import Kind, kind_of
+from cdc_outbox.debezium.event_router.column_values import ColumnModes
+from cdc_outbox.debezium.event_router.jvm import Outcome
+from cdc_outbox.debezium.event_router.outbox_rows import (
+    Row,
+    column_names,
+    outbox_columns,
+    parse_document,
+    parse_row,
+    read_rows,
+)
+from cdc_outbox.debezium.event_router.routing import MONGO_EVENT_ROUTER
 from cdc_outbox.errors import ConfigError, RoutingError, StackError
-from cdc_outbox.jvm import Outcome
 from cdc_outbox.message import Message
-from cdc_outbox.operate.simulate import Simulation, chosen_partition, find_refusal
-from cdc_outbox.router.routing import MONGO_EVENT_ROUTER
-from cdc_outbox.safe_text import visible
-from cdc_outbox.table import OutboxTable
+from cdc_outbox.operations.simulate import Simulation, chosen_partition, find_refusal
+from cdc_outbox.redaction import visible
+from cdc_outbox.text_files.document import did_you_mean
 
 _OPERATIONS = {"insert": "c", "snapshot": "r", "update": "u", "delete": "d", "truncate": "t"}
 

@@ -18,7 +18,7 @@ from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.errors import CdcOutboxError, StackError
-from cdc_outbox.safe_text import counted
+from cdc_outbox.redaction import counted
 
 try:
     from cdc_outbox.testing.folder import StackFolder

@@ -11,33 +11,31 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.columns import in_columns
 from cdc_outbox.cli.connectors import names_of, specs_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.heartbeats import heartbeat_findings, hole_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
-from cdc_outbox.cli.output import document, say
+from cdc_outbox.cli.output import ExitCode, document, in_columns, say
 from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, probe
-from cdc_outbox.cli.steps import Steps
-from cdc_outbox.connect.causes import cause_of
+from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.divergence import another_outbox
-from cdc_outbox.connect.facts.lag import SlotLag, find_lag
-from cdc_outbox.connect.lint.config import Kind, kind_of, slot_of
-from cdc_outbox.connect.render import owes_rows
-from cdc_outbox.connect.states import OWED, PAY
+from cdc_outbox.connect.lifecycle import OWED, PAY
+from cdc_outbox.connect.spec_checks import another_outbox
 from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
-from cdc_outbox.database import DatabaseKind
+from cdc_outbox.contract.topics import HEARTBEATS
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.slots import SlotLag, find_lag
+from cdc_outbox.debezium.config import Kind, kind_of, slot_of
+from cdc_outbox.debezium.diagnosis import cause_of
+from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
 from cdc_outbox.finding import Finding
-from cdc_outbox.kafka import Topics
-from cdc_outbox.safe_text import visible
+from cdc_outbox.kafka.admin import Topics
+from cdc_outbox.redaction import visible
 from cdc_outbox.spec import Spec
-from cdc_outbox.topic import HEARTBEATS
 
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
 _RATE = "EVENTS/S"

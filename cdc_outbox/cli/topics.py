@@ -9,18 +9,16 @@ from typing import Any
 import click
 
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
-from cdc_outbox.cli.output import document, paint, say
+from cdc_outbox.cli.output import ExitCode, document, paint, say
 from cdc_outbox.cli.specs import read_specs, specs_argument
-from cdc_outbox.connect.topics import topics_of
+from cdc_outbox.contract.topics import Difference, Topic, differences
+from cdc_outbox.debezium.render import topics_of
 from cdc_outbox.errors import BrokerError
-from cdc_outbox.kafka import Topics
-from cdc_outbox.operate.topics import Difference, differences
-from cdc_outbox.safe_text import counted, visible
+from cdc_outbox.kafka.admin import Topics
+from cdc_outbox.redaction import counted, visible
 from cdc_outbox.spec import Spec
-from cdc_outbox.topic import Topic
 
 _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())  # what librdkafka says is in the error

@@ -10,19 +10,17 @@ import click
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, require_driver
-from cdc_outbox.cli.exits import ExitCode
 from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import dsns_option, is_named, json_option, read_spec
-from cdc_outbox.cli.output import document, say
+from cdc_outbox.cli.options import dsns_option, is_named, json_option, read_spec, seconds
+from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.cli.probe import BROKERS, DATABASE, INBOX, probe
-from cdc_outbox.cli.spans import seconds
-from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.database import DatabaseKind
-from cdc_outbox.operate.stages import InboxStage, OutboxStage
-from cdc_outbox.operate.summary import Sums
-from cdc_outbox.operate.verification import Kind
-from cdc_outbox.operate.verify import Verification, Verified
-from cdc_outbox.safe_text import visible
+from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.operations.accounts import Sums
+from cdc_outbox.operations.reconciliation import Kind
+from cdc_outbox.operations.stages import InboxStage, OutboxStage
+from cdc_outbox.operations.verify import Verification, Verified
+from cdc_outbox.redaction import visible
 
 _SHOWN = 20
 """Findings of one kind that a person is shown; --output json has up to a thousand."""

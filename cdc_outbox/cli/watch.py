@@ -22,10 +22,10 @@ from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.guard import Act, Guard, GuardOptions
+from cdc_outbox.connect.restart_policy import Act, Guard, GuardOptions
 from cdc_outbox.connect.wait import Condition, condition_of, describe, failure, reason_of
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
-from cdc_outbox.safe_text import visible
+from cdc_outbox.redaction import visible
 
 _DEFAULTS = GuardOptions()
 _HISTORY_SECONDS = 60.0

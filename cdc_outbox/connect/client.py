@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.cluster import Cluster, Keeper
 from cdc_outbox.connect.workers import CONFLICT, Workers
+from cdc_outbox.debezium.diagnosis import cause_of
 from cdc_outbox.errors import ConnectError, ConnectorNotFoundError
 from cdc_outbox.finding import Finding, Place, Severity
-from cdc_outbox.secret import Veil
+from cdc_outbox.redaction import Veil
 
 _PODS = re.compile(r"(?P<cluster>.+)-connect-\d+\.(?P=cluster)-connect\.[^.]+\.svc(:\d+)?")
 """What Strimzi calls the workers of a KafkaConnect, and these each other."""

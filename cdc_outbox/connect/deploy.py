@@ -5,35 +5,28 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.divergence import another_outbox
-from cdc_outbox.connect.facts import UNDEFINED_OBJECT, Database, DatabaseFacts, SlotFacts, WrittenFacts
+from cdc_outbox.connect.deployed_connector import Reader, Report
 from cdc_outbox.connect.neighbours import Neighbour, find_neighbours
-from cdc_outbox.connect.plan import (
+from cdc_outbox.connect.plan import Found, Plan, make_plan
+from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, Database
+from cdc_outbox.connect.rollback import Undo
+from cdc_outbox.connect.spec_checks import another_outbox, refuse, refuse_unfit, refuse_what_connect_refuses
+from cdc_outbox.connect.timings import Timings
+from cdc_outbox.connect.wait import wait_until
+from cdc_outbox.connect.workers import CONFLICT
+from cdc_outbox.databases.facts import DatabaseFacts, SlotFacts, WrittenFacts
+from cdc_outbox.debezium.preflight import check_database, check_republish, slot_in_use, slot_older_than_publication
+from cdc_outbox.debezium.render import render, render_republishing
+from cdc_outbox.debezium.slot_plan import (
     EarlierEvents,
-    Found,
-    Plan,
     SlotPlan,
     SlotState,
     SlotStep,
-    make_plan,
     plan_slot,
     reads_another_log,
     refuse_another_log,
     stored_offset,
 )
-from cdc_outbox.connect.preflight import (
-    check_database,
-    check_republish,
-    slot_in_use,
-    slot_older_than_publication,
-)
-from cdc_outbox.connect.reader import Reader, Report
-from cdc_outbox.connect.refusals import refuse, refuse_unfit, refuse_what_connect_refuses
-from cdc_outbox.connect.render import render, render_republishing
-from cdc_outbox.connect.timings import Timings
-from cdc_outbox.connect.undo import Undo
-from cdc_outbox.connect.wait import wait_until
-from cdc_outbox.connect.workers import CONFLICT
 from cdc_outbox.errors import (
     ConfigError,
     ConnectError,

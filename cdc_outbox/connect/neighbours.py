@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.lint import Config, Kind, find_configs
-from cdc_outbox.connect.lint.config import slot_of
-from cdc_outbox.connect.lint.several import captured_tables
-from cdc_outbox.connect.lint.specs import rendered
-from cdc_outbox.document import Document
-from cdc_outbox.explanations import explanations
+from cdc_outbox.debezium.config import slot_of
+from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.lint import Config, Kind, find_configs
+from cdc_outbox.debezium.lint.several import captured_tables
+from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.finding import Finding, Place
 from cdc_outbox.spec import Spec
+from cdc_outbox.text_files.document import Document
 
 _CODE = "OP207"
 

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.facts import SlotFacts, WrittenFacts
-from cdc_outbox.connect.facts.lag import SlotLag, count_rows, find_lag, find_log
-from cdc_outbox.connect.lint.config import listed, slot_of
-from cdc_outbox.connect.lint.java import literal
-from cdc_outbox.connect.moves import READS_NOTHING
-from cdc_outbox.connect.plan import READS_MESSAGES, Hole, SlotState, StoredOffset, find_hole, stored_offset
-from cdc_outbox.connect.render import owes_rows
-from cdc_outbox.drivers import AnyConnection, TransactionDriver
-from cdc_outbox.lsn import Lsn
-from cdc_outbox.table import TableName
+from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
+from cdc_outbox.databases.facts import SlotFacts, WrittenFacts
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.slots import SlotLag, count_rows, find_lag, find_log
+from cdc_outbox.databases.table import TableName
+from cdc_outbox.debezium.config import listed, slot_of
+from cdc_outbox.debezium.connector_offsets import READS_NOTHING
+from cdc_outbox.debezium.java_patterns import literal
+from cdc_outbox.debezium.render import owes_rows
+from cdc_outbox.debezium.slot_plan import READS_MESSAGES, Hole, SlotState, StoredOffset, find_hole, stored_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.facts import Database
-from cdc_outbox.connect.plan import EarlierEvents, SlotState, find_hole, stored_offset
-from cdc_outbox.database import DatabaseKind
+from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.slot_plan import EarlierEvents, SlotState, find_hole, stored_offset
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import Spec
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
-from cdc_outbox.connect.causes import Cause, cause_of
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.timings import Timings
+from cdc_outbox.debezium.diagnosis import Cause, cause_of
 from cdc_outbox.errors import (
     ConnectError,
     ConnectorFailedError,

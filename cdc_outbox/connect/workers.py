@@ -11,10 +11,10 @@ import requests
 from requests.auth import AuthBase
 
 from cdc_outbox.connect.answers import is_answer
-from cdc_outbox.connect.causes import cause_of
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.http import AnswerTooLargeError, open_session, read_answer
 from cdc_outbox.connect.timings import Timings
+from cdc_outbox.debezium.diagnosis import cause_of
 from cdc_outbox.errors import (
     ConnectError,
     ConnectorInvalidError,
@@ -22,7 +22,7 @@ from cdc_outbox.errors import (
     ConnectUnavailableError,
     RebalanceError,
 )
-from cdc_outbox.secret import Veil
+from cdc_outbox.redaction import Veil
 
 CONFLICT = 409
 _JETTY = b"HTTP ERROR 404"

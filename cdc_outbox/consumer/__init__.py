@@ -1,18 +1,17 @@
 """The consuming side: Kafka → effects, once and in order."""
 
-from cdc_outbox.consumer.calls import BeforeCommit
 from cdc_outbox.consumer.consumer import AsyncConsumer, Consumer
 from cdc_outbox.consumer.delivery import Outcome
-from cdc_outbox.consumer.handlers import BatchHandler, Handler
+from cdc_outbox.consumer.handlers import BatchHandler, BeforeCommit, Handler
+from cdc_outbox.consumer.inbox import AsyncInbox, Inbox
+from cdc_outbox.consumer.inbox_tables import InboxTable, inbox_component
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.ordering import Aggregate, Order, Verdict
-from cdc_outbox.consumer.plain import AsyncInbox, Inbox
 from cdc_outbox.consumer.replay import Fate, Replayed
-from cdc_outbox.consumer.retry import Retry
-from cdc_outbox.consumer.schema import inbox_component
-from cdc_outbox.consumer.selection import Selection
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.contract_file import load_contract
+from cdc_outbox.consumer.retries import Retry
+from cdc_outbox.consumer.topic_reader import Selection
+from cdc_outbox.contract.contract_file import load_contract
+from cdc_outbox.contract.wire import HeaderNames, WireContract
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,
@@ -34,9 +33,8 @@ from cdc_outbox.errors import (
     WatermarkMovedError,
 )
 from cdc_outbox.event import Event, SequenceMode
-from cdc_outbox.foreign import ForeignOutbox
-from cdc_outbox.modes import PayloadType
-from cdc_outbox.wire import HeaderNames, WireContract
+from cdc_outbox.formats.event_format import PayloadType
+from cdc_outbox.formats.foreign import ForeignOutbox
 
 __all__ = [
     "Aggregate",

@@ -1,13 +1,54 @@
-"""Events that were polled and are not applied yet."""
+"""Events that were polled and are not applied yet, and how many go into the next transaction."""
 
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Container, Sequence
 
-from cdc_outbox import kafka, kafka_client
-from cdc_outbox.consumer.batch import BatchSize
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.fencing import Place
 from cdc_outbox.consumer.item import Item
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka import reading as kafka_reading
+
+
+class BatchSize:
+    """The size of the next batch: it grows while all goes well, and finds the culprit when something does not.
+
+    Args:
+        most: The largest batch, in events.
+        seconds: How long a batch should take, judging by the pace of the last one.
+    """
+
+    def __init__(self, most: int, seconds: float = math.inf) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._size = 1
+        self._single = 0
+
+    def next(self) -> int:
+        """Return how many events the next batch may have."""
+        return 1 if self._single else self._size
+
+    def succeeded(self, events: int, seconds: float = 0.0) -> None:
+        """Note a committed batch, and how long it took.
+
+        The next one has twice as many, if this one was full, and no more than fit into the time; unless a failed batch
+        is still gone through one by one.
+        """
+        if self._single:
+            self._single = max(0, self._single - events)
+        elif events >= self._size:
+            self._size = min(self._most, events * 2)
+        if seconds * self._size > self._seconds * events:
+            self._size = max(1, int(self._seconds * events / seconds))
+
+    def conflicted(self) -> None:
+        """Note that others were in the way: the smaller the transaction, the less it meets."""
+        self._size = max(1, self._size // 2)
+
+    def failed(self, events: int) -> None:
+        """Note that one event of a batch failed: all of them come again, one by one."""
+        self._single = events
+
 
 _PORTION = 5
 """How many records are read at a stretch: a fraction of what any statement takes."""
@@ -26,7 +67,7 @@ class Backlog:
     def __init__(
         self,
         most: int,
-        read: "Callable[[kafka_client.Message], Item] | None" = None,
+        read: "Callable[[confluent.Message], Item] | None" = None,
         *,
         seconds: float = math.inf,
         most_bytes: float = math.inf,
@@ -35,7 +76,7 @@ class Backlog:
         self._most_bytes = most_bytes
         self._items: deque[Item] = deque()
         self._read = read
-        self._unread: deque[kafka_client.Message] = deque()
+        self._unread: deque[confluent.Message] = deque()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -48,7 +89,7 @@ class Backlog:
     @property
     def bytes(self) -> int:
         """How many bytes of keys, values and headers are at hand, read or not."""
-        return sum(item.message.size for item in self._items) + sum(map(kafka.bytes_of, self._unread))
+        return sum(item.message.size for item in self._items) + sum(map(kafka_reading.bytes_of, self._unread))
 
     def waiting(self) -> Counter[Place]:
         """Return how much of each partition is at hand, read or not."""
@@ -58,7 +99,7 @@ class Backlog:
         """Add events at the end."""
         self._items.extend(items)
 
-    def put_unread(self, record: "kafka_client.Message") -> None:
+    def put_unread(self, record: "confluent.Message") -> None:
         """Add a record at the end."""
         self._unread.append(record)
 
@@ -115,6 +156,6 @@ class Backlog:
         return dropped
 
 
-def origin_of(record: "kafka_client.Message") -> Place:
+def origin_of(record: "confluent.Message") -> Place:
     """Return the partition that a record of the Kafka client was read from."""
     return Place(record.topic() or "", record.partition() or 0)

@@ -10,38 +10,31 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from cdc_outbox import kafka, kafka_client
-from cdc_outbox.consumer.calls import BeforeCommit
-from cdc_outbox.consumer.database import ConsumerDatabase
 from cdc_outbox.consumer.delivery import Outcome
-from cdc_outbox.consumer.group import subscribe
-from cdc_outbox.consumer.handlers import BatchHandler, ConnectionT, Handler, Handlers
-from cdc_outbox.consumer.horizon import refuse_short_horizon
-from cdc_outbox.consumer.keeper import Keeper
-from cdc_outbox.consumer.limits import Limits
+from cdc_outbox.consumer.fencing import Ownership
+from cdc_outbox.consumer.group import Keeper, subscribe
+from cdc_outbox.consumer.handlers import BatchHandler, BeforeCommit, ConnectionT, Handler, Handlers
+from cdc_outbox.consumer.inbox_tables import InboxTable, checked_name
+from cdc_outbox.consumer.limits import Limits, refuse_short_horizon
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets, leave
-from cdc_outbox.consumer.ordering import Order
-from cdc_outbox.consumer.orders import orders_of
-from cdc_outbox.consumer.ownership import Ownership
-from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.ordering import Order, orders_of
 from cdc_outbox.consumer.replay import Replay, Replayed
-from cdc_outbox.consumer.retry import Retry
-from cdc_outbox.consumer.selection import Selection
-from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.start_offsets import KafkaPartitions
-from cdc_outbox.consumer.table import InboxTable, checked_name
-from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.consumer.unhandled import UnhandledEvents
+from cdc_outbox.consumer.retries import Poison, Retry
+from cdc_outbox.consumer.session import ConsumerDatabase, Session
+from cdc_outbox.consumer.start_offsets import KafkaPartitions, UnhandledEvents
+from cdc_outbox.consumer.stats import Watch
+from cdc_outbox.consumer.topic_reader import Selection, TopicReader
 from cdc_outbox.consumer.waits import Blocking, Waits, Yielding
-from cdc_outbox.consumer.watch import Watch
-from cdc_outbox.drivers import AnyConnection
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.drivers import AnyConnection
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.metrics import GuardedMetrics, Metrics, NoMetrics
-from cdc_outbox.progress import Progress
-from cdc_outbox.tracing import OpenTelemetrySpans, Spans
-from cdc_outbox.wire import WireContract
+from cdc_outbox.kafka import admin as kafka_admin
+from cdc_outbox.kafka import clients as kafka_clients
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka import reading as kafka_reading
+from cdc_outbox.telemetry import GuardedMetrics, Metrics, NoMetrics, OpenTelemetrySpans, Progress, Spans
 
 OpenedT = TypeVar("OpenedT")
 """What ``connect`` returns: a connection, or what is awaited for one."""
@@ -97,7 +90,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         if horizon_days is not None and horizon_days <= 0:
             raise ConfigError("ids are kept for longer than no time", field="Consumer.horizon_days")
         self._horizon_days, self._wait_for_handled = horizon_days, wait_for_handled
-        self._settings = kafka.consumer_settings(
+        self._settings = kafka_clients.consumer_settings(
             bootstrap_servers=bootstrap_servers, group=name, extra={**self.limits.queue_settings, **kafka_settings}
         )
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
@@ -168,7 +161,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         """Refuse a horizon behind which topics still hold events; a topic that is not there yet holds none."""
         if self._horizon_days is None:
             return
-        kept = kafka.find_retentions(self.contract.topics, settings=self._settings, logger=_LIBRDKAFKA_LOG)
+        kept = kafka_admin.find_retentions(self.contract.topics, settings=self._settings, logger=_LIBRDKAFKA_LOG)
         hint = (
             "Forget ids later, with purge-inbox --horizon-days too, or let the topics keep their events for less long."
         )
@@ -191,7 +184,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         rate: float | None,
         dry_run: bool,
     ) -> Replayed:
-        kafka_client.require()
+        confluent.require()
         self._refuse_without_handlers()
         async with AsyncExitStack() as stack:
             session = Session(self._connect, self._know)
@@ -210,7 +203,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             return await replay.run(selection, dry_run=dry_run, is_stopping=is_stopping)
 
     async def _run(self, waits: Waits, is_stopping: Callable[[], bool]) -> None:
-        kafka_client.require()
+        confluent.require()
         self._refuse_without_handlers()
         async with AsyncExitStack() as stack:
             unhandled = UnhandledEvents(
@@ -226,10 +219,12 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             await session.open()
             offsets = Offsets(told=lambda is_done: self._watch.offsets_committed(is_done=is_done))
             ownership = Ownership()
-            settings = kafka.settings_telling(self._settings, self._watch.connected)
-            client = kafka.make_consumer({**settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
+            settings = kafka_clients.settings_telling(self._settings, self._watch.connected)
+            client = kafka_clients.make_consumer({**settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
-            await waits.call(kafka.find_topics, client, self.limits.reach_seconds, settings["bootstrap.servers"])
+            await waits.call(
+                kafka_reading.find_topics, client, self.limits.reach_seconds, settings["bootstrap.servers"]
+            )
             await waits.call(self._check_horizon)
             partitions = KafkaPartitions(self._settings, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, partitions.close)
@@ -289,7 +284,7 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
         by_watermark: Aggregate types whose source never goes back and is never restored: no ids are kept for them,
             and what is stale by its sequence is a duplicate.
         before_commit: What writes at the end of the handlers' transaction: an outbox that gathers their events.
-        metrics: Told of what :data:`cdc_outbox.metrics.SERIES` lists.
+        metrics: Told of what :data:`cdc_outbox.monitoring.series.SERIES` lists.
         spans: Told of the handlers' time; by default OpenTelemetry is, where its SDK runs.
         horizon_days: After how many days ``cdc-outbox purge-inbox`` forgets ids, where it does: the start is refused if
             a topic may keep its events for longer. ``None`` checks nothing.

@@ -8,10 +8,9 @@ from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 
-from cdc_outbox.consumer.aside import Aside
-from cdc_outbox.consumer.calls import Calls, ours_of, several
-from cdc_outbox.consumer.epochs import EpochStore, OffsetMove, Place
-from cdc_outbox.consumer.inbox import Claims, InboxStore
+from cdc_outbox.consumer.claims import Claims, InboxStore
+from cdc_outbox.consumer.fencing import EpochStore, OffsetMove, Place
+from cdc_outbox.consumer.handlers import Calls, ours_of, several
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import ENDLESS, Room
 from cdc_outbox.consumer.ordering import (
@@ -25,10 +24,11 @@ from cdc_outbox.consumer.ordering import (
     moves_of,
     successors_of,
 )
-from cdc_outbox.consumer.park import ParkStore, Rank, Reason
-from cdc_outbox.consumer.transaction_error import error_of
-from cdc_outbox.drivers import AnyConnection, AsyncTransactionDriver, TransactionState
-from cdc_outbox.drivers.overlap import Meanwhile, nothing_else, overlapping
+from cdc_outbox.consumer.parked_events import ParkStore, Rank, Reason
+from cdc_outbox.consumer.parking import Aside
+from cdc_outbox.consumer.retries import error_of
+from cdc_outbox.databases.drivers import AnyConnection, AsyncTransactionDriver, TransactionState
+from cdc_outbox.databases.drivers.immediate import Meanwhile, nothing_else, overlapping
 from cdc_outbox.errors import (
     CdcOutboxError,
     DatabaseUnavailableError,

@@ -1,24 +1,231 @@
-"""The group: joining it, what a rebalance changes, partitions that wait, and which errors stop a consumer."""
+"""The group: joining it, what a rebalance changes, partitions that wait, and which errors stop a consumer.
+
+Polling goes on while the loop is busy, so that the group does not take its consumer for dead.
+"""
 
 import logging
-from collections.abc import Collection
+import math
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 
-from cdc_outbox import kafka_client
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.fencing import Ownership, Place
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets, rewind
-from cdc_outbox.consumer.ownership import Ownership
-from cdc_outbox.consumer.watch import Watch
+from cdc_outbox.consumer.stats import Watch
 from cdc_outbox.errors import ParkFullError
-from cdc_outbox.kafka_errors import raise_stopping
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka import reading as kafka_reading
+from cdc_outbox.kafka.broker_errors import raise_stopping
 
 _log = logging.getLogger(__name__)
 
+_PATIENCE_SECONDS = 1.0
+"""How long after a poll the thread polls, with all partitions paused: a pause throws away what was fetched."""
+_POLL_SECONDS = 0.1
+
+
+class Keeper:
+    """A thread that polls for the loop while the loop is busy, with all partitions paused.
+
+    Args:
+        limit_seconds: How long it polls for one handler, or for one answer of a server: who is busy for longer hangs,
+            and is left to the group's own ``max.poll.interval.ms``, after which others get its partitions.
+        handler_at: Tells when the last handler began, in monotonic seconds.
+
+    librdkafka gives a partition away that nobody polled for ``max.poll.interval.ms``. Only one of the two polls at a
+    time; callbacks come in the thread that does.
+    """
+
+    def __init__(
+        self,
+        client: "confluent.Consumer",
+        *,
+        limit_seconds: float = math.inf,
+        handler_at: Callable[[], float] = lambda: -math.inf,
+    ) -> None:
+        self._client = client
+        self._limit_seconds, self._handler_at = limit_seconds, handler_at
+        self._failure: Exception | None = None
+        self._caught: list[confluent.Message] = []
+        # Whoever polls has it, and callbacks, which come in the midst of a poll, take it once more.
+        self._turn = threading.RLock()
+        self._changed = threading.Condition()
+        self._polled_at = time.monotonic()
+        self._busy_since = 0.0
+        self._is_busy = False
+        self._may_hang = True
+        self._is_ended = False
+        self.paused_places: set[tuple[str, int]] = set()
+        """Partitions that stay paused when the others go on."""
+        self._thread = threading.Thread(target=self._run, name="keep polling", daemon=True)
+        self._thread.start()
+
+    def poll(self, seconds: float, events: int, most_bytes: float = math.inf) -> "list[confluent.Message]":
+        """Return up to so many messages: wait for the first, and take the rest as far as they are there.
+
+        Args:
+            most_bytes: Of keys, values and headers, after which no more is taken.
+        """
+        with self._turn:
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
+            caught, self._caught = self._caught, []
+            if caught:
+                return caught
+            for message in kafka_reading.polled(self._client, seconds, events, most_bytes):
+                # Among what was caught, for a rebalance may come before the rest does, and drop it.
+                self._caught.append(message)
+            self._polled_at = time.monotonic()
+            caught, self._caught = self._caught, []
+            return caught
+
+    def stay(self) -> None:
+        """Poll so that the group knows of us, and take nothing."""
+        with self._turn:
+            kept: set[tuple[str, int]] = set()
+            try:
+                self._poll_paused(kept, 0.0)
+            finally:
+                self._release(kept)
+
+    @contextmanager
+    def busy(self, *, may_hang: bool = True) -> Iterator[None]:
+        """Have it poll from here on, if this takes long.
+
+        Within this the loop neither polls nor drops what was polled: it would wait for the thread, and that for it.
+
+        Args:
+            may_hang: Whether the limit counts.
+        """
+        with self._changed:
+            self._busy_since, self._may_hang, self._is_busy = time.monotonic(), may_hang, True
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_busy = False
+                self._changed.notify_all()
+
+    def wait_until_idle(self, seconds: float) -> bool:
+        """Wait for the end of what the loop is busy with; called by callbacks, in the polling thread."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._is_busy, seconds)
+
+    def end(self) -> None:
+        """Let the thread end."""
+        with self._changed:
+            self._is_ended = True
+            self._is_busy = False
+            self._changed.notify_all()
+        self._thread.join(_PATIENCE_SECONDS * 2)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_busy or self._is_ended)
+                if self._is_ended:
+                    return
+                # Counted from the last poll: what takes less may follow something else that did.
+                if self._changed.wait_for(lambda: not self._is_busy, self._patience()) or self._patience():
+                    continue
+            with self._turn:
+                kept: set[tuple[str, int]] = set()
+                try:
+                    self._keep(kept)
+                except Exception as error:  # noqa: BLE001 - raised by the loop's next poll
+                    self._failure = error
+                finally:
+                    self._release(kept)
+
+    def _patience(self) -> float:
+        return max(0.0, self._polled_at + _PATIENCE_SECONDS - time.monotonic())
+
+    def _keep(self, kept: set[tuple[str, int]]) -> None:
+        """Poll until the loop is done, unless something takes too long; the loop's own next poll waits for that."""
+        began_at, hangs = time.monotonic(), False
+        while self._is_busy:
+            busy_since = max(began_at, self._busy_since, self._handler_at())
+            hung, hangs = hangs, self._may_hang and time.monotonic() - busy_since > self._limit_seconds
+            if hangs:
+                if not hung:
+                    _log.error("a handler or a server takes too long, so the partitions are left to others")
+                with self._changed:
+                    self._changed.wait_for(lambda: not self._is_busy, _POLL_SECONDS)
+            else:
+                self._poll_paused(kept, _POLL_SECONDS)
+
+    def _poll_paused(self, kept: set[tuple[str, int]], seconds: float) -> None:
+        # Anew each time, for what was assigned meanwhile.
+        owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
+        self._set(self._client.pause, [confluent.TopicPartition(*place) for place in owned - kept - self.paused_places])
+        kept |= owned
+        kept &= owned
+        message = self._client.poll(seconds)
+        self._polled_at = time.monotonic()
+        if message is not None:
+            self._caught.append(message)
+
+    def _release(self, kept: set[tuple[str, int]]) -> None:
+        """Let the partitions go on that were paused, and are still ours."""
+        try:
+            owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
+        except Exception as error:  # noqa: BLE001 - raised by the loop's next poll
+            self._failure = self._failure or error
+            return
+        self._set(
+            self._client.resume, [confluent.TopicPartition(*place) for place in (owned & kept) - self.paused_places]
+        )
+
+    def drop(self, place: tuple[str, int]) -> list[int]:
+        """Forget what was caught of a partition that is read anew, and return the offsets.
+
+        Where the other thread still polls, its end is waited for: what it catches last is to be dropped, too.
+        """
+        with self._turn:
+            caught, self._caught = self._caught, []
+            dropped = []
+            for message in caught:
+                if (message.topic(), message.partition()) == place and not message.error():
+                    dropped.append(message.offset() or 0)
+                else:
+                    self._caught.append(message)
+            return dropped
+
+    def pause(self, place: tuple[str, int]) -> None:
+        """Pause one partition until :meth:`resume_all`."""
+        self.paused_places.add(place)
+        self._set(self._client.pause, [confluent.TopicPartition(*place)])
+
+    def resume(self, places: Iterable[tuple[str, int]]) -> None:
+        """Let partitions go on that were assigned anew: librdkafka remembers the pause of one that was lost in it."""
+        assigned = {(owned.topic, owned.partition) for owned in self._client.assignment()} & set(places)
+        self.paused_places -= assigned
+        self._set(self._client.resume, [confluent.TopicPartition(*place) for place in assigned])
+
+    def resume_all(self) -> set[tuple[str, int]]:
+        """Let all partitions go on, and return those that were paused and are still ours."""
+        paused, self.paused_places = self.paused_places, set()
+        ours = {(owned.topic, owned.partition) for owned in self._client.assignment()} & paused if paused else set()
+        self._set(self._client.resume, [confluent.TopicPartition(*place) for place in ours])
+        return ours
+
+    def _set(
+        self, change: "Callable[[list[confluent.TopicPartition]], None]", places: "list[confluent.TopicPartition]"
+    ) -> None:
+        try:
+            if places:
+                change(places)
+        except confluent.KafkaException as error:
+            _log.warning("partitions were neither paused nor resumed", extra={"reason": error.args[0].str()})
+
 
 def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
-    client: "kafka_client.Consumer",
+    client: "confluent.Consumer",
     topics: Collection[str],
     keeper: Keeper,
     offsets: Offsets,
@@ -28,32 +235,32 @@ def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
 ) -> None:
     """Join the group; the callbacks come while somebody polls."""
 
-    def assign(_client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
+    def assign(_client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
         watch.rebalanced("assigned")
         places = [Place(partition.topic, partition.partition) for partition in partitions]
         for place in places:
             keeper.drop(place)  # it comes again: a partition is read anew from what was committed
         ownership.assign(places)
 
-    def revoke(client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
+    def revoke(client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
         watch.rebalanced("revoked")
         # The transaction at hand may still end, and its offsets be committed; who comes next waits for us that long.
         keeper.wait_until_idle(limits.handler_seconds)
         offsets.revoke(client, partitions)
         forget(client, partitions)
 
-    def lose(client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
+    def lose(client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
         watch.rebalanced("lost")
         forget(client, partitions)
 
-    def forget(client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
+    def forget(client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
         offsets.lose(client, partitions)
         ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
 
     client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
 
 
-def pass_over(record: "kafka_client.Message", watch: Watch) -> None:
+def pass_over(record: "confluent.Message", watch: Watch) -> None:
     """Log an error that is waited out; what waits for it is librdkafka.
 
     Raises:
@@ -63,13 +270,13 @@ def pass_over(record: "kafka_client.Message", watch: Watch) -> None:
     assert error is not None  # noqa: S101 - the caller looked
     raise_stopping(error, has_joined=watch.has_joined)
     topic = {"topic": record.topic()} if record.topic() else {}
-    if topic and error.code() == kafka_client.KafkaError.UNKNOWN_TOPIC_OR_PART:
+    if topic and error.code() == confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
         _log.warning("topic does not exist: is the aggregate type spelt as in the outbox?", extra=topic)
         return
     _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})
 
 
-def pause(client: "kafka_client.Consumer", keeper: Keeper, watch: Watch, item: Item, error: ParkFullError) -> None:
+def pause(client: "confluent.Consumer", keeper: Keeper, watch: Watch, item: Item, error: ParkFullError) -> None:
     """Let a partition wait whose next event would park more than may be.
 
     Raises:

@@ -1,13 +1,37 @@
-"""Which handler an event goes to."""
+"""Which handler an event goes to, calling it, and what it did to its transaction."""
 
+import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from inspect import isawaitable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.errors import ConfigError
+from cdc_outbox.databases.drivers import (
+    AnyConnection,
+    AsyncTransactionDriver,
+    TransactionState,
+    is_of_driver,
+    translate,
+)
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    ConfigError,
+    DatabaseUnavailableError,
+    EventError,
+    HandlerError,
+    OutboxError,
+    TransactionAbortedError,
+    TransactionEndedError,
+    TransactionTimeoutError,
+)
 from cdc_outbox.event import Event
+from cdc_outbox.redaction import Veil, shortened, visible_controls
+from cdc_outbox.telemetry import Metrics, NoMetrics, NoSpans, Spans
 
 if TYPE_CHECKING:  # Python 3.13 has it; type checkers know it without the package
     from typing_extensions import TypeVar
@@ -125,3 +149,237 @@ def _takes_two(call: Callable[..., object]) -> bool:
     except ValueError:  # a builtin that keeps it to itself
         return True
     return True
+
+
+_MAX_TEXT, _MAX_READ = 500, 20_000
+"""Characters of what an exception says that are shown, and that are looked at."""
+_OURS = f"{__name__.partition('.')[0]}."
+
+
+class Gathered(Protocol):
+    """What is gathered during a transaction."""
+
+    def caused_by(self, events: Sequence[Event]) -> None:
+        """Take what comes from here on for a consequence of these events."""
+
+
+class BeforeCommit(Protocol):
+    """What wants to write at the end of the handlers' transaction; an outbox is one."""
+
+    def gathering(
+        self,
+        connection: AnyConnection,
+    ) -> AbstractContextManager[Gathered] | AbstractAsyncContextManager[Gathered]:
+        """Enter before the first handler; leaving writes what was gathered, or nothing after an error."""
+
+
+class Calls:
+    """The handlers of a consumer, called in order, each in the transaction that is open.
+
+    Args:
+        before_commit: What writes after the last of them.
+        deadline_seconds: How long a coroutine function may take; ``None`` means no limit. A plain function cannot be
+            interrupted.
+        pipeline: Opens the driver's pipeline, in which statements do not wait for each other's answers.
+        begins: Called before each handler.
+        error_texts: Whether errors quote what a handler's exception says.
+    """
+
+    def __init__(
+        self,
+        *,
+        consumer: str,
+        driver: AsyncTransactionDriver,
+        handlers: Handlers,
+        metrics: Metrics | None = None,
+        spans: Spans | None = None,
+        before_commit: BeforeCommit | None = None,
+        deadline_seconds: float | None = None,
+        pipeline: Callable[[Any], AbstractAsyncContextManager[object]] | None = None,
+        begins: Callable[[], None] = lambda: None,
+        error_texts: bool = True,
+    ) -> None:
+        self._begins, self._error_texts = begins, error_texts
+        self._consumer = consumer
+        self._driver = driver
+        self._handlers = handlers
+        self._metrics, self._spans = metrics or NoMetrics(), spans or NoSpans()
+        self._before_commit = before_commit
+        self._deadline_seconds = deadline_seconds
+        self._pipeline = pipeline
+        self._seconds: dict[str, list[float]] = {}
+
+    def has_handler(self, event: Event) -> bool:
+        """Tell whether anybody listens."""
+        return self._handlers.get(event.type) is not None
+
+    def text_of(self, error: BaseException) -> str:
+        """Return a colon and what an exception says; nothing where it says nothing, or that is private."""
+        text = text_of(error) if self._error_texts else ""
+        return text and f": {text}"
+
+    async def run(self, items: Sequence[Item], connection: AnyConnection) -> None:
+        """Call the handlers of these events.
+
+        Raises:
+            HandlerError: One raised.
+            TransactionAbortedError, TransactionEndedError: One swallowed an SQL error, or ended the transaction.
+            DatabaseUnavailableError, TransactionTimeoutError: The connection broke.
+        """
+        is_gathering = True
+        try:
+            async with AsyncExitStack() as stack:
+                gathered = None
+                if self._before_commit is not None:
+                    gathered = await _entered(stack, self._before_commit.gathering(connection))
+                is_gathering = False
+                if self._pipeline is None:
+                    await self._run(items, connection, gathered, looks=True)
+                else:
+                    await self._run_in_pipeline(self._pipeline, items, connection, gathered)
+                is_gathering = True
+        except (EventError, OutboxError) as error:
+            # An event's own fault, as it would be where its handler wrote it at once.
+            names = several([item.event for item in items])
+            raise HandlerError(f"what the handlers of {names} added cannot be written: {error}") from error
+        except Exception as error:
+            if not is_gathering or ours_of(error) is not None or is_of_driver(error):
+                raise
+            names = several([item.event for item in items])
+            raise HandlerError(f"what writes before the commit of {names} raised {self._described(error)}") from error
+
+    def measure(self) -> None:
+        """Tell how long calls took since this was done last; after their transaction, which shall not wait for it."""
+        seconds, self._seconds = self._seconds, {}
+        for event_type, values in seconds.items():
+            name = "cdc_outbox_consumer_handler_seconds"
+            self._metrics.measure(name, *values, consumer=self._consumer, type=event_type)
+
+    async def _run_in_pipeline(
+        self,
+        pipeline: Callable[[Any], AbstractAsyncContextManager[object]],
+        items: Sequence[Item],
+        connection: AnyConnection,
+        gathered: Gathered | None,
+    ) -> None:
+        """Send what the handlers execute without waiting for each answer; what failed shows at the end."""
+        failure: Exception | None = None
+        try:
+            async with pipeline(connection):
+                await self._run(items, connection, gathered, looks=False)
+        except Exception as error:  # noqa: BLE001 - what it means depends on what became of the transaction
+            failure = error
+        self._look(items, connection, failure)
+
+    async def _run(
+        self,
+        items: Sequence[Item],
+        connection: AnyConnection,
+        gathered: Gathered | None,
+        *,
+        looks: bool,
+    ) -> None:
+        for registered, run in self._handlers.runs(items):
+            events = [item.event for item in run]
+            if gathered is not None:
+                gathered.caused_by(events)
+            self._begins()
+            begun_at = time.perf_counter()
+            failure: Exception | None = None
+            try:
+                with self._spans.process(self._consumer, [(item.event, item.message) for item in run]):
+                    returned = registered.call(events if registered.takes_batch else events[0], connection)
+                    if returned is not None and isawaitable(returned):
+                        await self._in_time(returned)
+                    await self._driver.flush(connection)
+            except Exception as error:
+                if not looks:
+                    raise
+                failure = error
+            finally:
+                self._seconds.setdefault(events[0].type, []).append(time.perf_counter() - begun_at)
+            if looks:
+                self._look(run, connection, failure)
+
+    async def _in_time(self, awaitable: Awaitable[object]) -> None:
+        if self._deadline_seconds is None:  # perhaps in no event loop
+            await awaitable
+            return
+        limit = asyncio.timeout(self._deadline_seconds)
+        try:
+            async with limit:
+                await awaitable
+        except TimeoutError as error:
+            if limit.expired():
+                raise TransactionTimeoutError(f"it took longer than {self._deadline_seconds:g} s") from error
+            raise
+
+    def _look(self, items: Sequence[Item], connection: AnyConnection, failure: Exception | None) -> None:
+        """Raise what a handler did to its transaction, and what it raised."""
+        state = self._driver.state(connection)
+        if failure is None and state is TransactionState.OPEN:
+            return
+        names = several([item.event for item in items])
+        if state is TransactionState.ENDED:
+            raise TransactionEndedError(f"the handler of {names} ended its transaction") from failure
+        if failure is not None:
+            lost = _lost_by(failure) if state is TransactionState.LOST else None
+            if lost is not None:
+                raise lost from failure
+            raise HandlerError(f"the handler of {names} raised {self._described(failure)}") from failure
+        if state is TransactionState.LOST:
+            raise DatabaseUnavailableError(f"the connection broke in the handler of {names}")
+        raise TransactionAbortedError(f"the handler of {names} swallowed an SQL error")
+
+    def _described(self, error: Exception) -> str:
+        return f"{type(error).__name__}{origin_of(error)}{self.text_of(error)}"
+
+
+def _lost_by(error: Exception) -> CdcOutboxError | None:
+    """Return the error of a connection that broke under a handler, ``None`` where it may have closed it itself."""
+    if isinstance(error, ConnectionError):  # the socket's own, which asyncpg lets pass
+        return DatabaseUnavailableError(f"the connection broke: {type(error).__name__}")
+    ours = ours_of(error)
+    return ours if ours is not None and ours.retryable else None
+
+
+def ours_of(error: BaseException) -> CdcOutboxError | None:
+    """Return our error for any, ``None`` where there is none."""
+    return error if isinstance(error, CdcOutboxError) else translate(error)
+
+
+def several(events: Sequence[Event]) -> str:
+    """Name events: the first, and how many more there are."""
+    if not events:
+        return "no event"
+    return f"{events[0]} and {len(events) - 1} more" if len(events) > 1 else str(events[0])
+
+
+async def _entered(stack: AsyncExitStack, context: Any) -> Gathered:  # noqa: ANN401 - one of the two
+    gathered: Gathered = (
+        await stack.enter_async_context(context) if hasattr(context, "__aenter__") else stack.enter_context(context)
+    )
+    return gathered
+
+
+def origin_of(error: BaseException) -> str:
+    """Return where an exception left the user's code."""
+    trace = error.__traceback__
+    while trace is not None:
+        if not str(trace.tb_frame.f_globals.get("__name__")).startswith(_OURS):
+            return f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return ""
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an exception says, in one line of bounded length, which a database, a log and a terminal can take.
+
+    What looks like a secret is hidden; a payload that it quotes is not.
+    """
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - a class of the user's
+        return ""
+    line = " ".join(said[:_MAX_READ].split())
+    return shortened(visible_controls(Veil().over(line)), _MAX_TEXT)

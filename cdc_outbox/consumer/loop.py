@@ -9,24 +9,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
 
-from cdc_outbox import kafka, kafka_client
-from cdc_outbox.consumer.adoption import Adoption
 from cdc_outbox.consumer.backlog import Backlog, origin_of
-from cdc_outbox.consumer.breaker import Cause, CircuitBreaker, cause_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.group import pass_over, pause, resume
+from cdc_outbox.consumer.fencing import Ownership, Place
+from cdc_outbox.consumer.group import Keeper, pass_over, pause, resume
 from cdc_outbox.consumer.item import Item, item_of
-from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets, is_fetched, is_still_owned, lags_of
-from cdc_outbox.consumer.ownership import Ownership
-from cdc_outbox.consumer.park import Failure, Reason
-from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.parked_events import Failure, Reason
+from cdc_outbox.consumer.parking import Adoption
+from cdc_outbox.consumer.retries import Cause, CircuitBreaker, Poison, cause_of
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.start_offsets import Partitions, refuse_replaced, seek_back, take
+from cdc_outbox.consumer.stats import Watch
 from cdc_outbox.consumer.waits import Waits
-from cdc_outbox.consumer.watch import Watch
+from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,
@@ -43,7 +40,8 @@ from cdc_outbox.errors import (
     TransactionTimeoutError,
     WatermarkMovedError,
 )
-from cdc_outbox.wire import WireContract
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka import reading as kafka_reading
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +60,7 @@ class Loop:
 
     def __init__(
         self,
-        client: "kafka_client.Consumer",
+        client: "confluent.Consumer",
         keeper: Keeper,
         offsets: Offsets,
         ownership: Ownership,
@@ -87,7 +85,7 @@ class Loop:
         most, most_bytes = limits.batch_events, limits.batch_bytes
         self._fresh, self._redo = new(most, self._read, most_bytes=most_bytes), new(most, most_bytes=most_bytes)
         self._breaker = CircuitBreaker()
-        self._adoption = Adoption(contract, partial(waits.call, kafka.find_topics, client))
+        self._adoption = Adoption(contract, partial(waits.call, kafka_reading.find_topics, client))
         self._polled_at = 0.0
         self._pause_seconds = _FIRST_RETRY_SECONDS
 
@@ -139,8 +137,8 @@ class Loop:
         self._watch.polled_at = self._polled_at = time.monotonic()
         self._drop_renewed()
 
-    def _read(self, record: "kafka_client.Message") -> Item:
-        return item_of(kafka.message_of(record), self._contract)
+    def _read(self, record: "confluent.Message") -> Item:
+        return item_of(kafka_reading.message_of(record), self._contract)
 
     def _drop_renewed(self) -> None:
         """Drop what was polled of partitions that come anew since: some of it may be missing here by now."""

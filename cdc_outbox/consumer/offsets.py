@@ -5,9 +5,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from cdc_outbox import kafka_client
-from cdc_outbox.consumer.epochs import Place, place_of
-from cdc_outbox.kafka_errors import translate
+from cdc_outbox.consumer.fencing import Place, place_of
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka.broker_errors import translate
 from cdc_outbox.message import Message
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Offsets:
         """Note that a message's effects are committed."""
         self._done[place_of(message)] = (message.offset or 0) + 1
 
-    def commit(self, client: "kafka_client.Consumer") -> None:
+    def commit(self, client: "confluent.Consumer") -> None:
         """Send what is not committed yet, unless that was done a moment ago."""
         now = time.monotonic()
         offsets = self._open()
@@ -66,9 +66,7 @@ class Offsets:
             self._sent_at = now
             client.commit(offsets=offsets, asynchronous=True)
 
-    def answered(
-        self, error: "kafka_client.KafkaError | None", partitions: "list[kafka_client.TopicPartition]"
-    ) -> None:
+    def answered(self, error: "confluent.KafkaError | None", partitions: "list[confluent.TopicPartition]") -> None:
         """Take librdkafka's answer to a commit; it comes during a poll."""
         self._told(error is None)
         if error is not None:
@@ -84,7 +82,7 @@ class Offsets:
         answered, self._answered = self._answered, set()
         return answered
 
-    def finish(self, client: "kafka_client.Consumer") -> None:
+    def finish(self, client: "confluent.Consumer") -> None:
         """Send what is left and wait a few seconds for the answer; what is polled meanwhile is left for a successor."""
         self._finishing = True
         self._sent_at = 0.0
@@ -93,32 +91,32 @@ class Offsets:
             self.commit(client)
             client.poll(_POLL_SECONDS)
 
-    def revoke(self, client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
+    def revoke(self, client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
         """Commit and wait, before the partitions go to another consumer."""
         offsets = self._open()
         # At the end it was waited for already; where no broker answers, this would wait for the session's timeout.
         if offsets and not self._finishing:
             try:
                 client.commit(offsets=offsets, asynchronous=False)
-            except kafka_client.KafkaException as error:
+            except confluent.KafkaException as error:
                 _log.info("offsets were not committed", extra={"reason": error.args[0].str()})
         self.lose(client, partitions)
 
-    def lose(self, _client: "kafka_client.Consumer", partitions: "list[kafka_client.TopicPartition]") -> None:
+    def lose(self, _client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
         """Forget partitions that belong to another consumer now."""
         for partition in partitions:
             self._done.pop((partition.topic, partition.partition), None)
             self._committed.pop((partition.topic, partition.partition), None)
 
-    def _open(self) -> "list[kafka_client.TopicPartition]":
+    def _open(self) -> "list[confluent.TopicPartition]":
         return [
-            kafka_client.TopicPartition(*place, offset)
+            confluent.TopicPartition(*place, offset)
             for place, offset in list(self._done.items())  # a callback may change it meanwhile
             if offset != self._committed.get(place)
         ]
 
 
-def leave(client: "kafka_client.Consumer", within_seconds: float = _LEAVE_SECONDS) -> None:
+def leave(client: "confluent.Consumer", within_seconds: float = _LEAVE_SECONDS) -> None:
     """Leave the group and close the client.
 
     Where no broker answers, librdkafka waits as long as a session lasts for the commits that it still has. That goes
@@ -131,44 +129,44 @@ def leave(client: "kafka_client.Consumer", within_seconds: float = _LEAVE_SECOND
         _log.warning("the brokers do not answer, so the group was not told that this consumer left")
 
 
-def rewind(client: "kafka_client.Consumer", message: Message) -> None:
+def rewind(client: "confluent.Consumer", message: Message) -> None:
     """Have a message delivered again, unless its partition belongs to another consumer by now.
 
     Raises:
         BrokerError: The partition is ours and was not rewound; to go on would pass the message over.
     """
     try:
-        client.seek(kafka_client.TopicPartition(*place_of(message), message.offset or 0))
-    except kafka_client.KafkaException as error:
+        client.seek(confluent.TopicPartition(*place_of(message), message.offset or 0))
+    except confluent.KafkaException as error:
         if place_of(message) in _owned(client):
             raise translate(error.args[0]) from error
         _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
 
 
-def lags_of(client: "kafka_client.Consumer", places: Iterable[_Place]) -> dict[Place, int]:
+def lags_of(client: "confluent.Consumer", places: Iterable[_Place]) -> dict[Place, int]:
     """Return how many messages of each partition were not polled yet, as far as the client knows without asking."""
     lags = {}
     try:
-        for position in client.position([kafka_client.TopicPartition(*place) for place in places]):
+        for position in client.position([confluent.TopicPartition(*place) for place in places]):
             _, end = client.get_watermark_offsets(position, cached=True)
             if position.offset >= 0 and end >= 0:
                 lags[Place(position.topic, position.partition)] = max(0, end - position.offset)
-    except kafka_client.KafkaException as error:
+    except confluent.KafkaException as error:
         _log.debug("lags are not known", extra={"reason": error.args[0].str()})
     return lags
 
 
-def is_fetched(client: "kafka_client.Consumer", place: _Place) -> bool:
+def is_fetched(client: "confluent.Consumer", place: _Place) -> bool:
     """Tell whether a broker answered what there is in a partition, so that what is there is here."""
     try:
-        _, end = client.get_watermark_offsets(kafka_client.TopicPartition(*place), cached=True)
-    except kafka_client.KafkaException as error:
+        _, end = client.get_watermark_offsets(confluent.TopicPartition(*place), cached=True)
+    except confluent.KafkaException as error:
         _log.debug("whether a partition was fetched is not known", extra={"reason": error.args[0].str()})
         return False
     return end >= 0
 
 
-def is_still_owned(client: "kafka_client.Consumer", place: _Place, offset: int | None) -> bool:
+def is_still_owned(client: "confluent.Consumer", place: _Place, offset: int | None) -> bool:
     """Ask the group whether a partition is ours, by a commit that a lost member may not make, and go back to there.
 
     Args:
@@ -180,9 +178,9 @@ def is_still_owned(client: "kafka_client.Consumer", place: _Place, offset: int |
     if place not in _owned(client):
         return False  # and a commit would set back what its owner committed: the group asks only who is a member
     [position] = (
-        client.position([kafka_client.TopicPartition(*place)])
+        client.position([confluent.TopicPartition(*place)])
         if offset is None
-        else [kafka_client.TopicPartition(*place, offset)]
+        else [confluent.TopicPartition(*place, offset)]
     )
     if position.offset < 0:
         return True  # nothing was read since it was assigned, so there is nowhere to go back to
@@ -190,18 +188,18 @@ def is_still_owned(client: "kafka_client.Consumer", place: _Place, offset: int |
         return False
     try:
         client.seek(position)
-    except kafka_client.KafkaException as error:
+    except confluent.KafkaException as error:
         if place in _owned(client):
             raise translate(error.args[0]) from error
         return False
     return True
 
 
-def _is_accepted(client: "kafka_client.Consumer", position: "kafka_client.TopicPartition") -> bool:
+def _is_accepted(client: "confluent.Consumer", position: "confluent.TopicPartition") -> bool:
     """Commit an offset, and tell whether the group still takes the client for one that may."""
     try:
         errors = [answer.error for answer in client.commit(offsets=[position], asynchronous=False) or []]
-    except kafka_client.KafkaException as error:
+    except confluent.KafkaException as error:
         errors = [error.args[0]]
     lost = [error for error in errors if error is not None and error.name() in _NOT_A_MEMBER]
     if lost:
@@ -209,5 +207,5 @@ def _is_accepted(client: "kafka_client.Consumer", position: "kafka_client.TopicP
     return not lost
 
 
-def _owned(client: "kafka_client.Consumer") -> set[_Place]:
+def _owned(client: "confluent.Consumer") -> set[_Place]:
     return {(owned.topic, owned.partition) for owned in client.assignment()}

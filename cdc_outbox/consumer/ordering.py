@@ -1,36 +1,48 @@
 """What an event is to a consumer, as a function of what the consumer remembers. Pure, and always over a list.
 
-========== ============ ================= ============ =============
-sequence   id unseen    id seen before    id unseen    id seen
-           (gapless)    (gapless)         (increasing) (increasing)
-========== ============ ================= ============ =============
-≤ last     conflict     duplicate         conflict     duplicate
-last + 1   next         conflict          next         conflict
-> last + 1 gap          conflict          next         conflict
-none       next         duplicate         next         duplicate
-========== ============ ================= ============ =============
-
-A stale event with an unseen id is never taken for a duplicate: two events claim one place, and to skip one would be to
-lose it. Nor is a known id with a sequence that was never applied. Beside the table:
-
-- While events of an aggregate are parked, those that only their order in the topic tells to be later are *behind*
-  them; where sequences have no gaps, the sequence alone decides.
-- An id that may have been forgotten, because it is older than the consumer's last purge, proves nothing by being
-  unseen: only the sequence can. Without gaps every number up to the watermark was applied, or given up on purpose, so
-  a stale event is a duplicate then; an event of any other kind is *expired*. Of an id that tells no time the event's
-  time of creation counts.
-- Where only an aggregate's latest state counts (``latest``), what is stale is *superseded*, and nothing is a gap.
-- Where the watermark alone remembers (``by_watermark``), what is stale is a duplicate.
+Ids that tell their time sort by it, before all others.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from cdc_outbox.consumer.ids import UNTIMED_LAG, time_of
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import Event, SequenceMode
+
+_TIMED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+"""A UUIDv7 as our writer writes it."""
+_UNTIMED = "~"
+UNTIMED_LAG = timedelta(days=7)
+"""How much later than the purge that is noted a claim of an id without a time may be, and be forgotten by it: that one
+speaks of whole weeks."""
+
+
+def key_of(event_id: str) -> str:
+    """Return what stands in the inbox for an id."""
+    return event_id if _TIMED.fullmatch(event_id) else _UNTIMED + event_id
+
+
+def time_of(event_id: str) -> datetime | None:
+    """Return when an id was made, ``None`` where it does not tell."""
+    if not _TIMED.fullmatch(event_id):
+        return None
+    milliseconds = int(event_id[:8] + event_id[9:13], 16)
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # beyond the calendar: later than any horizon
+        return None
+
+
+def bound_at(moment: datetime) -> str:
+    """Return the key before which the ids lie that were made before a moment."""
+    milliseconds = int(moment.timestamp() * 1000)
+    digits = f"{milliseconds:012x}"
+    return f"{digits[:8]}-{digits[8:]}-"
 
 
 class Aggregate(NamedTuple):
@@ -329,3 +341,22 @@ def _later(event: Event, aggregate: Aggregate, last: int, order: Order, state: _
     if order.mode is _GAPLESS:
         return _NEXT if event.sequence == last + 1 else Verdict.GAP
     return Verdict.BEHIND if state.is_blocked(aggregate, event.id or "") else _NEXT
+
+
+def orders_of(contract: WireContract, latest: Collection[str], by_watermark: Collection[str]) -> Mapping[str, Order]:
+    """Return the order of each aggregate type of a contract.
+
+    Raises:
+        ConfigError: Something is to be told by the sequence of events that have none.
+    """
+    for option, names in (("latest", latest), ("by_watermark", by_watermark)):
+        for name in names:
+            if contract.mode_of(name) is SequenceMode.NONE:
+                raise ConfigError(
+                    f"the events of {name} are not numbered, so nothing tells which is the later one",
+                    field=f"Consumer.{option}",
+                )
+    return {
+        name: Order(mode=mode, latest=name in latest, by_watermark=name in by_watermark)
+        for name, mode in contract.aggregates.items()
+    }

@@ -15,18 +15,17 @@ from enum import StrEnum
 from itertools import islice
 
 from cdc_outbox.consumer.backlog import Backlog
-from cdc_outbox.consumer.breaker import CircuitBreaker, cause_of
-from cdc_outbox.consumer.calls import ours_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
+from cdc_outbox.consumer.handlers import ours_of
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, aggregate_of, judge
-from cdc_outbox.consumer.park import REASONS
-from cdc_outbox.consumer.poison import Poison
-from cdc_outbox.consumer.selection import Selection, refuse_ahead
+from cdc_outbox.consumer.parked_events import REASONS
+from cdc_outbox.consumer.retries import CircuitBreaker, Poison, cause_of
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.consumer.topic_reader import Selection, TopicReader, refuse_ahead
 from cdc_outbox.consumer.waits import Waits
+from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import (
     ConsumerError,
     HandlerError,
@@ -37,7 +36,6 @@ from cdc_outbox.errors import (
     WatermarkMovedError,
 )
 from cdc_outbox.message import Message
-from cdc_outbox.wire import WireContract
 
 _CONFLICT_SECONDS = 0.05
 """How long to stay out of the way of the consumer that works on the same aggregates."""

@@ -1,4 +1,4 @@
-"""A consumer's connection to the database, opened when it is needed and closed after it failed."""
+"""A consumer's connection to the database, opened when it is needed and closed after it failed, and what it can do."""
 
 import contextlib
 import logging
@@ -6,19 +6,32 @@ import math
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from inspect import isawaitable
 from typing import Any, Protocol
 
-from cdc_outbox.consumer.calls import origin_of
+from cdc_outbox.consumer.claims import MySqlInbox, SavepointInbox, SqlInbox
 from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores, refuse_stale
-from cdc_outbox.consumer.epochs import NO_IDS, NO_OFFSET, OffsetMove, Place, Tenure, TopicId
+from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, OffsetMove, Place, SqlEpochs, Tenure, TopicId
+from cdc_outbox.consumer.handlers import BeforeCommit, Calls, Handlers, origin_of
+from cdc_outbox.consumer.inbox_tables import InboxTable, Statements
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.limits import Room
-from cdc_outbox.consumer.ordering import Memory, aggregate_of
-from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, unbroken
-from cdc_outbox.drivers import AnyConnection, AsyncTransactionDriver, translate
-from cdc_outbox.drivers.overlap import Meanwhile, nothing_else
-from cdc_outbox.drivers.transactions import async_transaction
+from cdc_outbox.consumer.limits import Limits, Room
+from cdc_outbox.consumer.ordering import Memory, Order, aggregate_of
+from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, unbroken
+from cdc_outbox.consumer.sql_parked_events import SqlPark
+from cdc_outbox.databases.drivers import (
+    AnyConnection,
+    AsyncDriver,
+    AsyncTransactionDriver,
+    find_async_transaction_driver,
+    find_transaction_driver,
+    translate,
+)
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, Meanwhile, nothing_else
+from cdc_outbox.databases.drivers.transactions import async_transaction
+from cdc_outbox.databases.sql import load
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,
@@ -28,6 +41,7 @@ from cdc_outbox.errors import (
     TableNotFoundError,
 )
 from cdc_outbox.event import Event
+from cdc_outbox.telemetry import Metrics, Spans
 
 _log = logging.getLogger(__name__)
 
@@ -254,3 +268,98 @@ async def _close(connection: AnyConnection) -> None:
         closed = connection.close()
         if isawaitable(closed):
             await closed
+
+
+def sql_stores(*, table: InboxTable, consumer: str, driver: AsyncDriver) -> Stores:
+    """Return what a consumer remembers, in the tables of its inbox."""
+    inbox, park, epochs = (
+        Statements(file, table=table, consumer=consumer, driver=driver) for file in ("inbox", "park", "epochs")
+    )
+    return Stores(inbox=_INBOXES[driver.dialect](inbox), park=SqlPark(park), epochs=SqlEpochs(epochs))
+
+
+_INBOXES: Mapping[Dialect, type[SqlInbox]] = {
+    Dialect.POSTGRESQL: SqlInbox,
+    Dialect.MYSQL: MySqlInbox,
+    Dialect.SQLITE: SavepointInbox,
+}
+
+
+class ConsumerDatabase:
+    """A driver, the inbox in its dialect, and the delivery over both."""
+
+    def __init__(
+        self,
+        connection: AnyConnection,
+        *,
+        table: InboxTable | None,
+        consumer: str,
+        handlers: Handlers,
+        order_of: Callable[[str], Order],
+        limits: Limits,
+        before_commit: BeforeCommit | None,
+        pipeline: bool,
+        asynchronous: bool,
+        metrics: Metrics,
+        spans: Spans,
+        handler_begins: Callable[[], None] = lambda: None,
+        error_texts: bool = True,
+    ) -> None:
+        # One object from here to the last commit: it remembers what it began.
+        self.driver: AsyncTransactionDriver = (
+            find_async_transaction_driver(connection)
+            if asynchronous
+            else ImmediateTransactions(find_transaction_driver(connection))
+        )
+        self._limits, self._has_pipeline = limits, pipeline
+        table = table or InboxTable.on(self.driver.dialect)
+        if table.dialect is not self.driver.dialect:
+            raise ConfigError(
+                f"the inbox is on {table.dialect}, and the consumer's connection leads to {self.driver.dialect}",
+                field="Consumer.inbox",
+            )
+        self.stores = sql_stores(table=table, consumer=consumer, driver=self.driver)
+        calls = Calls(
+            consumer=consumer,
+            driver=self.driver,
+            handlers=handlers,
+            metrics=metrics,
+            spans=spans,
+            before_commit=before_commit,
+            deadline_seconds=limits.handler_seconds if asynchronous else None,
+            pipeline=_pipeline_of(connection) if pipeline else None,
+            begins=handler_begins,
+            error_texts=error_texts,
+        )
+        self.delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=order_of)
+
+    async def prepare(self, connection: AnyConnection) -> None:
+        """Make its transactions READ COMMITTED, and bound how long they may be idle."""
+        await self.driver.prepare(connection, idle_seconds=self._limits.handler_seconds)
+        if self._has_pipeline:
+            # In a pipeline PostgreSQL bounds no idling. Twice as long, for a claim may wait for a bound itself.
+            milliseconds = str(math.ceil(2 * self._limits.handler_seconds * 1000))
+            sql = load(self.driver.dialect, "session")["bound_transactions"].render({}, self.driver.style)
+            async with async_transaction(connection, self.driver):
+                await self.driver.fetch(connection, sql, {"milliseconds": milliseconds})
+
+
+def _pipeline_of(connection: AnyConnection) -> Callable[[Any], AbstractAsyncContextManager[object]]:
+    if not hasattr(connection, "pipeline"):
+        raise ConfigError(
+            f"a {type(connection).__module__}.{type(connection).__qualname__} has no pipeline mode",
+            field="Consumer.pipeline",
+            hint="psycopg's connections have one; elsewhere take batches with on_batch.",
+        )
+
+    @asynccontextmanager
+    async def pipeline(connection: AnyConnection) -> AsyncIterator[None]:
+        opened = connection.pipeline()
+        if hasattr(opened, "__aenter__"):
+            async with opened:
+                yield
+        else:
+            with opened:
+                yield
+
+    return pipeline

@@ -1,19 +1,33 @@
 """Where a consumer begins to read a partition: never ahead of what its database has, whatever the group committed.
 
-A database that was restored, or that lost commits in a failover, goes back to offsets that the group is ahead of. What
-lies between was applied in a database that is gone: it is read again, and what is left of it is told by its id.
+One that has done nothing yet leaves its events alone until the topics hold one that it has a handler for.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from cdc_outbox import kafka, kafka_client
-from cdc_outbox.consumer.epochs import Place, Tenure, TopicId
+from cdc_outbox.consumer.fencing import NO_OFFSET, Place, Tenure, TopicId
+from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.topics import find_topic_ids
-from cdc_outbox.errors import BrokerError, BrokerUnavailableError, OffsetOutOfRangeError, TopicReplacedError
-from cdc_outbox.kafka_errors import WAITED_OUT, translate
+from cdc_outbox.consumer.topic_reader import TopicReader, find_topic_ids
+from cdc_outbox.consumer.waits import Waits
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.errors import (
+    BrokerError,
+    BrokerUnavailableError,
+    NoHandlerError,
+    OffsetOutOfRangeError,
+    TopicReplacedError,
+)
+from cdc_outbox.kafka import clients as kafka_clients
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka.broker_errors import WAITED_OUT, translate
+from cdc_outbox.redaction import shortened
+from cdc_outbox.text_files.document import did_you_mean
 
 _log = logging.getLogger(__name__)
 
@@ -139,11 +153,11 @@ class KafkaPartitions:
 
     def __init__(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
         # The group's client answers when a fetch ends, half a second for each partition, and is not polled meanwhile.
-        self._client = kafka.make_consumer(
-            {name: value for name, value in settings.items() if name not in kafka.MEMBERSHIP}, logger
+        self._client = kafka_clients.make_consumer(
+            {name: value for name, value in settings.items() if name not in kafka_clients.MEMBERSHIP}, logger
         )
         servers = {"bootstrap.servers": settings["bootstrap.servers"]}
-        self._admin = kafka_client.AdminClient({**kafka.connection_settings(settings), **servers}, logger=logger)
+        self._admin = confluent.AdminClient({**kafka_clients.connection_settings(settings), **servers}, logger=logger)
 
     def close(self) -> None:
         """Close the connections."""
@@ -151,7 +165,7 @@ class KafkaPartitions:
 
     def find(self, places: Iterable[Place]) -> dict[Place, Partition]:
         """Return these partitions."""
-        wanted = [kafka_client.TopicPartition(*place) for place in places]
+        wanted = [confluent.TopicPartition(*place) for place in places]
         topics = {each.topic for each in wanted}
         try:
             ids = find_topic_ids(self._admin, topics, _ANSWER_SECONDS)
@@ -168,10 +182,10 @@ class KafkaPartitions:
                 for each in wanted
                 for place in [Place(each.topic, each.partition)]
             }
-        except kafka_client.KafkaException as error:
+        except confluent.KafkaException as error:
             raise _translated(error.args[0]) from error
 
-    def _bounds(self, wanted: "kafka_client.TopicPartition") -> tuple[int, int]:
+    def _bounds(self, wanted: "confluent.TopicPartition") -> tuple[int, int]:
         # AdminClient.list_offsets crashes the process now and then, with a segmentation fault.
         bounds = self._client.get_watermark_offsets(wanted, timeout=_ANSWER_SECONDS, cached=False)
         if bounds is None:
@@ -179,21 +193,105 @@ class KafkaPartitions:
         return bounds
 
 
-def seek_back(client: "kafka_client.Consumer", place: Place, offset: int) -> None:
+def seek_back(client: "confluent.Consumer", place: Place, offset: int) -> None:
     """Have a partition read from an offset on, unless it belongs to another consumer by now.
 
     Raises:
         BrokerUnavailableError: The partition is ours and could not be set back yet.
     """
     try:
-        client.seek(kafka_client.TopicPartition(*place, offset))
-    except kafka_client.KafkaException as error:
+        client.seek(confluent.TopicPartition(*place, offset))
+    except confluent.KafkaException as error:
         if place in {(owned.topic, owned.partition) for owned in client.assignment()}:
             raise BrokerUnavailableError(f"{place.topic}[{place.partition}] could not be set back") from error
 
 
-def _translated(error: "kafka_client.KafkaError") -> BrokerError:
+def _translated(error: "confluent.KafkaError") -> BrokerError:
     # A broker that starts again has no coordinator for a moment; a topic that was deleted is taken from us soon.
     if error.name() in _WAITED_OUT:
         return BrokerUnavailableError(f"{error.str()} ({error.name()})")
     return translate(error)
+
+
+_SHOWN = 5
+"""Event types that an error names."""
+
+
+class UnhandledEvents:
+    """What a consumer does with events before the first one that has a handler.
+
+    Args:
+        opened: Opens what reads the topics.
+        alive: Called for each message that is read, for that may take long.
+    """
+
+    def __init__(
+        self,
+        *,
+        handlers: Handlers,
+        contract: WireContract,
+        opened: Callable[[], AbstractContextManager[TopicReader]],
+        waits: Waits,
+        is_stopping: Callable[[], bool],
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._handlers, self._contract, self._opened = handlers, contract, opened
+        self._waits, self._is_stopping, self._alive = waits, is_stopping, alive
+        self._is_known = False
+        self._has_passed = False
+        """Whether messages that cannot be read were let through: then stored offsets do not tell that it has begun."""
+        self._read: dict[Place, int] = {}
+        self._types: Counter[str] = Counter()
+
+    async def refuse(self, items: Sequence[Item], stored: Mapping[Place, int]) -> None:
+        """Refuse to use up events while the topics hold none that has a handler.
+
+        Args:
+            stored: The next offset that the database has, by partition that is held: with one, the consumer has begun
+                before.
+
+        Raises:
+            NoHandlerError: So it is.
+        """
+        readable = [item for item in items if not item.is_unreadable]
+        if self._is_known or not items or (self._has_passed and not readable):
+            return
+        has_begun = not self._has_passed and any(offset != NO_OFFSET for offset in stored.values())
+        if has_begun or any(map(self._has_handler, readable)) or await self._waits.call(self._find):
+            self._is_known = True
+        elif readable or self._types or self._is_stopping():
+            raise self._error()
+        else:  # nothing in the topics can be read, which no handler would mend
+            self._has_passed = True
+
+    def _find(self) -> bool:
+        """Tell whether the group has begun, or the topics hold an event with a handler, of what was not read before."""
+        with self._opened() as reader:
+            places = reader.places(self._contract.topics)
+            if not self._read and reader.committed(places):  # of partitions that another instance holds, or held
+                return True
+            bounds = reader.bounds(places)
+            spans = {place: (max(first, self._read.get(place, 0)), end) for place, (first, end) in bounds.items()}
+            for message in reader.read(spans):
+                item = item_of(message, self._contract)
+                if not item.is_unreadable:
+                    if self._has_handler(item):
+                        return True
+                    self._types[item.event.type] += 1
+                if self._is_stopping():
+                    return False
+                self._read[item.place] = (message.offset or 0) + 1
+                self._alive()
+        return False
+
+    def _has_handler(self, item: Item) -> bool:
+        return self._handlers.get(item.event.type) is not None
+
+    def _error(self) -> NoHandlerError:
+        # In an order that counts do not change: a text that is the same is logged once.
+        handled, there = sorted(self._handlers.types), sorted(name for name, _ in self._types.most_common(_SHOWN))
+        near = next(filter(None, (did_you_mean(name, there) for name in handled)), "")
+        return NoHandlerError(
+            f"no event in the topics has a handler, so all are left there; handled: {', '.join(handled)}; "
+            f"in the topics: {', '.join(map(shortened, there))}{near and f'. {near}'}"
+        )

@@ -4,9 +4,9 @@ from cdc_outbox.testing.broker import Broker
 from cdc_outbox.testing.events import OutboxEvents, assert_event, recorded_events
 from cdc_outbox.testing.faults import FaultReport, HandlerFaults
 from cdc_outbox.testing.mariadb import MariaDb, MariaDbDsn
-from cdc_outbox.testing.memory import MemoryMetrics, MemorySpan, MemorySpans
 from cdc_outbox.testing.memory_inbox import MemoryDatabase
-from cdc_outbox.testing.outbox import AsyncMemoryOutbox, MemoryOutbox
+from cdc_outbox.testing.memory_outbox import AsyncMemoryOutbox, MemoryOutbox
+from cdc_outbox.testing.memory_telemetry import MemoryMetrics, MemorySpan, MemorySpans
 from cdc_outbox.testing.postgres import Postgres
 from cdc_outbox.testing.stack import Stack, StackConfig
 from cdc_outbox.testing.worker import Worker

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 
-from cdc_outbox import kafka_client
+from cdc_outbox.debezium.event_router.jvm import Jvm
 from cdc_outbox.errors import StackError
-from cdc_outbox.jvm import Jvm
-from cdc_outbox.kafka import message_of
-from cdc_outbox.kafka_errors import answered, translate
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka.broker_errors import answered, translate
+from cdc_outbox.kafka.reading import message_of
 from cdc_outbox.message import Message
 from cdc_outbox.testing.folder import HOST
 from cdc_outbox.testing.process import Server, ServerCommand, run_to_end
@@ -43,7 +43,7 @@ class Broker(Server):
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
         """Create a topic, and return when it can be used."""
         admin = _admin(self.bootstrap_servers)  # another thread may have made the one that is kept
-        [created] = admin.create_topics([kafka_client.NewTopic(name, num_partitions=partitions)]).values()
+        [created] = admin.create_topics([confluent.NewTopic(name, num_partitions=partitions)]).values()
         created.result(timeout=_TOPIC_SECONDS)
         _wait_for_topic(admin, name)
 
@@ -62,7 +62,7 @@ class Broker(Server):
         """Return each partition's next offset, empty while there is no such topic."""
         try:
             return answered(partial(_ends, _admin(self.bootstrap_servers), topic), _TOPIC_SECONDS)
-        except kafka_client.KafkaException as error:
+        except confluent.KafkaException as error:
             raise translate(error.args[0]) from error
 
     def messages(self, topic: str) -> list[Message]:
@@ -88,7 +88,7 @@ class Broker(Server):
                 return False
         try:
             _make_admin(self.bootstrap_servers).list_topics(timeout=2)
-        except kafka_client.KafkaException:
+        except confluent.KafkaException:
             return False
         return True
 
@@ -105,7 +105,7 @@ def broker_environment(folder: Path, port: int, controller_port: int) -> dict[st
 
 def make_broker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jvm) -> Broker:
     """Format a broker's storage, unless it is formatted, and return the broker, not started yet."""
-    kafka_client.require()
+    confluent.require()
     folder.mkdir(mode=0o700, exist_ok=True)
     whole = {"PATH": os.environ.get("PATH", os.defpath), **environment}
     settings = str(settings_file("kafka.properties"))
@@ -117,15 +117,15 @@ def make_broker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jv
     return Broker(folder, command, port=port)
 
 
-def _make_admin(servers: str) -> "kafka_client.AdminClient":
-    return kafka_client.AdminClient({"bootstrap.servers": servers, "reconnect.backoff.max.ms": 200}, logger=_quiet)
+def _make_admin(servers: str) -> "confluent.AdminClient":
+    return confluent.AdminClient({"bootstrap.servers": servers, "reconnect.backoff.max.ms": 200}, logger=_quiet)
 
 
 _admin = lru_cache(maxsize=2)(_make_admin)
 """The client of a broker that is up, kept: each new one asks for all topics. A test seldom has more than two stacks."""
 
 
-def _make_reader(servers: str) -> "kafka_client.Consumer":
+def _make_reader(servers: str) -> "confluent.Consumer":
     settings = {
         "bootstrap.servers": servers,
         "group.id": "reader",
@@ -134,7 +134,7 @@ def _make_reader(servers: str) -> "kafka_client.Consumer":
         # The next reading begins when the last fetch of this one has been answered, and that waits for new messages.
         "fetch.wait.max.ms": 1,
     }
-    return kafka_client.Consumer(settings, logger=_quiet)
+    return confluent.Consumer(settings, logger=_quiet)
 
 
 _reader = lru_cache(maxsize=2)(_make_reader)
@@ -143,10 +143,10 @@ _reading = threading.Lock()
 """A reader reads one topic at a time."""
 
 
-def _read(reader: "kafka_client.Consumer", topic: str, ends: Mapping[int, int]) -> list[Message] | None:
+def _read(reader: "confluent.Consumer", topic: str, ends: Mapping[int, int]) -> list[Message] | None:
     """Return the messages below the ends, ``None`` if they do not come."""
     unread = {partition for partition, end in ends.items() if end}
-    reader.assign([kafka_client.TopicPartition(topic, partition, 0) for partition in unread])
+    reader.assign([confluent.TopicPartition(topic, partition, 0) for partition in unread])
     try:
         messages: list[Message] = []
         while unread:
@@ -163,31 +163,29 @@ def _read(reader: "kafka_client.Consumer", topic: str, ends: Mapping[int, int]) 
         reader.unassign()
 
 
-def _wait_for_topic(admin: "kafka_client.AdminClient", name: str) -> None:
+def _wait_for_topic(admin: "confluent.AdminClient", name: str) -> None:
     """Wait until the broker knows a topic: it follows the controller, which has answered already."""
     deadline = time.monotonic() + _TOPIC_SECONDS
     while True:
-        [described] = admin.describe_topics(
-            kafka_client.TopicCollection([name]), request_timeout=_TOPIC_SECONDS
-        ).values()
+        [described] = admin.describe_topics(confluent.TopicCollection([name]), request_timeout=_TOPIC_SECONDS).values()
         try:
             described.result()
-        except kafka_client.KafkaException as error:
-            if error.args[0].code() != kafka_client.KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+        except confluent.KafkaException as error:
+            if error.args[0].code() != confluent.KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
                 raise translate(error.args[0]) from error
             time.sleep(0.02)
         else:
             return
 
 
-def _ends(admin: "kafka_client.AdminClient", topic: str) -> dict[int, int]:
-    [described] = admin.describe_topics(kafka_client.TopicCollection([topic]), request_timeout=_TOPIC_SECONDS).values()
+def _ends(admin: "confluent.AdminClient", topic: str) -> dict[int, int]:
+    [described] = admin.describe_topics(confluent.TopicCollection([topic]), request_timeout=_TOPIC_SECONDS).values()
     try:
-        partitions = [kafka_client.TopicPartition(topic, partition.id) for partition in described.result().partitions]
-    except kafka_client.KafkaException as error:
-        if error.args[0].code() == kafka_client.KafkaError.UNKNOWN_TOPIC_OR_PART:
+        partitions = [confluent.TopicPartition(topic, partition.id) for partition in described.result().partitions]
+    except confluent.KafkaException as error:
+        if error.args[0].code() == confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
             return {}
         raise
-    wanted = {place: kafka_client.OffsetSpec.latest() for place in partitions}  # type: ignore[no-untyped-call]
+    wanted = {place: confluent.OffsetSpec.latest() for place in partitions}  # type: ignore[no-untyped-call]
     asked = admin.list_offsets(wanted, request_timeout=_TOPIC_SECONDS) if wanted else {}
     return {place.partition: answer.result().offset for place, answer in asked.items()}

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from cdc_outbox.debezium.event_router.jvm import Jvm
 from cdc_outbox.errors import StackError
-from cdc_outbox.jvm import Jvm
 
 _SOURCE = Path(__file__).parent / "java" / "ConfigureCheck.java"
 _END_SECONDS, _LAST_CHARACTERS = 10.0, 1000

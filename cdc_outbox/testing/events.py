@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from cdc_outbox.drivers import Row
+from cdc_outbox.databases.drivers import Row
 from cdc_outbox.event import Event
-from cdc_outbox.writer.statements import Insertion, OutboxStatements
+from cdc_outbox.writer.outbox_statements import Insertion, OutboxStatements
 
 
 class OutboxEvents(list[Event]):

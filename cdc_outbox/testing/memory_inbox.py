@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from cdc_outbox.consumer.claims import Claims
 from cdc_outbox.consumer.delivery import Stores
-from cdc_outbox.consumer.epochs import NO_IDS, NO_OFFSET, OffsetMove, Place, Tenure, TopicId, place_of
-from cdc_outbox.consumer.inbox import Claims
+from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, OffsetMove, Place, Tenure, TopicId, place_of
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
-from cdc_outbox.consumer.park import (
+from cdc_outbox.consumer.parked_events import (
     Due,
     Failure,
     ParkedCount,
@@ -22,12 +22,12 @@ from cdc_outbox.consumer.park import (
     choose,
     fitting,
 )
-from cdc_outbox.drivers import AnyConnection, Parameters, Row, TransactionState
+from cdc_outbox.databases.drivers import AnyConnection, Parameters, Row, TransactionState
+from cdc_outbox.databases.sql import NAMED, ParameterStyle
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import OutboxError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
-from cdc_outbox.sql import NAMED, ParameterStyle
-from cdc_outbox.table import Dialect
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ from typing import Self
 import platformdirs
 
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.debezium.event_router.jvm import NEWEST_PLUGINS, SHORT_LIVED, Jvm, find_jvm
 from cdc_outbox.errors import ConfigError, StackError
-from cdc_outbox.jvm import NEWEST_PLUGINS, SHORT_LIVED, Jvm, find_jvm
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import HOST, StackFolder
 from cdc_outbox.testing.mariadb import MariaDb, make_mariadb

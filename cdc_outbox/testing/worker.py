@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cdc_outbox.connect.cluster import Basic, Cluster
-from cdc_outbox.jvm import Jvm
+from cdc_outbox.debezium.event_router.jvm import Jvm
 from cdc_outbox.testing.folder import HOST
 from cdc_outbox.testing.process import Server, ServerCommand, write_private
 from cdc_outbox.testing.settings import settings_file

@@ -1,19 +1,22 @@
-"""An event that was looked at and may be written."""
+"""An event that was looked at and may be written: as a row, or as the content of a logical message."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from cdc_outbox import cloudevents, envelope, expansion, payload
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.errors import EventError
-from cdc_outbox.event import Event, new_event_id
-from cdc_outbox.modes import EventFormat, PayloadType
-from cdc_outbox.payload import TOMBSTONE
-from cdc_outbox.schemas import EventSchemas
-from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox.event import Event, SequenceMode, new_event_id
+from cdc_outbox.formats import cloudevents, envelope, expansion, payload
+from cdc_outbox.formats.event_format import EventFormat, PayloadType
+from cdc_outbox.formats.payload import TOMBSTONE
+from cdc_outbox.formats.schemas import EventSchemas
+from cdc_outbox.telemetry import running_provider, tracer_of
 
 MAX_AGGREGATE_ID_BYTES = 1_000
 """The keys of head table and inbox hold it beside three shorter texts, and an index entry of PostgreSQL's takes 2,704
@@ -181,3 +184,89 @@ def _check_text(field: str, value: object, limit: int | None) -> None:
         raise EventError(f"{field} contains a lone surrogate") from error
     if limit is not None and size > limit:
         raise EventError(f"{field} has {size:,} bytes, the limit is {limit:,}")
+
+
+def emission(draft: Draft, table: OutboxTable, mode: SequenceMode) -> Mapping[str, Any]:
+    """Return what the statements that emit a message take.
+
+    The payload is a JSON string that holds the text, so that it arrives byte for byte. All is ASCII, because the
+    connector reads the content in its JVM's own charset. What the statement alone knows it adds to the text: behind
+    ``"sequence":``, ``"source":`` and the key of the time of creation, which is a number of microseconds since 1970.
+    """
+    columns, event = table.columns, draft.event
+    content: dict[str, str | bytes | None] = {
+        columns.id: draft.id,
+        columns.aggregate_type: event.aggregate_type,
+        columns.aggregate_id: event.aggregate_id,
+        columns.type: event.type,
+        columns.payload: draft.payload,
+        **{column: draft.columns.get(column) for column in table.header_columns},
+    }
+    known = {
+        "id": draft.id,
+        "aggregate_type": event.aggregate_type,
+        "aggregate_id": event.aggregate_id,
+        "sequence": event.sequence,
+        "prefix": table.message_prefix,
+        "created_key": None if columns.created_at is None else f", {json.dumps(columns.created_at)}: ",
+    }
+    if mode is SequenceMode.NONE:
+        # Fields that are missing make the EventRouter's placements fail; null is a header without a value.
+        nulls = dict.fromkeys(filter(None, (columns.sequence, columns.source)))
+        return {**known, "content": _unclosed(content | nulls)}
+    return {
+        **known,
+        "content": f"{_unclosed(content)}, {json.dumps(columns.sequence)}: ",
+        "source_key": f", {json.dumps(columns.source)}: ",
+    }
+
+
+def _unclosed(content: Mapping[str, Any]) -> str:
+    return json.dumps(content)[:-1]
+
+
+_TRACEPARENT, _TRACESTATE = "traceparent", "tracestate"
+_ANY = WireContract(aggregates={"any": SequenceMode.NONE})
+"""Where events go for which there is no contract."""
+
+
+def traced(draft: Draft, table: OutboxTable, contract: WireContract | None) -> Draft:
+    """Make a ``create`` span and put its context into the event's headers, for consumers to link to.
+
+    The span is over at once: whether the event comes to exist, the caller's transaction decides. There is none for an
+    event that brings its own ``traceparent``, nor where no column holds one.
+    """
+    provider = running_provider()
+    if provider is None or _TRACEPARENT not in table.headers.values() or _TRACEPARENT in draft.event.headers:
+        return draft
+    event = draft.event
+    # https://opentelemetry.io/docs/specs/semconv/messaging: a package of constants would be one more dependency.
+    topic = (contract or _ANY).topic_of(event.aggregate_type)
+    attributes = {
+        "messaging.system": "kafka",
+        "messaging.destination.name": topic,
+        "messaging.operation.type": "create",
+        "messaging.operation.name": "create",
+        "messaging.message.id": draft.id,
+    }
+    kind = sys.modules["opentelemetry.trace"].SpanKind.PRODUCER
+    span = tracer_of(provider).start_span(f"create {topic}", kind=kind, attributes=attributes)
+    context = span.get_span_context()
+    span.end()
+    return _with_headers(draft, table, _as_headers(context)) if context.is_valid else draft
+
+
+def _as_headers(context: Any) -> dict[str, str]:  # noqa: ANN401 - opentelemetry's own
+    """Write a span's context as W3C has it; a sampler's refusal travels too."""
+    parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+    state = context.trace_state.to_header()
+    return {_TRACEPARENT: parent} | ({_TRACESTATE: state} if state else {})
+
+
+def _with_headers(draft: Draft, table: OutboxTable, added: dict[str, str]) -> Draft:
+    # A state belongs to its parent: the caller's own is not mixed with ours.
+    kept = {header: value for header, value in draft.event.headers.items() if header != _TRACESTATE}
+    headers = kept | {header: value for header, value in added.items() if header in table.headers.values()}
+    event: Event = replace(draft.event, headers=headers)
+    formatted = {column: value for column, value in draft.columns.items() if column not in table.headers}
+    return replace(draft, event=event, columns={**header_columns(headers, table), **formatted})

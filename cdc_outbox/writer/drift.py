@@ -7,11 +7,11 @@ nothing is said: its owner decides what it is like.
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
+from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.introspection import ColumnFacts, OutboxCatalog, TableCatalog
+from cdc_outbox.databases.migrations import Component
+from cdc_outbox.databases.table import Dialect, OutboxTable, TableName
 from cdc_outbox.finding import Finding, Place, Severity
-from cdc_outbox.migrations import Component
-from cdc_outbox.modes import OutboxMode
-from cdc_outbox.table import Dialect, OutboxTable, TableName
-from cdc_outbox.writer.catalog import ColumnFacts, OutboxCatalog, TableCatalog
 from cdc_outbox.writer.incarnation import Source, constant_of
 from cdc_outbox.writer.partitions import missing_partitions, wanted_partitions
 from cdc_outbox.writer.shapes import SHAPES, SOURCE, Shape

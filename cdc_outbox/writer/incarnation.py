@@ -5,15 +5,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from cdc_outbox.drivers import AnyConnection, TransactionDriver
-from cdc_outbox.drivers.transactions import changing_tables
+from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
+from cdc_outbox.databases.drivers.transactions import changing_tables
+from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.migrations import turn
+from cdc_outbox.databases.sql import load
+from cdc_outbox.databases.table import Dialect, OutboxTable, TableName
 from cdc_outbox.errors import ConfigError, OutboxError
-from cdc_outbox.migrations import turn
-from cdc_outbox.modes import OutboxMode
-from cdc_outbox.sql import load
-from cdc_outbox.table import Dialect, OutboxTable, TableName
-from cdc_outbox.writer.catalog import Catalog
-from cdc_outbox.writer.schema import table_made_anew
+from cdc_outbox.writer.outbox_schema import table_made_anew
 from cdc_outbox.writer.shapes import SHAPES
 
 _CONSTANT = re.compile(r"'((?:[^']|'')*)'(?:::(?:text|character varying))?")

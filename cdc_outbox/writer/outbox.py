@@ -2,24 +2,31 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from cdc_outbox.drivers import AnyConnection, AsyncDriver, Row, find_async_driver, find_driver
-from cdc_outbox.drivers.immediate import Immediate, finish
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.drivers import (
+    AnyConnection,
+    AsyncDriver,
+    Row,
+    find_async_driver,
+    find_driver,
+    find_transaction_driver,
+)
+from cdc_outbox.databases.drivers.immediate import Immediate, finish
+from cdc_outbox.databases.sql import ParameterStyle
+from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.errors import ConfigError, EventError, NotInTransactionError
 from cdc_outbox.event import Event
-from cdc_outbox.schemas import EventSchemas
-from cdc_outbox.sql import ParameterStyle
-from cdc_outbox.table import Dialect, OutboxTable
-from cdc_outbox.wire import WireContract
+from cdc_outbox.formats.schemas import EventSchemas
 from cdc_outbox.writer.collection import Collection
-from cdc_outbox.writer.draft import Draft, draft
+from cdc_outbox.writer.draft import Draft, draft, traced
+from cdc_outbox.writer.outbox_statements import Insertion, OutboxStatements
 from cdc_outbox.writer.reaction import Reaction, find_reaction, gathered, reacting
-from cdc_outbox.writer.statements import Insertion, OutboxStatements
-from cdc_outbox.writer.tracing import traced
 
 if TYPE_CHECKING:  # at run time it would bring YAML and JSON Schema into every service that writes
     from cdc_outbox.spec import Spec
+
 
 MAX_MESSAGE_BYTES = 1_000_000
 """Kafka's producers and topics refuse a record over 1,048,576 bytes by default; such a record fails the connector's
@@ -321,3 +328,39 @@ async def _refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnec
         raise NotInTransactionError(
             "the connection is not in a transaction, so the event was not written", hint=driver.transaction_hint
         )
+
+
+Result = TypeVar("Result")
+
+
+def execute_with_events(
+    connection: AnyConnection,
+    operation: Callable[[Any], Result],
+    events: Iterable[Event] | Callable[[Result], Iterable[Event]],
+    *,
+    outbox: Outbox | None = None,
+) -> Result:
+    """Run an operation and write its events in one transaction, and return what the operation returned.
+
+    This is the one function that opens and ends a transaction, because that is its purpose. Whatever is raised, by
+    the operation or by the outbox, undoes both.
+
+    Args:
+        connection: Without an open transaction; psycopg 3's, PyMySQL's or sqlite3's. The operation is called with it.
+        events: Events, or what makes them of the operation's result.
+        outbox: Where to write, by default ``Outbox()``.
+
+    Raises:
+        OutboxError: The connection has a transaction already, or its driver cannot open one.
+        EventError: As :meth:`Outbox.add_all`.
+    """
+    driver = find_transaction_driver(connection)
+    driver.begin(connection)
+    try:
+        result = operation(connection)
+        (outbox or Outbox()).add_all(connection, events(result) if callable(events) else events)
+        driver.commit(connection)
+    except BaseException:
+        driver.rollback(connection)
+        raise
+    return result

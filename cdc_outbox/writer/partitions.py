@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from cdc_outbox.drivers import AnyConnection, Driver, TransactionDriver
-from cdc_outbox.migrations import turn
-from cdc_outbox.modes import Partitions
-from cdc_outbox.sql import load
-from cdc_outbox.table import OutboxTable, TableName, literal
-from cdc_outbox.writer.catalog import Catalog
+from cdc_outbox.contract.outbox_options import Partitions
+from cdc_outbox.databases.drivers import AnyConnection, Driver, TransactionDriver
+from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.migrations import turn
+from cdc_outbox.databases.sql import load
+from cdc_outbox.databases.table import OutboxTable, TableName, literal
 
 AHEAD = {Partitions.DAY: 7, Partitions.MONTH: 2}
 """Partitions beside the present one: a week or two months in which nobody need look after them."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 
-from cdc_outbox.drivers import AnyConnection
+from cdc_outbox.databases.drivers import AnyConnection
 from cdc_outbox.event import Event
 from cdc_outbox.writer.draft import Draft
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cdc_outbox.modes import PayloadType
-from cdc_outbox.table import Dialect, OutboxTable
-from cdc_outbox.writer.catalog import ColumnFacts
-from cdc_outbox.writer.schema import HEADS_SETTINGS
+from cdc_outbox.databases.introspection import ColumnFacts
+from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.formats.event_format import PayloadType
+from cdc_outbox.writer.outbox_schema import HEADS_SETTINGS
 
 SOURCE = "a constant"
 """Stands for the default of a source column, whose value is not the same everywhere."""

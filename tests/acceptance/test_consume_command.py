@@ -23,9 +23,9 @@ import signal
 
 import psycopg
 
-import cdc_outbox.drivers.psycopg
+import cdc_outbox.databases.drivers.psycopg
 from cdc_outbox.consumer import Consumer, Limits, Retry, SequenceMode, WireContract
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.psycopg import Psycopg
 
 NAME = os.environ["NAME"]
 
@@ -45,7 +45,7 @@ class Dying(Psycopg):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-cdc_outbox.drivers.psycopg.Psycopg = Dying
+cdc_outbox.databases.drivers.psycopg.Psycopg = Dying
 consumer = Consumer(
     name=NAME,
     contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic=os.environ["TOPIC"]),
@@ -126,7 +126,7 @@ def test_a_signal_ends_it_in_good_order(service: Service, folder: Path, number: 
     assert (process.returncode, out) == (0, "")
     *log, summary = err.splitlines()
     assert summary == f"{service.name}: 5 applied"
-    assert [line.partition(" cdc_outbox.consumer.watch ")[2] for line in log][:2] == [
+    assert [line.partition(" cdc_outbox.consumer.stats ")[2] for line in log][:2] == [
         f"joins its group consumer={service.name}",
         f"reads consumer={service.name} partitions=3 topics={service.pipeline.topic}",
     ]

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cdc_outbox import kafka
 from cdc_outbox.cli import main
 from cdc_outbox.consumer import Consumer
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.kafka import admin as kafka_admin
 from cdc_outbox.testing import Stack
 from tests.support.brokerless_service import CONTRACT, BrokerlessService
 from tests.support.commands import run_command
@@ -288,7 +288,7 @@ def test_ids_are_not_forgotten_before_the_events_of_every_topic_that_the_inbox_s
 def test_the_brokers_are_asked_with_the_settings_of_the_file(
     outbox_stack: Stack, dsn: str, topics: dict[str, str], shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "_ADMIN_SECONDS", 1.0)
+    monkeypatch.setattr(kafka_admin, "_ADMIN_SECONDS", 1.0)
     settings = tmp_path / "kafka.properties"
     settings.write_text("security.protocol=ssl\n")  # the stack's broker speaks no TLS
     servers = outbox_stack.broker.bootstrap_servers
@@ -300,7 +300,7 @@ def test_the_brokers_are_asked_with_the_settings_of_the_file(
 def test_brokers_that_do_not_answer_are_tried_again_later(
     shell: Shell, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "_ADMIN_SECONDS", 0.5)
+    monkeypatch.setattr(kafka_admin, "_ADMIN_SECONDS", 0.5)
     purge = ["purge-inbox", "--topic=a", "--horizon-days=30", "--bootstrap-servers=127.0.0.1:1"]
     _, said = shell.run(*purge, code=75, CDC_OUTBOX_DSN=dsn)
     assert re.fullmatch(r"error: .* hint: Check that the broker runs .*", said)

@@ -14,7 +14,7 @@ from tests.support.extras_table import ENVIRONMENTS, INVOCATIONS, PAGE, Found, f
 BASE: tuple[str, ...] = ()
 WRITES = """
 import sqlite3
-import cdc_outbox.consumer, cdc_outbox.monitor, shipping
+import cdc_outbox.consumer, cdc_outbox.monitoring, shipping
 from cdc_outbox import Event, Outbox, load_spec
 
 connection = sqlite3.connect("orders.db")

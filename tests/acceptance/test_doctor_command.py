@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import Condition, condition_of
+from cdc_outbox.debezium.render import render
 from tests.support.commands import run_command
 from tests.support.deployments import broken
 from tests.support.pipeline import Pipeline

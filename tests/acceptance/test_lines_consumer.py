@@ -14,7 +14,7 @@ import pytest
 from cdc_outbox import Event, ForeignOutbox, HeaderNames, SequenceMode, WireContract
 from cdc_outbox.consumer import Inbox, Outcome, Verdict
 from cdc_outbox.message import Message
-from cdc_outbox.metrics import SERIES
+from cdc_outbox.monitoring.series import SERIES
 from tests.support.commands import run_command
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually, one

@@ -59,5 +59,7 @@ def test_the_database_is_postgresql_unless_another_is_named() -> None:
 
 
 def test_the_schema_and_its_page_are_printed() -> None:
-    assert json.loads(run("spec-schema")[1]) == json.loads((ROOT / "cdc_outbox" / "spec.schema.json").read_text())
+    assert json.loads(run("spec-schema")[1]) == json.loads(
+        (ROOT / "cdc_outbox" / "spec" / "spec.schema.json").read_text()
+    )
     assert run("spec-schema", "--page")[1] == (ROOT / "docs" / "spec.md").read_text()

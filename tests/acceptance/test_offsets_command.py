@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.connect.states import Ward
-from cdc_outbox.lsn import Lsn
+from cdc_outbox.connect.lifecycle import Ward
+from cdc_outbox.databases.lsn import Lsn
 from tests.support.commands import run_command
 from tests.support.deployments import sequences
 from tests.support.pipeline import Pipeline

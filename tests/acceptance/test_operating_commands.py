@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.connect.facts import Database
-from cdc_outbox.connect.render import render
+from cdc_outbox.connect.postgresql_database import Database
 from cdc_outbox.connect.wait import Condition, condition_of
+from cdc_outbox.debezium.render import render
 from tests.support.commands import run_command
 from tests.support.deployments import broken, sequences, slot_exists
 from tests.support.pipeline import Pipeline

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.connect.plan import EarlierEvents
-from cdc_outbox.connect.reader import Reader
-from cdc_outbox.connect.undo import Undo
+from cdc_outbox.connect.deployed_connector import Reader
+from cdc_outbox.connect.rollback import Undo
+from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.errors import ConnectorInvalidError
 from tests.support.deployments import halt_and_advance_slot, halt_and_drop_slot, halt_and_forget, sequences
 from tests.support.pipeline import Pipeline

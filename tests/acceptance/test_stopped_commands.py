@@ -8,7 +8,7 @@ import pytest
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.heartbeats import Looks
 from cdc_outbox.cli.watch import Watching
-from cdc_outbox.connect.guard import GuardOptions
+from cdc_outbox.connect.restart_policy import GuardOptions
 from tests.support.commands import run_command
 from tests.support.deployments import halt_and_advance_slot, halt_and_drop_slot, halt_and_forget, publish_and_halt
 from tests.support.pipeline import Pipeline

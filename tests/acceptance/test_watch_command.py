@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import Condition, condition_of
+from cdc_outbox.debezium.render import render
 from tests.support.commands import run_command
 from tests.support.connect_server import BROKEN, Answer, answering
 from tests.support.deployments import broken

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from cdc_outbox.connect.lint.java import matches
+from cdc_outbox.debezium.event_router.java_regex import compile_java
+from cdc_outbox.debezium.java_patterns import matches
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.router.java_regex import compile_java
-from cdc_outbox.secret import REFERENCE, Veil, hides, shows_password
+from cdc_outbox.redaction import REFERENCE, Veil, hides, shows_password
 
 TEXTS = [
     "token",

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.document import Document
-from cdc_outbox.json_text import read_json
-from cdc_outbox.yaml_text import read_yaml
+from cdc_outbox.text_files.document import Document
+from cdc_outbox.text_files.json_text import read_json
+from cdc_outbox.text_files.yaml_text import read_yaml
 from tests.support.commands import run_command
 from tests.support.specs import ORDERS
 

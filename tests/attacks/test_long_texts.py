@@ -8,11 +8,11 @@ import pytest
 from cdc_outbox.consumer import Limits, Outcome
 from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.watch import Watch
+from cdc_outbox.consumer.stats import Watch
 from cdc_outbox.message import Message
-from cdc_outbox.metrics import NoMetrics, SeriesKind
-from cdc_outbox.monitor.labels import Labels
-from cdc_outbox.safe_text import shortened
+from cdc_outbox.monitoring.series import Labels, SeriesKind
+from cdc_outbox.redaction import shortened
+from cdc_outbox.telemetry import NoMetrics
 from tests.support.events import make_event
 
 LONG = "x" * 500_000

@@ -7,12 +7,12 @@ import pytest
 
 from cdc_outbox import ConfigError, OutboxColumns, OutboxTable
 from cdc_outbox.consumer import InboxTable
-from cdc_outbox.database import database_spec
-from cdc_outbox.migrations import script
-from cdc_outbox.privileges import Role, roles_script
-from cdc_outbox.sql import comment
-from cdc_outbox.table import Dialect, TableName
-from cdc_outbox.writer.schema import outbox_component, writer_role
+from cdc_outbox.databases.database import database_spec
+from cdc_outbox.databases.migrations import script
+from cdc_outbox.databases.roles import Role, roles_script
+from cdc_outbox.databases.sql import comment
+from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.writer.outbox_schema import outbox_component, writer_role
 from tests.support.commands import run_command
 from tests.support.specs import MINIMAL
 
@@ -93,4 +93,4 @@ def test_sql_comments_are_written_at_one_place() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.lstrip().startswith("-- ")
     ]
     assert places
-    assert {place.partition(":")[0] for place in places} == {"sql/__init__.py"}, places
+    assert {place.partition(":")[0] for place in places} == {"databases/sql/__init__.py"}, places

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox.cli.exits import complain
-from cdc_outbox.cli.logs import FORMATS
-from cdc_outbox.cli.output import paint, say
+from cdc_outbox.cli.consume import FORMATS
+from cdc_outbox.cli.output import complain, paint, say
 from cdc_outbox.errors import ConfigError, ConnectorFailedError
 from cdc_outbox.finding import Finding, Place, Severity
-from cdc_outbox.safe_text import counted, safe_json
+from cdc_outbox.redaction import counted, safe_json
 from tests.support.commands import run_command
 from tests.support.specs import ORDERS
 

@@ -9,13 +9,13 @@ import psycopg
 import pytest
 
 from cdc_outbox import OutboxTable
-from cdc_outbox.connect.render import render
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.migrations import drop, turn
+from cdc_outbox.databases.table import Dialect
+from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import ConfigError, DatabaseAccessError
-from cdc_outbox.migrations import drop, turn
-from cdc_outbox.table import Dialect
 from cdc_outbox.testing import Stack
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline, create_service_tables
 from tests.support.rig import eventually, one, postgres_program, run_upgrade

@@ -9,14 +9,14 @@ import pytest
 
 from cdc_outbox import Event, Outbox, OutboxTable
 from cdc_outbox.consumer import InboxTable
-from cdc_outbox.consumer.schema import consumer_role
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.consumer.inbox_tables import consumer_role
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.roles import roles_script
 from cdc_outbox.errors import DatabaseAccessError
-from cdc_outbox.operate.inbox import OpenInbox
-from cdc_outbox.operate.stages import InboxStage, OutboxStage
-from cdc_outbox.privileges import roles_script
+from cdc_outbox.operations.connections import OpenInbox
+from cdc_outbox.operations.stages import InboxStage, OutboxStage
 from cdc_outbox.testing import Stack
-from cdc_outbox.writer.schema import connector_role, pruner_role, writer_role
+from cdc_outbox.writer.outbox_schema import connector_role, pruner_role, writer_role
 from tests.support.commands import run_command
 from tests.support.rig import one
 from tests.support.specs import MINIMAL, for_any_database

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cdc_outbox.connect.lint import Kind
+from cdc_outbox.debezium.lint import Kind
 from tests.support.attacks import SECRET, assert_harmless, hostile_text
 from tests.support.commands import run_command
 from tests.support.configs import CLEAN

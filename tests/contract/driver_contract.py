@@ -14,9 +14,7 @@ from typing import Any, ClassVar
 import psycopg
 import pytest
 
-from cdc_outbox.drivers import (
-    TransactionState,
-)
+from cdc_outbox.databases.drivers import TransactionState
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseError,

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from cdc_outbox.consumer import InboxTable
-from cdc_outbox.consumer.database import sql_stores
+from cdc_outbox.consumer.claims import Claims, InboxStore
 from cdc_outbox.consumer.delivery import Stores
-from cdc_outbox.consumer.epochs import NO_OFFSET, EpochStore, OffsetMove, Place, Tenure, TopicId
-from cdc_outbox.consumer.inbox import Claims, InboxStore
+from cdc_outbox.consumer.fencing import NO_OFFSET, EpochStore, OffsetMove, Place, Tenure, TopicId
 from cdc_outbox.consumer.ordering import Aggregate, Mark, Move
-from cdc_outbox.consumer.park import Failure, ParkedEvent, ParkStore, Reason, State
-from cdc_outbox.drivers import AsyncTransactionDriver, find_transaction_driver
-from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.consumer.parked_events import Failure, ParkedEvent, ParkStore, Reason, State
+from cdc_outbox.consumer.session import sql_stores
+from cdc_outbox.databases.drivers import AsyncTransactionDriver, find_transaction_driver
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.errors import WatermarkMovedError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message

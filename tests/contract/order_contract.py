@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 
 from cdc_outbox import SequenceMode, WireContract
-from cdc_outbox.consumer.calls import Calls
 from cdc_outbox.consumer.delivery import Delivery, Outcome
-from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.handlers import Calls, Handlers
 from cdc_outbox.consumer.item import Item, item_of
-from cdc_outbox.consumer.ordering import Mark, aggregate_of
-from cdc_outbox.consumer.orders import orders_of
-from cdc_outbox.consumer.park import Failure, Reason, State
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.consumer.ordering import Mark, aggregate_of, orders_of
+from cdc_outbox.consumer.parked_events import Failure, Reason, State
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.event import Event
+from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.message import Message
-from cdc_outbox.modes import PayloadType
 from cdc_outbox.testing import MemoryDatabase
 from tests.contract.inbox_contract import CONSUMER, HOME, Opened, failed
 from tests.support.events import SOURCE, make_event

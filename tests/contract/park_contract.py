@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.park import Failure, Reason, State
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.parked_events import Failure, Reason, State
+from cdc_outbox.databases.drivers.immediate import finish
 from tests.contract.inbox_contract import AWAY, HOME, MESSAGE, A, B, Opened, failed, gap
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer.epochs import Tenure
-from cdc_outbox.consumer.inbox import Claims
+from cdc_outbox.consumer.claims import Claims
+from cdc_outbox.consumer.fencing import Tenure
 from cdc_outbox.consumer.ordering import Mark, Move
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import MessageError, TransactionEndedError
 from tests.contract.inbox_contract import CONSUMER, HOME, A, EpochContract, InboxContract, Opened, failed, gap
 from tests.contract.order_contract import OrderContract

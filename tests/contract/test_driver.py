@@ -15,7 +15,7 @@ import psycopg2.extras
 import pymysql
 import pytest
 
-from cdc_outbox.drivers import (
+from cdc_outbox.databases.drivers import (
     TransactionState,
     find_async_driver,
     find_async_transaction_driver,

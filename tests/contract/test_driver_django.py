@@ -10,7 +10,7 @@ from django.db import connection as default_connection
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
-from cdc_outbox.drivers import TransactionState
+from cdc_outbox.databases.drivers import TransactionState
 from cdc_outbox.errors import ConfigError, OutboxError, TransactionAbortedError, TransactionEndedError
 from cdc_outbox.testing import Stack
 from tests.contract.driver_contract import DriverContract, MariaDbContract, ReopenedPostgresContract, SqliteContract

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_ses
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from cdc_outbox.drivers import TransactionState
+from cdc_outbox.databases.drivers import TransactionState
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseUnavailableError,

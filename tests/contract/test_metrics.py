@@ -16,9 +16,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.metrics import SERIES, Metrics, NoMetrics, Series, SeriesKind
-from cdc_outbox.monitor.opentelemetry import OpenTelemetryMetrics
-from cdc_outbox.monitor.prometheus import PrometheusMetrics
+from cdc_outbox.monitoring.opentelemetry import OpenTelemetryMetrics
+from cdc_outbox.monitoring.prometheus import PrometheusMetrics
+from cdc_outbox.monitoring.series import SERIES, Series, SeriesKind
+from cdc_outbox.telemetry import Metrics, NoMetrics
 from cdc_outbox.testing import MemoryMetrics
 
 EVENTS = "cdc_outbox_consumer_events_total"

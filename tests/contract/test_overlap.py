@@ -7,11 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.drivers import TransactionState
-from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
-from cdc_outbox.drivers.overlap import Meanwhile
-from cdc_outbox.drivers.psycopg import Psycopg, connect
-from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.databases.drivers import TransactionState
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, Meanwhile, finish
+from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
+from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.testing import Stack
 from tests.support.rig import eventually
 

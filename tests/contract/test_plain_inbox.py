@@ -12,13 +12,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import AsyncInbox, Event, Inbox, SequenceMode, Verdict, WireContract
-from cdc_outbox.errors import (
-    ConfigError,
-    ConsumerError,
-    SequenceConflictError,
-    SequenceGapError,
-    TransactionEndedError,
-)
+from cdc_outbox.errors import ConfigError, ConsumerError, SequenceConflictError, SequenceGapError, TransactionEndedError
 from cdc_outbox.event import new_event_id
 from tests.contract.consumer_contract import OnMariaDb, OnPostgres, OnSqlite
 from tests.support.driver_clients import asyncpg_options

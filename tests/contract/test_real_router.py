@@ -11,15 +11,9 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from cdc_outbox import Event, ForeignOutbox, PayloadType, SequenceMode, WireContract, expansion
-from cdc_outbox.connect.columns import ColumnModes
-from cdc_outbox.connect.render import raw_topic, render
-from cdc_outbox.connect.rows import Row, outbox_columns, parse_row
-from cdc_outbox.database import DatabaseKind
-from cdc_outbox.errors import EventError, StackError
-from cdc_outbox.jvm import Jvm, RealRouter, fetch_plugin, find_jvm
-from cdc_outbox.message import Message
-from cdc_outbox.router import (
+from cdc_outbox import Event, ForeignOutbox, PayloadType, SequenceMode, WireContract
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.event_router import (
     Change,
     ConnectRecord,
     ConnectType,
@@ -28,8 +22,15 @@ from cdc_outbox.router import (
     Routing,
     RoutingConfig,
 )
-from cdc_outbox.router.routing import CONVERTERS as CLASSES
-from cdc_outbox.router.routing import EVENT_ROUTER, Component
+from cdc_outbox.debezium.event_router.column_values import ColumnModes
+from cdc_outbox.debezium.event_router.jvm import Jvm, RealRouter, fetch_plugin, find_jvm
+from cdc_outbox.debezium.event_router.outbox_rows import Row, outbox_columns, parse_row
+from cdc_outbox.debezium.event_router.routing import CONVERTERS as CLASSES
+from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, Component
+from cdc_outbox.debezium.render import raw_topic, render
+from cdc_outbox.errors import EventError, StackError
+from cdc_outbox.formats import expansion
+from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from fuzz.router_cases import make_case
 from fuzz.router_tables import CONVERTERS

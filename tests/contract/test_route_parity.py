@@ -16,17 +16,11 @@ from uuid import UUID
 import pytest
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.connect.columns import Column, ColumnModes, column_value
-from cdc_outbox.connect.render import render
+from cdc_outbox.debezium.event_router import ConnectType, ConnectValue, EventRouter, LogicalName, java_partition
+from cdc_outbox.debezium.event_router.column_values import Column, ColumnModes, column_value
+from cdc_outbox.debezium.render import event_router_of, render
 from cdc_outbox.errors import RoutingError
 from cdc_outbox.message import Message
-from cdc_outbox.router import (
-    ConnectType,
-    ConnectValue,
-    EventRouter,
-    LogicalName,
-    java_partition,
-)
 from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
 from tests.support.rig import Connection, eventually, one
@@ -111,7 +105,7 @@ def test_our_event_router_and_debeziums_make_the_same_messages(deployed: Pipelin
     assert len(real) == len(rows) == len(PAYLOADS) * 3 + 1
 
     for row in rows:
-        ours = deployed.spec.router.route(connect_values(row), connector_time_ms=0)
+        ours = event_router_of(deployed.spec).route(connect_values(row), connector_time_ms=0)
         theirs = real[str(row[0]).encode()]
         partition = java_partition(ours.key or b"", deployed.spec.topics.partitions)
         assert theirs == Message(

@@ -12,12 +12,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from cdc_outbox import Event, OutboxTable, SequenceMode, WireContract
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.message import Message
-from cdc_outbox.table import Dialect
+from cdc_outbox.telemetry import Arrival, NoSpans, OpenTelemetrySpans, Spans
 from cdc_outbox.testing import MemorySpan, MemorySpans
-from cdc_outbox.tracing import Arrival, NoSpans, OpenTelemetrySpans, Spans
-from cdc_outbox.writer.draft import draft
-from cdc_outbox.writer.tracing import traced
+from cdc_outbox.writer.draft import draft, traced
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ORDER = Event(

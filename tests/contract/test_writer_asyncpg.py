@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cdc_outbox.drivers import find_async_driver, find_driver
+from cdc_outbox.databases.drivers import find_async_driver, find_driver
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import Stack
 from tests.contract.writer_contract import PlaceContract

@@ -14,7 +14,7 @@ from django.test import Client as Browser
 from django.test import TestCase
 
 from cdc_outbox import NotInTransactionError, Outbox
-from cdc_outbox.drivers import find_async_driver, find_driver
+from cdc_outbox.databases.drivers import find_async_driver, find_driver
 from cdc_outbox.errors import DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MariaDb, Stack
 from tests.contract.writer_contract import WriterContract
@@ -184,6 +184,6 @@ def test_only_synchronous_use_is_offered() -> None:
 
 
 def test_importing_the_driver_needs_no_settings() -> None:
-    code = "import cdc_outbox.drivers.django; from django.conf import settings; print(settings.configured)"
+    code = "import cdc_outbox.databases.drivers.django; from django.conf import settings; print(settings.configured)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={})
     assert done.stdout.split() == ["False"]

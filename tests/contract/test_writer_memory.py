@@ -26,10 +26,10 @@ from cdc_outbox import (
     PayloadType,
     StaleSequenceError,
 )
-from cdc_outbox.modes import Partitions
-from cdc_outbox.table import Dialect
+from cdc_outbox.contract.outbox_options import Partitions
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.testing import AsyncMemoryOutbox, MemoryOutbox, OutboxEvents, assert_event
-from cdc_outbox.testing import outbox as memory
+from cdc_outbox.testing import memory_outbox as memory
 from tests.contract.writer_contract import NOT_NUMBERED, WriterContract
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client, Store
 

@@ -17,8 +17,8 @@ import pytest
 from pymysql.constants import CLIENT
 
 from cdc_outbox import NotInTransactionError, Outbox, OutboxTable
-from cdc_outbox.drivers import Parameters, Row, find_async_driver, find_driver, translate
-from cdc_outbox.drivers.mysql import PyMySql
+from cdc_outbox.databases.drivers import Parameters, Row, find_async_driver, find_driver, translate
+from cdc_outbox.databases.drivers.mysql import PyMySql
 from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MariaDb
 from tests.contract.writer_contract import PlaceContract
@@ -220,7 +220,7 @@ def test_only_connections_and_cursors_are_known(store: MariaDbStore) -> None:
 
 
 def test_a_driver_for_one_package_does_not_import_the_other() -> None:
-    code = "import sys, pymysql; from cdc_outbox.drivers import mysql; print('MySQLdb' in sys.modules)"
+    code = "import sys, pymysql; from cdc_outbox.databases.drivers import mysql; print('MySQLdb' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
 

@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from cdc_outbox.drivers import find_driver
+from cdc_outbox.databases.drivers import find_driver
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import Stack
 from tests.contract.writer_contract import PlaceContract

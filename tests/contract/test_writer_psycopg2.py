@@ -9,7 +9,7 @@ import psycopg2.extras
 import pytest
 
 from cdc_outbox import NotInTransactionError, Outbox
-from cdc_outbox.drivers import find_async_driver, find_driver
+from cdc_outbox.databases.drivers import find_async_driver, find_driver
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import Stack
 from tests.contract.writer_contract import PlaceContract

@@ -13,11 +13,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from cdc_outbox import AsyncOutbox, NotInTransactionError, Outbox, drivers
-from cdc_outbox.drivers import find_async_driver, find_driver
+from cdc_outbox import AsyncOutbox, NotInTransactionError, Outbox
+from cdc_outbox.databases import drivers
+from cdc_outbox.databases.drivers import find_async_driver, find_driver
+from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError, TableNotFoundError
 from cdc_outbox.event import new_event_id
-from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import Stack
 from tests.contract.writer_contract import PlaceContract
 from tests.support.postgresql import PostgresStore, PostgresWriterContract

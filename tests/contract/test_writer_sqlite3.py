@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cdc_outbox import Outbox, OutboxTable
-from cdc_outbox.drivers import find_async_driver, translate
-from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.databases.drivers import find_async_driver, translate
+from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError
 from tests.contract.writer_contract import PlaceContract, WriterContract
 from tests.support.sqlite import BUSY_SECONDS, SqliteStore

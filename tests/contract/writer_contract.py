@@ -22,8 +22,8 @@ from cdc_outbox import (
     StaleSequenceError,
     WireContract,
 )
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.event import new_event_id
-from cdc_outbox.table import Dialect
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client, Store
 
 NOT_NUMBERED = WireContract(aggregates={"order": SequenceMode.NONE})

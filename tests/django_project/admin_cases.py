@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import get_current_timezone
 
 from cdc_outbox import TOMBSTONE, Event
-from cdc_outbox.django import outbox
-from cdc_outbox.django.models import OutboxEvent
+from cdc_outbox.contrib.django import outbox
+from cdc_outbox.contrib.django.models import OutboxEvent
 from cdc_outbox.errors import OutboxError
 
 LIST = "/admin/cdc_outbox/outboxevent/"

@@ -18,10 +18,10 @@ import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.output import ExitCode
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
-from cdc_outbox.kafka import message_of
+from cdc_outbox.kafka.reading import message_of
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.worker import Worker
 from tests.faults.config_topic import lose_config_topic

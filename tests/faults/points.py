@@ -11,12 +11,12 @@ from typing import Any
 
 import confluent_kafka
 
-from cdc_outbox import kafka
+from cdc_outbox.consumer.claims import SqlInbox
 from cdc_outbox.consumer.delivery import Delivery, _Work
-from cdc_outbox.consumer.inbox import SqlInbox
-from cdc_outbox.consumer.keeper import Keeper
+from cdc_outbox.consumer.group import Keeper
 from cdc_outbox.consumer.offsets import Offsets
-from cdc_outbox.consumer.sql_park import SqlPark
+from cdc_outbox.consumer.sql_parked_events import SqlPark
+from cdc_outbox.kafka import clients as kafka_clients
 
 Reach = Callable[[], None]
 
@@ -101,4 +101,4 @@ def _after_sent_offsets(reach: Reach) -> None:
                 reach()
             return answer
 
-    vars(kafka)["Consumer"] = Client
+    vars(kafka_clients)["Consumer"] = Client

@@ -24,7 +24,7 @@ from psycopg.conninfo import make_conninfo
 
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, Limits, Retry, SequenceMode, WireContract
 from cdc_outbox.consumer.delivery import Delivery
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.fencing import Place
 from cdc_outbox.consumer.item import Item
 from tests.faults.points import Point, stop_at
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from subprocess import CompletedProcess
 
-from cdc_outbox.drivers.psycopg import Psycopg
-from cdc_outbox.writer.catalog import Catalog
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.writer.incarnation import Source, read_source
 from tests.faults.killed import Program
 from tests.support.own_server import OwnServer

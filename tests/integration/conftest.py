@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.postgresql_database import Database
 from tests.support.pipeline import Pipeline
 from tests.support.pruning import Pruner
 from tests.support.rig import Connection

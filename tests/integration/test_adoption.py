@@ -10,13 +10,13 @@ import psycopg
 import pytest
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.connect.plan import EarlierEvents
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.table import TableName
+from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.errors import EventError
 from cdc_outbox.spec import parse_spec
-from cdc_outbox.table import TableName
 from cdc_outbox.testing import Stack
-from cdc_outbox.writer.catalog import Catalog
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, make_connector_role, one

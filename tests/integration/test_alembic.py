@@ -11,9 +11,9 @@ import pytest
 from alembic import command
 
 from cdc_outbox import Outbox
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.spec import Spec, parse_spec
-from cdc_outbox.table import Dialect
 from cdc_outbox.testing import Stack
 from tests.support.alembic_service import BLOCKS, METADATA, ORDER, SQLMODEL, Service, dump
 from tests.support.commands import run_command
@@ -126,7 +126,7 @@ def test_migrations_say_what_is_not_as_usual_and_no_more(make: Make) -> None:
         "mode=OutboxMode.DELETE, partitions=Partitions.DAY)"
     )
     for line in (
-        "import cdc_outbox.alembic",
+        "import cdc_outbox.contrib.alembic",
         "from cdc_outbox import OutboxMode",
         "from cdc_outbox import OutboxTable",
         "from cdc_outbox import Partitions",

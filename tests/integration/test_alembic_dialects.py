@@ -11,18 +11,18 @@ from sqlalchemy import Connection, MetaData, NullPool, create_engine, inspect, s
 from sqlalchemy.exc import InvalidRequestError
 
 from cdc_outbox import ConfigError, Outbox, OutboxColumns, OutboxMode, OutboxTable, Partitions, PayloadType
-from cdc_outbox.alembic import make_outbox_table
-from cdc_outbox.drivers.sqlalchemy import find
+from cdc_outbox.contrib.alembic import make_outbox_table
+from cdc_outbox.databases.drivers.sqlalchemy import find
+from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.errors import OutboxError
-from cdc_outbox.migrations import upgrade
 from cdc_outbox.testing import MariaDb, Stack
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.alembic_service import METADATA, ORDER, Service, dump
 from tests.support.sqlalchemy_clients import make_url
 
 DECLARE = """
 from cdc_outbox import OutboxTable
-from cdc_outbox.alembic import make_outbox_table
+from cdc_outbox.contrib.alembic import make_outbox_table
 
 make_outbox_table(
     target_metadata,

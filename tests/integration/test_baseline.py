@@ -7,7 +7,7 @@ import pytest
 from cdc_outbox.consumer import Outcome
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.errors import InboxError
-from cdc_outbox.operate.baseline import Baseline
+from cdc_outbox.operations.baseline import Baseline
 from cdc_outbox.testing import Stack
 from tests.support.brokerless_service import BrokerlessService
 from tests.support.events import SOURCE, make_event

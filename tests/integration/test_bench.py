@@ -11,11 +11,11 @@ from benchmarks.consumers.work import UPSERT
 from benchmarks.durable import demand_durable
 from benchmarks.latency import DEFAULTS, Plan, config_of, measure, report, spec_of
 from benchmarks.writers import WRITERS
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.databases.drivers.immediate import finish
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.event import new_event_id
 from cdc_outbox.spec import Latency
-from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, Stack
 
 

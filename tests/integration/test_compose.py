@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cdc_outbox.jvm import POM
+from cdc_outbox.debezium.event_router.jvm import POM
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.broker import broker_environment, make_broker
 from cdc_outbox.testing.settings import settings_file

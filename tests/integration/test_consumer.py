@@ -10,7 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cdc_outbox import Event, kafka
+from cdc_outbox import Event
 from cdc_outbox.consumer import Consumer, InboxTable, Outcome
 from cdc_outbox.errors import (
     BrokerUnavailableError,
@@ -20,6 +20,7 @@ from cdc_outbox.errors import (
     TableNotFoundError,
     TransactionEndedError,
 )
+from cdc_outbox.kafka import reading as kafka_reading
 from cdc_outbox.message import Message
 from tests.support.pipeline import Pipeline
 from tests.support.rig import Connection, eventually, one
@@ -362,8 +363,8 @@ def test_what_cannot_be_reached_at_the_start_is_named(
     service: Service, options: dict[str, Any], error: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = replace(QUICK_LIMITS, reach_seconds=1.0)
-    find_topics = Mock(wraps=kafka.find_topics)
-    monkeypatch.setattr(kafka, "find_topics", find_topics)
+    find_topics = Mock(wraps=kafka_reading.find_topics)
+    monkeypatch.setattr(kafka_reading, "find_topics", find_topics)
     service.pipeline.write_and_send(1)
     with pytest.raises(error, match=reason):
         service.run_to_its_end(service.consumer(limits=limits, **options))

@@ -12,7 +12,7 @@ from cdc_outbox.consumer import Consumer, Inbox, InboxTable, Verdict, inbox_comp
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import HandlerFaults, Stack
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.events import make_event
 from tests.support.pipeline import Pipeline
 from tests.support.reactions import deliver

@@ -3,10 +3,10 @@
 import psycopg
 import pytest
 
-from cdc_outbox.connect.facts.lag import count_rows
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.slots import count_rows
+from cdc_outbox.databases.table import TableName
 from cdc_outbox.errors import DatabaseAccessError
-from cdc_outbox.table import TableName
 from cdc_outbox.testing import Stack
 
 

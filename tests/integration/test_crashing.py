@@ -3,8 +3,8 @@
 import signal
 from dataclasses import replace
 
+from cdc_outbox.consumer.fencing import _SUSPECT_TENURES
 from cdc_outbox.consumer.loop import _MAX_STARTS
-from cdc_outbox.consumer.ownership import _SUSPECT_TENURES
 from tests.support.events import make_event
 from tests.support.rig import eventually
 from tests.support.service import Service, apply_effect, effects_of

@@ -9,13 +9,13 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import InboxTable, Outcome
-from cdc_outbox.consumer.park import Reason, State
-from cdc_outbox.drivers.psycopg import Psycopg, connect
+from cdc_outbox.consumer.parked_events import Reason, State
+from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
 from cdc_outbox.errors import ConfigError, InboxError, TransactionConflictError
-from cdc_outbox.modes import PayloadType
-from cdc_outbox.operate.inbox import OpenInbox
-from cdc_outbox.operate.park import Park
-from cdc_outbox.operate.parked import ParkFilter
+from cdc_outbox.formats.event_format import PayloadType
+from cdc_outbox.operations.connections import OpenInbox
+from cdc_outbox.operations.parked import Park
+from cdc_outbox.operations.parked_rules import ParkFilter
 from cdc_outbox.testing import Stack
 from tests.support.brokerless_service import CONTRACT, BrokerlessService
 from tests.support.events import SOURCE, make_event

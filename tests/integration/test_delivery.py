@@ -11,13 +11,12 @@ import pytest
 from psycopg.errors import Diagnostic
 
 from cdc_outbox.consumer import Event, Handler, InboxTable, Order, Outcome, SequenceMode, inbox_component
-from cdc_outbox.consumer.calls import Calls
-from cdc_outbox.consumer.database import sql_stores
 from cdc_outbox.consumer.delivery import Delivery
-from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.handlers import Calls, Handlers
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.consumer.session import sql_stores
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,

@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.plan import EarlierEvents, SlotStep
-from cdc_outbox.connect.reader import Reader
-from cdc_outbox.connect.render import owes_rows, render, render_republishing
+from cdc_outbox.connect.deployed_connector import Reader
 from cdc_outbox.connect.wait import Condition, condition_of
+from cdc_outbox.debezium.render import owes_rows, render, render_republishing
+from cdc_outbox.debezium.slot_plan import EarlierEvents, SlotStep
 from cdc_outbox.errors import (
     ConnectorFailedError,
     ConnectorInvalidError,

@@ -8,10 +8,10 @@ import pytest
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deploy import Deployment
-from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import Plan
+from cdc_outbox.connect.postgresql_database import Database
 from cdc_outbox.connect.wait import Condition, condition_of
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.errors import ConnectError, ConnectorFailedError, ConnectUnavailableError
 from tests.support.connect_server import RESET, Answer, Asked, forward, passing_on
 from tests.support.deployments import slot_exists, spec_with

@@ -6,11 +6,11 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from cdc_outbox.cli.exits import exit_code_of
+from cdc_outbox.cli.output import exit_code_of
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.facts import Database
-from cdc_outbox.connect.plan import EarlierEvents
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.errors import (
     ConnectError,
     ConnectorFailedError,
@@ -172,7 +172,7 @@ def test_rows_outside_the_slot_are_found_wherever_they_lie(pipeline: Pipeline, m
     pipeline.write(5)
     with pipeline.connect() as connection:
         connection.execute("update outbox set source = source where sequence = 1")  # now it lies behind the others
-    monkeypatch.setattr("cdc_outbox.connect.facts.COUNTED_ROWS", 3)
+    monkeypatch.setattr("cdc_outbox.databases.facts.COUNTED_ROWS", 3)
     with pytest.raises(UnpublishedEventsError, match="does not hold 1 event"):
         pipeline.deploy()
 

@@ -16,11 +16,11 @@ import psycopg
 import pytest
 
 from cdc_outbox import OutboxTable
-from cdc_outbox.drivers import find_driver
-from cdc_outbox.migrations import upgrade
-from cdc_outbox.table import Dialect
+from cdc_outbox.databases.drivers import find_driver
+from cdc_outbox.databases.migrations import upgrade
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.postgresql import objects
@@ -205,7 +205,7 @@ def test_the_outbox_is_made_in_its_own_database_only(outbox_stack: Stack, tmp_pa
     found, wanted = (run_command("init", str(spec), "--check", "--dsn", dsn) for dsn in (orders, initialized))
     assert (found.returncode, found.stdout) == (0, "")
     assert (wanted.returncode, wanted.stdout) == (0, "")
-    code = "from cdc_outbox.django.models import OutboxEvent; print(OutboxEvent.objects.count(), 'events')"
+    code = "from cdc_outbox.contrib.django.models import OutboxEvent; print(OutboxEvent.objects.count(), 'events')"
     assert "0 events" in project.manage("shell", "--command", code)
 
 
@@ -224,7 +224,7 @@ def test_an_outbox_without_rows_has_no_page_in_the_admin(outbox_stack: Stack, tm
     project.manage("migrate", "cdc_outbox")
     code = """
 from django.contrib import admin
-from cdc_outbox.django.models import OutboxEvent
+from cdc_outbox.contrib.django.models import OutboxEvent
 print(admin.site.is_registered(OutboxEvent))
 """
     assert project.manage("shell", "--command", code).endswith("False\n")
@@ -253,8 +253,8 @@ CDC_OUTBOX |= {
     code = """
 from django.db import transaction
 from cdc_outbox import Event, EventError
-from cdc_outbox.django import outbox
-from cdc_outbox.django.models import OutboxEvent
+from cdc_outbox.contrib.django import outbox
+from cdc_outbox.contrib.django.models import OutboxEvent
 with transaction.atomic():
     about = {"aggregate_id": "1", "type": "X", "payload": b"\\0\\xff", "headers": {"x-tenant": "t"}}
     outbox.add(Event(aggregate_type="visit", **about))

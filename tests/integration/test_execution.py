@@ -23,7 +23,7 @@ from cdc_outbox import (
 )
 from cdc_outbox.consumer import Consumer, InboxTable, SequenceMode, WireContract
 from cdc_outbox.testing import OutboxEvents, Stack, assert_event
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.rig import Connection, one, run_upgrade
 from tests.support.sqlite import SqliteStore
 

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import Event, Outcome
-from cdc_outbox.consumer.database import sql_stores
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.inbox_tables import InboxTable
+from cdc_outbox.consumer.session import sql_stores
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.databases.drivers.psycopg import Psycopg
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
 from tests.support.service import Service, apply_effect, effects_of

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.lint.fixes import fix
 from cdc_outbox.connect.wait import wait_until_up
+from cdc_outbox.debezium.lint.fixes import fix
 from cdc_outbox.errors import ConnectError
 from cdc_outbox.testing import Stack
 from tests.support.configs import D5

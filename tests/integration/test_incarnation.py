@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from cdc_outbox import Event, Outbox, OutboxTable, SequenceMode, WireContract
-from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.testing import Stack
 from tests.support.commands import connect_of, run_command
 from tests.support.pipeline import Pipeline

@@ -7,10 +7,10 @@ import pytest
 
 from cdc_outbox import Event, Outbox, SequenceMode
 from cdc_outbox.cli.database import connected
-from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn
-from cdc_outbox.wire import WireContract
-from cdc_outbox.writer.catalog import Catalog
 from cdc_outbox.writer.incarnation import read_source
 from tests.support.commands import run_here, run_program
 from tests.support.places import Place

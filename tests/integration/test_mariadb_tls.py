@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox.drivers.mysql import connect
+from cdc_outbox.databases.drivers.mysql import connect
 from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.testing import MariaDb, Stack
 from cdc_outbox.testing.mariadb import make_mariadb

@@ -7,14 +7,14 @@ import psycopg
 import pytest
 
 from cdc_outbox import TOMBSTONE, Event, Outbox, OutboxMode, OutboxTable, SequenceMode, StaleSequenceError, WireContract
-from cdc_outbox.connect.facts import Database
-from cdc_outbox.connect.offsets import confirmed_lsn, last_lsn, own_offset
-from cdc_outbox.connect.plan import EarlierEvents
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.debezium.connector_offsets import confirmed_lsn, last_lsn, own_offset
+from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError, TableNotFoundError, UnpublishedEventsError
-from cdc_outbox.lsn import Lsn
 from cdc_outbox.message import Message
-from cdc_outbox.operate.heartbeats import Heartbeat, read_record
+from cdc_outbox.operations.heartbeats import Heartbeat, read_record
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline

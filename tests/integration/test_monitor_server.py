@@ -17,11 +17,11 @@ import pytest
 import requests
 from prometheus_client import CollectorRegistry
 
-from cdc_outbox import monitor
+from cdc_outbox import monitoring
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.metrics import Metrics
-from cdc_outbox.monitor import HealthLimits, MonitorServer, Progress
-from cdc_outbox.monitor.prometheus import PrometheusMetrics
+from cdc_outbox.monitoring import HealthLimits, MonitorServer, Progress
+from cdc_outbox.monitoring.prometheus import PrometheusMetrics
+from cdc_outbox.telemetry import Metrics
 from tests.support.rig import eventually
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
@@ -133,7 +133,7 @@ def test_a_client_that_says_nothing_keeps_nobody_waiting(server: MonitorServer) 
 def test_clients_that_say_a_byte_now_and_then_are_few_and_soon_ended(
     consumer: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc_outbox.monitor.server._CONNECTION_SECONDS", 1.0)
+    monkeypatch.setattr("cdc_outbox.monitoring.server._CONNECTION_SECONDS", 1.0)
     before = threading.active_count()
     with MonitorServer(consumer) as server, ExitStack() as stack:
         slow = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(40)]
@@ -160,7 +160,7 @@ def test_a_request_without_an_end_is_refused(server: MonitorServer) -> None:
 def test_a_client_that_hangs_up_leaves_no_traceback(
     server: MonitorServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    caplog.set_level(logging.DEBUG, "cdc_outbox.monitor.server")
+    caplog.set_level(logging.DEBUG, "cdc_outbox.monitoring.server")
     with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
         client.sendall(b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 50)
@@ -222,7 +222,7 @@ def test_the_code_that_the_page_shows_runs(monkeypatch: pytest.MonkeyPatch) -> N
             super().__init__(consumer, **arguments)  # on a free one: tests run side by side
             servers.append(self)
 
-    monkeypatch.setattr(monitor, "MonitorServer", Listening)
+    monkeypatch.setattr(monitoring, "MonitorServer", Listening)
     names: dict[str, Any] = {"make_consumer": Consumer}
     for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         exec(block, names)  # noqa: S102 - the documentation's own

@@ -12,11 +12,11 @@ import pytest
 from cdc_outbox import Event, Outbox
 from cdc_outbox.cli.inbox import InboxPlace
 from cdc_outbox.consumer.ordering import Move
-from cdc_outbox.consumer.park import Failure, Reason
-from cdc_outbox.drivers import find_transaction_driver
-from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
-from cdc_outbox.drivers.transactions import transaction
-from cdc_outbox.operate.inbox import OpenInbox
+from cdc_outbox.consumer.parked_events import Failure, Reason
+from cdc_outbox.databases.drivers import find_transaction_driver
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.databases.drivers.transactions import transaction
+from cdc_outbox.operations.connections import OpenInbox
 from cdc_outbox.testing import Stack
 from tests.contract.inbox_contract import A, B, Opened, gap
 from tests.support.commands import run_here
@@ -152,7 +152,7 @@ def test_a_baseline_accepts_what_is_missing_of_the_one_that_is_named(place: Plac
 def test_old_ids_are_forgotten_page_by_page_and_young_ones_are_not(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc_outbox.operate.purge_rows._PAGE_CLAIMS", 2)
+    monkeypatch.setattr("cdc_outbox.operations.purge._PAGE_CLAIMS", 2)
     old, young = ([id_made_at(NOW - timedelta(days=days)) for _ in range(5)] for days in (60, 1))
     untimed = ["1", "foreign", "x" * 200]
     with opened(place) as inbox:

@@ -9,15 +9,14 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import Event, Order, Outcome, SequenceMode
-from cdc_outbox.consumer.calls import Calls
-from cdc_outbox.consumer.database import sql_stores
 from cdc_outbox.consumer.delivery import Delivery
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.handlers import Calls, Handlers
+from cdc_outbox.consumer.inbox_tables import InboxTable
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.consumer.session import sql_stores
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.message import Message
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually, one

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.partitions import first_id
 from tests.support.commands import run_command

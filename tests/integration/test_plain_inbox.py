@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import AsyncInbox, Event, Inbox, InboxTable, SequenceMode, Verdict, WireContract
-from cdc_outbox.consumer.schema import inbox_component
+from cdc_outbox.consumer.inbox_tables import inbox_component
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,

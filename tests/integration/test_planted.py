@@ -11,24 +11,21 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox import kafka
 from cdc_outbox.consumer import Event, Handler, Order, Outcome, SequenceMode, start_offsets
-from cdc_outbox.consumer.calls import Calls
-from cdc_outbox.consumer.database import sql_stores
+from cdc_outbox.consumer.claims import Claims, SqlInbox
 from cdc_outbox.consumer.delivery import Delivered, Delivery
-from cdc_outbox.consumer.epochs import Place, SqlEpochs
-from cdc_outbox.consumer.handlers import Handlers
-from cdc_outbox.consumer.inbox import Claims, SqlInbox
+from cdc_outbox.consumer.fencing import Place, SqlEpochs
+from cdc_outbox.consumer.handlers import Calls, Handlers
+from cdc_outbox.consumer.inbox_tables import InboxTable, Statements
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.loop import Loop
-from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.sql_park import SqlPark
-from cdc_outbox.consumer.statements import Statements
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import TransactionState
-from cdc_outbox.drivers.immediate import ImmediateTransactions, finish
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.consumer.session import Session, sql_stores
+from cdc_outbox.consumer.sql_parked_events import SqlPark
+from cdc_outbox.databases.drivers import TransactionState
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.kafka import clients as kafka_clients
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
 from tests.support.service import Service, apply_effect, effects_of
@@ -190,12 +187,12 @@ def believe_the_group(patch: pytest.MonkeyPatch) -> None:
 
 def auto_commit(_service: Service, patch: pytest.MonkeyPatch) -> None:
     """Offsets are stored as soon as a message is polled, and committed when the client is closed."""
-    chosen = kafka.consumer_settings
+    chosen = kafka_clients.consumer_settings
 
     def careless(**options: Any) -> Mapping[str, Any]:
         return {**chosen(**options), "enable.auto.commit": True, "enable.auto.offset.store": True}
 
-    patch.setattr(kafka, "consumer_settings", careless)
+    patch.setattr(kafka_clients, "consumer_settings", careless)
     believe_the_group(patch)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.postgresql_database import Database
 from cdc_outbox.errors import DatabaseAccessError
 from tests.support.commands import connect_of, findings, run_here
 from tests.support.pipeline import Pipeline

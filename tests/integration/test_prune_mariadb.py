@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox.binlog import BinlogPosition
+from cdc_outbox.databases.binlog import BinlogPosition
 from cdc_outbox.errors import UnprovenDeliveryError
-from cdc_outbox.operate.marks import Mark
-from cdc_outbox.operate.offset import OffsetWitness
+from cdc_outbox.operations.delivery_proof import Mark
+from cdc_outbox.operations.prune_by_offset import OffsetWitness
 from cdc_outbox.spec import Spec
 from cdc_outbox.testing import Stack
 from tests.support.commands import connect_of, run_command

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import Event, InboxTable, Outcome
-from cdc_outbox.consumer.ids import key_of
-from cdc_outbox.drivers.psycopg import Psycopg, connect
+from cdc_outbox.consumer.ordering import key_of
+from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
 from cdc_outbox.errors import OutboxError, TransactionConflictError
-from cdc_outbox.operate import purge as purging
-from cdc_outbox.operate.horizon import WEEK, Horizon, week_of
-from cdc_outbox.operate.purge import PartPurge, Purge
+from cdc_outbox.operations import purge as purging
+from cdc_outbox.operations.horizon import WEEK, Horizon, week_of
+from cdc_outbox.operations.purge import PartPurge, Purge
 from cdc_outbox.testing import Stack
 from tests.support.brokerless_service import BrokerlessService
 from tests.support.events import id_made_at, make_event

@@ -11,10 +11,10 @@ import pytest
 
 from cdc_outbox import AsyncOutbox, Event, EventError, Outbox
 from cdc_outbox.consumer import AsyncConsumer, Consumer, InboxTable, Outcome, inbox_component
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import HandlerError
-from cdc_outbox.table import OutboxTable
 from cdc_outbox.testing import Stack
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.events import make_event
 from tests.support.reactions import CAUSES, CONTRACT, deliver
 from tests.support.rig import Connection, run_upgrade, sent_statements

@@ -13,9 +13,9 @@ import pytest
 
 from cdc_outbox import Event, Outbox, OutboxMode
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.consumer import Consumer, InboxTable, inbox_component
+from cdc_outbox.debezium.render import render
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from tests.support.commands import connect_of, run_here

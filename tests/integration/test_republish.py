@@ -7,17 +7,14 @@ from datetime import timedelta
 import pytest
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.connect.plan import EarlierEvents, stored_offset
-from cdc_outbox.connect.reader import Reader
-from cdc_outbox.connect.render import owes_rows
-from cdc_outbox.connect.undo import Undo
-from cdc_outbox.drivers.psycopg import Psycopg
-from cdc_outbox.errors import (
-    ConnectorInvalidError,
-    UnpublishedEventsError,
-)
-from cdc_outbox.operate.prune import PruneOptions
-from cdc_outbox.operate.slot import slot_pruning
+from cdc_outbox.connect.deployed_connector import Reader
+from cdc_outbox.connect.rollback import Undo
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.debezium.render import owes_rows
+from cdc_outbox.debezium.slot_plan import EarlierEvents, stored_offset
+from cdc_outbox.errors import ConnectorInvalidError, UnpublishedEventsError
+from cdc_outbox.operations.prune import PruneOptions
+from cdc_outbox.operations.prune_by_slot import slot_pruning
 from cdc_outbox.testing import Stack
 from tests.support.deployments import codes, sequences
 from tests.support.pipeline import Pipeline

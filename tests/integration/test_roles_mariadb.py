@@ -12,11 +12,11 @@ from pymysql.connections import Connection
 
 from cdc_outbox import Event, Outbox, OutboxMode, SequenceMode
 from cdc_outbox.consumer.ordering import Move
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.drivers.immediate import finish
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import StaleSequenceError
-from cdc_outbox.table import OutboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn
-from cdc_outbox.wire import WireContract
 from tests.contract.inbox_contract import HOME, A, B, gap, opened_on
 from tests.support.commands import run_here
 from tests.support.places import Place

@@ -9,7 +9,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.connect.plan import EarlierEvents
+from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack

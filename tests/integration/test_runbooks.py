@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.errors import TopicReplacedError
-from cdc_outbox.operate.heartbeats import Heartbeat, read_record
+from cdc_outbox.operations.heartbeats import Heartbeat, read_record
 from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one

@@ -15,9 +15,9 @@ import psutil
 import psycopg
 import pytest
 
+from cdc_outbox.debezium.event_router.jvm import Jvm, find_jvm
+from cdc_outbox.debezium.event_router.jvm.jars import refuse_other_jars
 from cdc_outbox.errors import StackError
-from cdc_outbox.jvm import Jvm, find_jvm
-from cdc_outbox.jvm.digests import refuse_other_jars
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.process import ServerCommand, run_to_end
 from tests.support.rig import eventually, one
@@ -196,7 +196,7 @@ def test_the_wheel_holds_everything_that_is_read_at_run_time(tmp_path: Path) -> 
     assert "cdc_outbox/py.typed" in packed
     assert not {name for name in packed if name.startswith(("tests", "examples", "benchmarks"))}
     with tarfile.open(sdist) as archive:
-        assert any(name.endswith("/cdc_outbox/spec.schema.json") for name in archive.getnames())
+        assert any(name.endswith("/cdc_outbox/spec/spec.schema.json") for name in archive.getnames())
 
 
 def test_a_template_is_initialized_once_and_one_that_was_interrupted_is_begun_anew(outbox_stack: Stack) -> None:

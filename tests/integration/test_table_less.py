@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from cdc_outbox import TOMBSTONE, Event, Outbox, OutboxMode
-from cdc_outbox.connect.lint import lint
-from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
+from cdc_outbox.debezium.lint import lint
+from cdc_outbox.debezium.render import render
 from cdc_outbox.spec import Spec, parse_spec
 from tests.support.configs import config_of
 from tests.support.pipeline import Pipeline

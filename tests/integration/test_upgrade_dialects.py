@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from cdc_outbox import OutboxTable
-from cdc_outbox.drivers.mysql import PyMySql
-from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.databases.drivers.mysql import PyMySql
+from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
+from cdc_outbox.databases.migrations import Component, Migration, script, upgrade
+from cdc_outbox.databases.table import Dialect, TableName
 from cdc_outbox.errors import OutboxError
-from cdc_outbox.migrations import Component, Migration, script, upgrade
-from cdc_outbox.table import Dialect, TableName
 from cdc_outbox.testing import MariaDb, MariaDbDsn
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.pymysql_connections import connect_pymysql
 
 NAME = r"o'clock\ `x` %s"

@@ -18,12 +18,12 @@ import pytest
 from cdc_outbox import Event, Outbox
 from cdc_outbox.cli.database import connected
 from cdc_outbox.consumer import InboxTable, Outcome, inbox_component
-from cdc_outbox.drivers.transactions import changing_tables
+from cdc_outbox.databases.drivers.transactions import changing_tables
+from cdc_outbox.databases.migrations import upgrade
+from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.errors import DatabaseUnavailableError
-from cdc_outbox.migrations import upgrade
-from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.contract.consumer_contract import ConsumerContract, MariaDbLedger, PostgresLedger, Service, SqliteLedger
 from tests.support.commands import run_here
 from tests.support.events import make_event

@@ -16,17 +16,17 @@ from cdc_outbox import Event, Outbox
 from cdc_outbox.cli.brokers import broker_settings
 from cdc_outbox.cli.database import connected
 from cdc_outbox.consumer import InboxTable, SequenceMode, inbox_component
-from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.migrations import upgrade
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.message import Message
-from cdc_outbox.migrations import upgrade
-from cdc_outbox.operate.inbox import OpenInbox
-from cdc_outbox.operate.stages import InboxStage, OutboxStage
-from cdc_outbox.operate.verification import Kind
-from cdc_outbox.operate.verify import Verification, Verified
+from cdc_outbox.operations.connections import OpenInbox
+from cdc_outbox.operations.reconciliation import Kind
+from cdc_outbox.operations.stages import InboxStage, OutboxStage
+from cdc_outbox.operations.verify import Verification, Verified
 from cdc_outbox.spec import parse_spec
-from cdc_outbox.table import Dialect
 from cdc_outbox.testing import MariaDb, Stack
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.pymysql_connections import connect_pymysql

@@ -27,7 +27,7 @@ from cdc_outbox import (
 )
 from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.testing import Stack
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.rig import Connection, one, run_upgrade, sent_statements
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10})

@@ -1,6 +1,6 @@
 """All proofs together."""
 
-from cdc_outbox.connect.lint import Kind
+from cdc_outbox.debezium.lint import Kind
 from tests.proofs import (
     proven_by_an_outage,
     proven_by_asking,

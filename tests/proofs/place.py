@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.wait import PASSING
-from cdc_outbox.kafka import message_of
+from cdc_outbox.kafka.reading import message_of
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
 from tests.support.pymysql_connections import connect_pymysql

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdc_outbox.connect.lint import NEWEST, Config, Kind, Version
+from cdc_outbox.debezium.lint import NEWEST, Config, Kind, Version
 from tests.support.configs import CLEAN, config_of
 
 Changes = Mapping[str, str | None]

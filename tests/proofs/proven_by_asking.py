@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cdc_outbox.connect.lint import Kind, find_in_text
+from cdc_outbox.debezium.lint import Kind, find_in_text
 from tests.proofs.proof import Proof
 
 _R = "transforms.outbox."

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_outbox.connect.lint import Kind
+from cdc_outbox.debezium.event_router import ConnectType, ConnectValue
+from cdc_outbox.debezium.lint import Kind
 from cdc_outbox.message import Message
-from cdc_outbox.router import ConnectType, ConnectValue
 from tests.proofs.routed import NOW_MS, Routed, becomes, fails, headers, topics, values
 from tests.support.configs import BINARY, JSON, MONGO_ROUTER, ROUTER, STRING
 

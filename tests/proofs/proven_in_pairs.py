@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from cdc_outbox.connect.lint import Config
+from cdc_outbox.debezium.lint import Config
 from tests.proofs.place import PostgresPlace
 from tests.proofs.proof import Changes, Proof
 from tests.proofs.ran import Seen, Site, arrives, nothing

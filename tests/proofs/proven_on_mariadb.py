@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from uuid import uuid4
 
-from cdc_outbox.connect.lint import Config, Kind
+from cdc_outbox.debezium.lint import Config, Kind
 from cdc_outbox.message import Message
 from tests.proofs.place import MariaDbPlace
 from tests.proofs.proof import Changes, Proof

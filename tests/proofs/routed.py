@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc_outbox.jvm import Outcome, RealRouter
-from cdc_outbox.message import Message
-from cdc_outbox.router import (
+from cdc_outbox.debezium.event_router import (
     Change,
     ConnectRecord,
     ConnectSchema,
@@ -16,6 +14,8 @@ from cdc_outbox.router import (
     LogicalName,
     RoutingConfig,
 )
+from cdc_outbox.debezium.event_router.jvm import Outcome, RealRouter
+from cdc_outbox.message import Message
 from tests.proofs.proof import Changes, Proof
 
 Columns = Mapping[str, Any]

@@ -9,21 +9,19 @@ from typing import Any
 import psycopg
 
 from cdc_outbox.consumer import Event, InboxTable, Limits, Outcome, SequenceMode, WireContract
-from cdc_outbox.consumer.database import ConsumerDatabase
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.fencing import Place
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import ENDLESS
-from cdc_outbox.consumer.orders import orders_of
-from cdc_outbox.consumer.park import Failure, Reason
-from cdc_outbox.consumer.session import Session
-from cdc_outbox.drivers.immediate import finish
-from cdc_outbox.drivers.psycopg import Psycopg, connect
+from cdc_outbox.consumer.ordering import orders_of
+from cdc_outbox.consumer.parked_events import Failure, Reason
+from cdc_outbox.consumer.session import ConsumerDatabase, Session
+from cdc_outbox.databases.drivers.immediate import finish
+from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
 from cdc_outbox.errors import HandlerError
 from cdc_outbox.message import Message
-from cdc_outbox.metrics import NoMetrics
-from cdc_outbox.operate.inbox import OpenInbox
-from cdc_outbox.tracing import OpenTelemetrySpans
+from cdc_outbox.operations.connections import OpenInbox
+from cdc_outbox.telemetry import NoMetrics, OpenTelemetrySpans
 from tests.support.rig import Connection
 from tests.support.service import ServiceTables, apply_effect
 

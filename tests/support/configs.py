@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.connect.lint import NEWEST, Config, Kind, Version, find_configs
-from cdc_outbox.document import Document
-from cdc_outbox.json_text import read_json
+from cdc_outbox.debezium.lint import NEWEST, Config, Kind, Version, find_configs
+from cdc_outbox.text_files.document import Document
+from cdc_outbox.text_files.json_text import read_json
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"

@@ -1,6 +1,6 @@
 """What a healthy database tells about an outbox, to be spoiled by a test."""
 
-from cdc_outbox.connect.facts import (
+from cdc_outbox.databases.facts import (
     ColumnFacts,
     DatabaseFacts,
     PublicationFacts,
@@ -9,7 +9,7 @@ from cdc_outbox.connect.facts import (
     TableFacts,
     WrittenFacts,
 )
-from cdc_outbox.lsn import Lsn
+from cdc_outbox.databases.lsn import Lsn
 
 TYPES = {
     "id": "uuid",

@@ -3,19 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cdc_outbox.consumer.calls import BeforeCommit, Calls
 from cdc_outbox.consumer.delivery import Delivered, Delivery
-from cdc_outbox.consumer.epochs import Place, Tenure
-from cdc_outbox.consumer.handlers import Handler, Handlers
+from cdc_outbox.consumer.fencing import Place, Tenure
+from cdc_outbox.consumer.handlers import BeforeCommit, Calls, Handler, Handlers
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import ENDLESS, Room
 from cdc_outbox.consumer.ordering import Order
-from cdc_outbox.consumer.park import Failure
-from cdc_outbox.drivers import TransactionState
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.consumer.parked_events import Failure
+from cdc_outbox.databases.drivers import TransactionState
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
-from cdc_outbox.metrics import Metrics
+from cdc_outbox.telemetry import Metrics
 from cdc_outbox.testing import MemoryDatabase
 
 HOME = Place("orders", 0)

@@ -2,10 +2,8 @@
 
 import pytest
 
-from cdc_outbox.connect.render import render
-from cdc_outbox.errors import (
-    ConnectorInvalidError,
-)
+from cdc_outbox.debezium.render import render
+from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import Spec, parse_spec
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one

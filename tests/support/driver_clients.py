@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import psycopg.rows
 
-from cdc_outbox.drivers import (
+from cdc_outbox.databases.drivers import (
     Parameters,
     Row,
     TransactionState,

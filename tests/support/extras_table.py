@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_outbox.cli.options import read_spec
-from cdc_outbox.connect.render import render
+from cdc_outbox.debezium.render import render
 from tests.support.clean_environments import ROOT, Answer, CleanEnvironments, required_by
 from tests.support.connect_server import NOBODY, Asked, answering
 
@@ -232,10 +232,10 @@ of SQLite needs no extra. If a context gives the value of an option, the command
 | `cdc_outbox`: `Outbox`, `AsyncOutbox` | the driver of your connection |
 | `cdc_outbox.consumer`: `Inbox`, `AsyncInbox` | the driver of your connection |
 | `cdc_outbox.consumer`: `Consumer`, `AsyncConsumer` | the driver of your connection; `consumer` to run or replay |
-| `cdc_outbox.monitor` | `metrics` for `PrometheusMetrics`, `otel` for `OpenTelemetryMetrics` |
+| `cdc_outbox.monitoring` | `metrics` for `PrometheusMetrics`, `otel` for `OpenTelemetryMetrics` |
 | `cdc_outbox.testing` | `testing` |
-| `cdc_outbox.django` | `django` |
-| `cdc_outbox.alembic` | `alembic` |
+| `cdc_outbox.contrib.django` | `django` |
+| `cdc_outbox.contrib.alembic` | `alembic` |
 
 This page is written by `.venv/bin/python -m tests.support.extras_table`.
 """

@@ -1,6 +1,6 @@
 """What each rule of the linter is about: a clean configuration, what is changed in it, and where that is found."""
 
-from cdc_outbox.connect.lint import Kind
+from cdc_outbox.debezium.lint import Kind
 from tests.support.configs import BINARY, DECODER, JSON, MONGO_ROUTER, ROUTER, STRING
 from tests.support.lint_case import Case, case
 

@@ -12,13 +12,13 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from cdc_outbox import EventError, NotInTransactionError, StaleSequenceError
-from cdc_outbox.drivers.mysql import PyMySql
+from cdc_outbox.databases.drivers.mysql import PyMySql
+from cdc_outbox.databases.migrations import upgrade
+from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
 from cdc_outbox.event import new_event_id
-from cdc_outbox.migrations import upgrade
-from cdc_outbox.table import Dialect, OutboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.contract.row_lock_contract import RowLockContract
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually

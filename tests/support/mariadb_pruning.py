@@ -7,22 +7,21 @@ from typing import Any
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.render import render
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
-from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.drivers.mysql import PyMySql, connect
-from cdc_outbox.kafka import consumer_settings
-from cdc_outbox.migrations import upgrade
-from cdc_outbox.operate.comparison import TopicComparison
-from cdc_outbox.operate.database import OpenDatabase
-from cdc_outbox.operate.offset import OffsetWitness, offset_pruning
-from cdc_outbox.operate.prune import Pruned, PruneOptions
-from cdc_outbox.operate.snapshot import Snapshot
+from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.drivers.mysql import PyMySql, connect
+from cdc_outbox.databases.migrations import upgrade
+from cdc_outbox.databases.table import Dialect, OutboxTable, TableName
+from cdc_outbox.debezium.render import render
+from cdc_outbox.kafka.clients import consumer_settings
+from cdc_outbox.operations.comparison import TopicComparison
+from cdc_outbox.operations.connections import OpenDatabase
+from cdc_outbox.operations.prune import Pruned, PruneOptions
+from cdc_outbox.operations.prune_by_offset import OffsetWitness, Snapshot, offset_pruning
 from cdc_outbox.spec import Spec, parse_spec
-from cdc_outbox.table import Dialect, OutboxTable, TableName
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.testing.mariadb import make_mariadb
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually, open_folder
 

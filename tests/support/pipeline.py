@@ -14,14 +14,14 @@ from confluent_kafka.admin import AdminClient
 from cdc_outbox import Event, Outbox, OutboxMode
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deploy import Deployment
-from cdc_outbox.connect.facts import Database
 from cdc_outbox.connect.plan import Plan
+from cdc_outbox.connect.postgresql_database import Database
 from cdc_outbox.consumer import InboxTable, inbox_component
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
-from cdc_outbox.writer.schema import outbox_component, outbox_statements
+from cdc_outbox.writer.outbox_schema import outbox_component, outbox_statements
 from tests.support import raw_producer
 from tests.support.rig import (
     CONNECTOR_PASSWORD,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import cdc_outbox.sql
-from cdc_outbox.sql import load_versions
-from cdc_outbox.table import Dialect
+from cdc_outbox.databases import sql
+from cdc_outbox.databases.sql import load_versions
+from cdc_outbox.databases.table import Dialect
 
 
 @contextmanager
@@ -20,11 +20,11 @@ def planted(folder: Path, dialect: Dialect, files: dict[str, str]) -> Iterator[N
         folder: Empty, or not there.
         files: Text by component and name: ``outbox/0002_add_note.sql``.
     """
-    shutil.copytree(Path(cdc_outbox.sql.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(Path(sql.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in files.items():
         (folder / dialect / "migrations" / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cdc_outbox.sql, "FOLDER", folder)
+        patch.setattr(sql, "FOLDER", folder)
         load_versions.cache_clear()
         yield
     load_versions.cache_clear()

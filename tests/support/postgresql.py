@@ -11,12 +11,12 @@ import pytest
 from psycopg.types.string import TextLoader
 
 from cdc_outbox import NotInTransactionError
+from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
 from cdc_outbox.event import new_event_id
-from cdc_outbox.modes import PayloadType
-from cdc_outbox.table import Dialect, OutboxTable
+from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.testing import Stack
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.contract.row_lock_contract import RowLockContract
 from tests.support.rig import run_upgrade
 from tests.support.writer_clients import ORDER, Client, Store

@@ -7,18 +7,18 @@ from typing import Any
 import psycopg
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.drivers.psycopg import Psycopg
-from cdc_outbox.kafka import consumer_settings
-from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.comparison import TopicComparison
-from cdc_outbox.operate.inbox import OpenInbox
-from cdc_outbox.operate.prune import Pruned, PruneOptions
-from cdc_outbox.operate.slot import slot_pruning
-from cdc_outbox.operate.stages import InboxStage
+from cdc_outbox.consumer.inbox_tables import InboxTable
+from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.table import TableName
+from cdc_outbox.kafka.clients import consumer_settings
+from cdc_outbox.operations.comparison import TopicComparison
+from cdc_outbox.operations.connections import OpenInbox
+from cdc_outbox.operations.prune import Pruned, PruneOptions
+from cdc_outbox.operations.prune_by_slot import slot_pruning
+from cdc_outbox.operations.stages import InboxStage
 from cdc_outbox.spec import Spec
-from cdc_outbox.table import TableName
 from tests.support.pipeline import Pipeline
 from tests.support.rig import Connection, eventually, one
 

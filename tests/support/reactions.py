@@ -9,7 +9,7 @@ from cdc_outbox.consumer import AsyncConsumer, Consumer, Outcome
 from cdc_outbox.consumer.item import item_of
 from cdc_outbox.consumer.limits import ENDLESS
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.databases.drivers.immediate import finish
 
 CAUSES = ("causation_id", "correlation_id")
 CONTRACT = WireContract(

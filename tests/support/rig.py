@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.drivers.psycopg import Psycopg
-from cdc_outbox.migrations import Component, upgrade
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.migrations import Component, upgrade
 
 CONNECTOR_PASSWORD = 'connector\'s "pass"wört'
 """What the connector's role logs in with on the tests' stack; a password may hold anything."""

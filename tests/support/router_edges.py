@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cdc_outbox.router import EventRouter, Placement, PlacementKind
+from cdc_outbox.contract.placements import Placement, PlacementKind
+from cdc_outbox.debezium.event_router import EventRouter
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the column has no time zone either
 MICROSECOND = timedelta(microseconds=1)

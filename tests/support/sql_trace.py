@@ -19,7 +19,7 @@ from cdc_outbox import (
     WireContract,
 )
 from cdc_outbox.consumer import AsyncInbox, Inbox
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.databases.drivers.immediate import finish
 from tests.contract.inbox_contract import AWAY, CONSUMER, HOME, A, B, Opened, failed, gap
 from tests.support.golden import neutral
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER

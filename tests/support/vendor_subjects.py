@@ -15,23 +15,38 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDER = "tests/vendor"
 
-_JARS = ("cdc_outbox/jvm/pom.xml", "cdc_outbox/jvm/jars.py", "cdc_outbox/jvm/jars.sha256")
+_JARS = (
+    "cdc_outbox/debezium/event_router/jvm/pom.xml",
+    "cdc_outbox/debezium/event_router/jvm/jars.py",
+    "cdc_outbox/debezium/event_router/jvm/jars.sha256",
+)
 _RENDERED = (
-    *("cdc_outbox/connect/render/*", "cdc_outbox/spec.py", "cdc_outbox/spec.schema.json", "cdc_outbox/table.py"),
+    *(
+        "cdc_outbox/debezium/render/*",
+        "cdc_outbox/spec/__init__.py",
+        "cdc_outbox/spec/spec.schema.json",
+        "cdc_outbox/databases/table.py",
+    ),
     *("cdc_outbox/testing/configure.py", "cdc_outbox/testing/java/*", "tests/support/specs.py"),
 )
 SUBJECTS = {
     "test_configure.py": (*_JARS, *_RENDERED, "tests/support/profiles.py"),
     "test_option_catalogue.py": (
         *_JARS,
-        "cdc_outbox/connect/options/*",
-        "cdc_outbox/connect/catalogue.py",
+        "cdc_outbox/debezium/options/*",
+        "cdc_outbox/debezium/options/__init__.py",
         "catalogue/*",
     ),
     "test_proofs.py": (
         *_JARS,
-        *("cdc_outbox/connect/lint/*", "cdc_outbox/connect/render/*", "cdc_outbox/connect/options/*"),
-        *("cdc_outbox/connect/catalogue.py", "cdc_outbox/kafka.py", "cdc_outbox/testing/settings/*"),
+        *(
+            "cdc_outbox/debezium/lint/*",
+            "cdc_outbox/debezium/config.py",
+            "cdc_outbox/debezium/java_patterns.py",
+            "cdc_outbox/debezium/render/*",
+            "cdc_outbox/debezium/options/*",
+        ),
+        *("cdc_outbox/debezium/options/__init__.py", "cdc_outbox/kafka/clients.py", "cdc_outbox/testing/settings/*"),
         *("tests/proofs/*", "tests/support/configs.py", "tests/support/rig.py", "tests/unit/golden/orders.json"),
     ),
     "test_public_configs.py": (
@@ -39,13 +54,23 @@ SUBJECTS = {
         *("cdc_outbox/testing/configure.py", "cdc_outbox/testing/java/*"),
         *("tests/support/configs.py", "tests/data/public/*"),
     ),
-    "test_router_releases.py": (*_JARS, "cdc_outbox/router/*", "cdc_outbox/jvm/*", "fuzz/router*.py"),
+    "test_router_releases.py": (
+        *_JARS,
+        "cdc_outbox/debezium/event_router/*",
+        "cdc_outbox/debezium/event_router/jvm/*",
+        "fuzz/router*.py",
+    ),
     "test_six_databases.py": (
         *_JARS,
         *_RENDERED,
-        *("cdc_outbox/router/*", "cdc_outbox/jvm/*", "cdc_outbox/wire.py", "cdc_outbox/database.py"),
+        *(
+            "cdc_outbox/debezium/event_router/*",
+            "cdc_outbox/debezium/event_router/jvm/*",
+            "cdc_outbox/contract/wire.py",
+            "cdc_outbox/databases/database.py",
+        ),
     ),
-    "test_strimzi_api.py": ("cdc_outbox/connect/targets/*", "tests/support/strimzi.py"),
+    "test_strimzi_api.py": ("cdc_outbox/debezium/render/targets/*", "tests/support/strimzi.py"),
 }
 """For each suite, the files that it checks or is made of; the suite's own file belongs to them."""
 

@@ -9,17 +9,17 @@ import yaml
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from cdc_outbox.connect.adopt import Adopted, adopt
-from cdc_outbox.connect.lint import RULES, Config, Kind, find_in_text
-from cdc_outbox.connect.lint.fixes import fix
-from cdc_outbox.connect.lint.specs import rendered
-from cdc_outbox.connect.meaning import Meaning, differences
-from cdc_outbox.connect.render import LATENCIES
-from cdc_outbox.document import Document
+from cdc_outbox.debezium.adopt import Adopted, adopt
+from cdc_outbox.debezium.lint import RULES, Config, Kind, find_in_text
+from cdc_outbox.debezium.lint.fixes import fix
+from cdc_outbox.debezium.lint.specs import rendered
+from cdc_outbox.debezium.normalized_config import Meaning, differences
+from cdc_outbox.debezium.render import LATENCIES
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Severity
 from cdc_outbox.spec import Latency, Spec, parse_spec
+from cdc_outbox.text_files.document import Document
 from tests.support.configs import CLEAN, D5, JSON, changed, config_of
 from tests.support.foreign_connector import FOREIGN, FOREIGN_SPEC, SECRET
 from tests.support.specs import MINIMAL

@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from cdc_outbox.consumer.adoption import Adoption
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.parking import Adoption
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.event import SequenceMode
-from cdc_outbox.wire import WireContract
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic="orders")
 

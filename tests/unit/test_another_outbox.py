@@ -10,15 +10,15 @@ import pytest
 
 from cdc_outbox.cli import heartbeats
 from cdc_outbox.cli.heartbeats import heartbeat_findings
+from cdc_outbox.connect import preflight
 from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.deploy import Deployment, DeployOptions
-from cdc_outbox.connect.divergence import another_outbox, divergences
 from cdc_outbox.connect.plan import Found
-from cdc_outbox.connect.preflight import look
-from cdc_outbox.connect.preflight.look import Connected, look_at_postgresql
-from cdc_outbox.connect.render import render
+from cdc_outbox.connect.preflight import Connected, look_at_postgresql
+from cdc_outbox.connect.spec_checks import another_outbox, divergences
+from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import ConnectError, ConnectorInvalidError
-from cdc_outbox.operate.recovery import Beating
+from cdc_outbox.operations.recovery import Beating
 from cdc_outbox.spec import parse_spec
 from tests.support.commands import run_command
 from tests.support.connect_server import Answer, Asked, answering
@@ -65,8 +65,8 @@ def test_a_doctor_says_it_once(mode: str) -> None:
 def test_a_preflight_says_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
     database: Any = Mock(read_surroundings=Mock(return_value=NO_TABLE), find_wal_end=Mock(return_value=None))
     connected = Connected(connector=Found(RUNS, ConnectorStatus("RUNNING", ())), offsets=[])
-    monkeypatch.setattr(look, "Database", lambda *_: database)
-    monkeypatch.setattr(look, "ask_connect", lambda *_: connected)
+    monkeypatch.setattr(preflight, "Database", lambda *_: database)
+    monkeypatch.setattr(preflight, "ask_connect", lambda *_: connected)
     nothing: Any = None
     found = [*look_at_postgresql(SPEC, nothing, nothing, nothing)]
     assert [finding.code for finding in found][:2] == ["OP208", "DB301"]

@@ -4,9 +4,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from cdc_outbox.consumer.backlog import Backlog
-from cdc_outbox.consumer.batch import BatchSize
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.backlog import Backlog, BatchSize
+from cdc_outbox.consumer.fencing import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.message import Message
 from tests.support.events import make_event

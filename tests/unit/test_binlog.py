@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from cdc_outbox.binlog import BinlogPosition, Log, status_statement
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
-from cdc_outbox.drivers.mysql import connect
+from cdc_outbox.databases.binlog import BinlogPosition, Log, status_statement
+from cdc_outbox.databases.drivers.mysql import connect
 from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
-from cdc_outbox.operate.binlog import captures, log_end, stored_position
-from cdc_outbox.operate.offset import state_of
+from cdc_outbox.operations.delivery_proof import captures, log_end, stored_position
+from cdc_outbox.operations.prune_by_offset import state_of
 
 
 def position(file: str, offset: int) -> BinlogPosition:

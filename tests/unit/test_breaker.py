@@ -7,7 +7,7 @@ import psycopg
 import pymysql
 import pytest
 
-from cdc_outbox.consumer.breaker import Cause, CircuitBreaker, cause_of
+from cdc_outbox.consumer.retries import Cause, CircuitBreaker, cause_of
 from cdc_outbox.errors import (
     BrokerUnavailableError,
     EventError,

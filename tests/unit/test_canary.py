@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from cdc_outbox.errors import BrokerError
-from cdc_outbox.operate.canary import find_event
+from cdc_outbox.operations.canary import find_event
 
 
 class Record:

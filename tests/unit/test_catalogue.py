@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from catalogue import store
 from catalogue.table import PAGE, page, seen
-from cdc_outbox.connect.catalogue import (
+from cdc_outbox.debezium.options import (
     CONNECTORS,
     Option,
     Rename,
@@ -25,7 +25,7 @@ from cdc_outbox.connect.catalogue import (
     unfold,
     versions,
 )
-from cdc_outbox.connect.render import render
+from cdc_outbox.debezium.render import render
 from cdc_outbox.spec import parse_spec
 from tests.support.specs import ORDERS
 

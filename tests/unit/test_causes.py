@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from cdc_outbox.connect.causes import KNOWN, cause_of
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.wait import failure
+from cdc_outbox.debezium.diagnosis import KNOWN, cause_of
 
 JAVA, KAFKA, CONNECT = "java", "org.apache.kafka.common.errors.", "org.apache.kafka.connect.errors.ConnectException: "
 CONFIG, DEBEZIUM = "org.apache.kafka.common.config.ConfigException: ", "io.debezium.DebeziumException: "

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.connect.change import Change, changes_between, version_of
-from cdc_outbox.connect.effects import Reach
-from cdc_outbox.connect.lint import Kind
-from cdc_outbox.connect.render import render
-from cdc_outbox.secret import MASK, Veil
+from cdc_outbox.debezium.diff import Change, changes_between, version_of
+from cdc_outbox.debezium.impact import Reach
+from cdc_outbox.debezium.lint import Kind
+from cdc_outbox.debezium.render import render
+from cdc_outbox.redaction import MASK, Veil
 from cdc_outbox.spec import parse_spec
 from tests.support.configs import CLEAN
 from tests.support.specs import MINIMAL

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from cdc_outbox.debezium.event_router.jvm import Jvm
 from cdc_outbox.errors import StackError
-from cdc_outbox.jvm import Jvm
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.class_data import make_archives
 

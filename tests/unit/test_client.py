@@ -4,7 +4,7 @@ import pytest
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.errors import ConfigError, ConnectError
-from cdc_outbox.secret import MASK
+from cdc_outbox.redaction import MASK
 from tests.support.connect_server import (
     BROKEN,
     REBALANCING,

@@ -26,11 +26,11 @@ from cdc_outbox import (
     SequenceMode,
     WireContract,
 )
-from cdc_outbox.cloudevents import encoded, time_of
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import MessageError
+from cdc_outbox.formats.cloudevents import encoded, time_of
+from cdc_outbox.formats.event_format import FORMAT_HEADERS
 from cdc_outbox.message import Message
-from cdc_outbox.modes import FORMAT_HEADERS
-from cdc_outbox.table import Dialect
 from cdc_outbox.writer.draft import draft
 from tests.support.cloudevents_oracle import judged
 

@@ -4,10 +4,10 @@ from decimal import Decimal
 
 import pytest
 
-from cdc_outbox.connect.columns import Column, ColumnModes, column_value
-from cdc_outbox.connect.rows import parse_row
+from cdc_outbox.debezium.event_router import ConnectType, ConnectValue, LogicalName
+from cdc_outbox.debezium.event_router.column_values import Column, ColumnModes, column_value
+from cdc_outbox.debezium.event_router.outbox_rows import parse_row
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.router import ConnectType, ConnectValue, LogicalName
 
 T = ConnectType
 

@@ -6,14 +6,14 @@ from uuid import uuid4
 
 import pytest
 
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.drivers import Row
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.drivers import Row
 from cdc_outbox.errors import UnprovenDeliveryError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
-from cdc_outbox.operate.comparison import TopicComparison
-from cdc_outbox.operate.stages import InboxStage
+from cdc_outbox.operations.comparison import TopicComparison
+from cdc_outbox.operations.stages import InboxStage
 from cdc_outbox.spec import parse_spec
 from tests.support.specs import MINIMAL
 

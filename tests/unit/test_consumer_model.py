@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from cdc_outbox.consumer.calls import Calls
 from cdc_outbox.consumer.delivery import Delivery, Outcome
-from cdc_outbox.consumer.epochs import Place, Tenure
-from cdc_outbox.consumer.handlers import Handlers
+from cdc_outbox.consumer.fencing import Place, Tenure
+from cdc_outbox.consumer.handlers import Calls, Handlers
 from cdc_outbox.consumer.item import Item, unreadable
-from cdc_outbox.consumer.orders import orders_of
-from cdc_outbox.consumer.park import Failure, Reason, State
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.consumer.ordering import orders_of
+from cdc_outbox.consumer.parked_events import Failure, Reason, State
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import MessageError
 from cdc_outbox.event import Event
 from cdc_outbox.testing import MemoryDatabase

@@ -13,8 +13,8 @@ from cdc_outbox.cli.brokers import broker_options
 from cdc_outbox.cli.context_option import take_contexts
 from cdc_outbox.cli.contexts import Context, Contexts, Databases
 from cdc_outbox.cli.contexts_file import contexts_path, read_contexts
+from cdc_outbox.cli.groups import name_variables
 from cdc_outbox.cli.options import connect_url_option, dsns_option
-from cdc_outbox.cli.variables import name_variables
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster
 from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError
 from tests.support.specs import ORDERS

@@ -9,7 +9,7 @@ import pytest
 
 from cdc_outbox import EventFormat, ForeignOutbox, HeaderNames, PayloadType, SequenceMode, WireContract, load_spec
 from cdc_outbox.consumer import load_contract
-from cdc_outbox.contract_file import contract_json, parse_contract
+from cdc_outbox.contract.contract_file import contract_json, parse_contract
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.testing import MemoryOutbox
 from tests.support.commands import run_command

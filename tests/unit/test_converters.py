@@ -4,10 +4,10 @@ from decimal import Decimal
 
 import pytest
 
+from cdc_outbox.debezium.event_router import ConnectSchema, ConnectStruct, ConnectType, ConnectValue, LogicalName
+from cdc_outbox.debezium.event_router.converters import SIMPLE_HEADER, STRING, BytesConverter, Converter, JsonConverter
+from cdc_outbox.debezium.event_router.values import Scalar
 from cdc_outbox.errors import ConfigError, RoutingError
-from cdc_outbox.router import ConnectSchema, ConnectStruct, ConnectType, ConnectValue, LogicalName
-from cdc_outbox.router.converters import SIMPLE_HEADER, STRING, BytesConverter, Converter, JsonConverter
-from cdc_outbox.router.values import Scalar
 
 T = ConnectType
 JSON, PLAIN = JsonConverter(), JsonConverter(schemas_enabled=False)

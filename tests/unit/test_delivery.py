@@ -5,17 +5,12 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.consumer.delivery import Outcome
-from cdc_outbox.consumer.epochs import Tenure
+from cdc_outbox.consumer.fencing import Tenure
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.limits import Room
-from cdc_outbox.consumer.park import Failure, Reason, State
-from cdc_outbox.drivers.immediate import finish
-from cdc_outbox.errors import (
-    MessageError,
-    ParkFullError,
-    PartitionLostError,
-    WatermarkMovedError,
-)
+from cdc_outbox.consumer.parked_events import Failure, Reason, State
+from cdc_outbox.databases.drivers.immediate import finish
+from cdc_outbox.errors import MessageError, ParkFullError, PartitionLostError, WatermarkMovedError
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
 from tests.support.delivery_rig import (

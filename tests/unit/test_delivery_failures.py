@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer.calls import Gathered
-from cdc_outbox.drivers import TransactionState
+from cdc_outbox.consumer.handlers import Gathered
+from cdc_outbox.databases.drivers import TransactionState
 from cdc_outbox.errors import (
     ConsumerError,
     DatabaseUnavailableError,
@@ -21,7 +21,7 @@ from cdc_outbox.errors import (
     TransactionEndedError,
 )
 from cdc_outbox.event import Event
-from cdc_outbox.metrics import GuardedMetrics
+from cdc_outbox.telemetry import GuardedMetrics
 from cdc_outbox.testing import MemoryMetrics
 from tests.support.delivery_rig import (
     FROM_THE_HANDLER,

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from cdc_outbox.connect.deploy import Deployment, DeployOptions
-from cdc_outbox.connect.render import render
+from cdc_outbox.debezium.render import render
 from cdc_outbox.spec import parse_spec
 from tests.support.database_facts import GOOD
 from tests.support.specs import MINIMAL

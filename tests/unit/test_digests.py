@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc_outbox.debezium.event_router.jvm import NEWEST_PLUGINS, fetch_plugin, find_jvm
+from cdc_outbox.debezium.event_router.jvm.jars import read_digests
 from cdc_outbox.errors import StackError
-from cdc_outbox.jvm import NEWEST_PLUGINS, fetch_plugin, find_jvm
-from cdc_outbox.jvm.digests import read_digests
 
 _MAVEN = """#!/bin/sh
 for argument; do

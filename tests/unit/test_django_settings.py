@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from cdc_outbox import ConfigError, EventFormat, OutboxMode, OutboxTable, PayloadType, SequenceMode
-from cdc_outbox.django.settings import OutboxSettings, parse_settings
-from cdc_outbox.modes import Partitions
-from cdc_outbox.table import TRACE_HEADERS, Dialect
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.contract.outbox_options import Partitions
+from cdc_outbox.contrib.django.settings import OutboxSettings, parse_settings
+from cdc_outbox.databases.table import TRACE_HEADERS, Dialect
+from cdc_outbox.writer.outbox_schema import outbox_component
 
-MIGRATIONS = Path(__file__).parents[2] / "cdc_outbox" / "django" / "migrations"
+MIGRATIONS = Path(__file__).parents[2] / "cdc_outbox" / "contrib" / "django" / "migrations"
 
 
 def test_a_source_is_enough() -> None:

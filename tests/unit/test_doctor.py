@@ -12,18 +12,18 @@ from click.testing import CliRunner
 from cdc_outbox.cli import cli
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.facts import WrittenFacts
-from cdc_outbox.connect.plan import SlotState
-from cdc_outbox.connect.preflight.look import LOOKS, what_connect_hides
-from cdc_outbox.connect.preflight.slot import check_hole
-from cdc_outbox.database import DatabaseKind
-from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.connect.preflight import LOOKS, what_connect_hides
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
+from cdc_outbox.databases.facts import WrittenFacts
+from cdc_outbox.databases.migrations import upgrade
+from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.debezium.preflight.slot_rules import check_hole
+from cdc_outbox.debezium.slot_plan import SlotState
 from cdc_outbox.finding import Finding
-from cdc_outbox.migrations import upgrade
-from cdc_outbox.operate.doctor import Doctor
+from cdc_outbox.operations.doctor import Doctor
 from cdc_outbox.spec import parse_spec
-from cdc_outbox.table import Dialect, OutboxTable
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.connect_server import NOBODY, Answer, Asked, answering
 from tests.support.database_facts import SLOT
 from tests.support.specs import MINIMAL

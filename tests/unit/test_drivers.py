@@ -13,9 +13,11 @@ import pytest
 import sqlalchemy.orm
 from asyncpg import InternalClientError
 
-from cdc_outbox import Event, NotInTransactionError, Outbox, drivers
-from cdc_outbox.drivers import asyncpg, find_async_driver, find_driver, sqlstate
-from cdc_outbox.drivers.transactions import session_settings
+from cdc_outbox import Event, NotInTransactionError, Outbox
+from cdc_outbox.databases import drivers
+from cdc_outbox.databases.drivers import asyncpg, find_async_driver, find_driver, sqlstate
+from cdc_outbox.databases.drivers.transactions import session_settings
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
@@ -26,7 +28,6 @@ from cdc_outbox.errors import (
     TransactionConflictError,
     TransactionTimeoutError,
 )
-from cdc_outbox.table import Dialect
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={})
 
@@ -56,10 +57,10 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
                 pass
         """,
         "acme_outbox.py": """
-            from cdc_outbox.drivers import wrong_kind
+            from cdc_outbox.databases.drivers import wrong_kind
             from cdc_outbox.errors import DatabaseUnavailableError
-            from cdc_outbox.sql import PYFORMAT
-            from cdc_outbox.table import Dialect
+            from cdc_outbox.databases.sql import PYFORMAT
+            from cdc_outbox.databases.table import Dialect
 
             class Driver:
                 dialect = Dialect.POSTGRESQL
@@ -204,5 +205,7 @@ def test_what_asyncpg_lets_pass_of_a_broken_socket_is_our_error() -> None:
 
 
 def test_psycopg_may_be_one_that_names_types_by_texts() -> None:
-    code = "import psycopg.abc; psycopg.abc.Buffer = 'bytes'; import cdc_outbox.drivers.psycopg"  # as 3.2 does
+    code = (
+        "import psycopg.abc; psycopg.abc.Buffer = 'bytes'; import cdc_outbox.databases.drivers.psycopg"  # as 3.2 does
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,12 +10,12 @@ import pytest
 
 from cdc_outbox import ConfigError
 from cdc_outbox.cli.database import connected, dialect_of
-from cdc_outbox.database import DatabaseKind
-from cdc_outbox.drivers import mysql
-from cdc_outbox.drivers.mysql_dsn import options_of
-from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.drivers import mysql
+from cdc_outbox.databases.drivers.mysql_dsn import options_of
+from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import DatabaseUnavailableError
-from cdc_outbox.table import Dialect
 
 
 @pytest.mark.parametrize(

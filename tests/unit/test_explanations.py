@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox.connect.lint import RULES
-from cdc_outbox.explanations import explanations, page
+from cdc_outbox.debezium.explanations import explanations, page
+from cdc_outbox.debezium.lint import RULES
 
 ROOT = Path(__file__).parents[2]
 TAGS = r"\[(exec|code|docs|issue|inference)\]"

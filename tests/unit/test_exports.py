@@ -11,12 +11,12 @@ from cdc_outbox import consumer, errors
 
 FACES = [
     "cdc_outbox",
-    "cdc_outbox.alembic",
+    "cdc_outbox.contrib.alembic",
     "cdc_outbox.consumer",
-    "cdc_outbox.django",
-    "cdc_outbox.jvm",
-    "cdc_outbox.monitor",
-    "cdc_outbox.router",
+    "cdc_outbox.contrib.django",
+    "cdc_outbox.debezium.event_router.jvm",
+    "cdc_outbox.monitoring",
+    "cdc_outbox.debezium.event_router",
     "cdc_outbox.testing",
     "cdc_outbox.writer",
 ]
@@ -62,11 +62,11 @@ def test_what_a_service_can_catch_is_exported_where_it_is_raised() -> None:
                 "sqlite3",
             },
         ),
-        ("import cdc_outbox.django", {"psycopg", "confluent_kafka", "requests", "yaml", "click", "sqlalchemy"}),
+        ("import cdc_outbox.contrib.django", {"psycopg", "confluent_kafka", "requests", "yaml", "click", "sqlalchemy"}),
         ("import cdc_outbox.consumer", {"psycopg", "confluent_kafka", "requests", "jsonschema", "yaml", "click"}),
         ("import cdc_outbox.consumer", {"http.server", "opentelemetry", "prometheus_client"}),
         (
-            "import cdc_outbox.monitor",
+            "import cdc_outbox.monitoring",
             {"confluent_kafka", "opentelemetry", "prometheus_client", "psycopg", "requests", "yaml", "click"},
         ),
         ("import cdc_outbox.testing", {"confluent_kafka", "opentelemetry", "prometheus_client"}),

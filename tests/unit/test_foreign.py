@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, Event, ForeignOutbox, HeaderNames, PayloadType, SequenceMode, WireContract
+from cdc_outbox.debezium.event_router import ConnectType, ConnectValue, LogicalName
+from cdc_outbox.debezium.event_router.converters import SIMPLE_HEADER, STRING, Converter, JsonConverter
 from cdc_outbox.errors import MessageError
 from cdc_outbox.message import Message
-from cdc_outbox.router import ConnectType, ConnectValue, LogicalName
-from cdc_outbox.router.converters import SIMPLE_HEADER, STRING, Converter, JsonConverter
 
 WRITTEN = WireContract(
     aggregates={"order": SequenceMode.GAPLESS, "metric": SequenceMode.NONE}, extra_headers=("traceparent", "tenant")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdc_outbox.connect.guard import Act, Guard, GuardOptions
+from cdc_outbox.connect.restart_policy import Act, Guard, GuardOptions
 from cdc_outbox.connect.wait import Condition
 from cdc_outbox.errors import ConfigError
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.monitor import Health, HealthLimits, HealthStatus, PausedPartition, Progress, health_of
+from cdc_outbox.monitoring import Health, HealthLimits, HealthStatus, PausedPartition, Progress, health_of
 
 NOW = 10_000.0
 RUNNING = Progress(consumer="shipping", started_at=NOW - 5000, polled_at=NOW - 0.5, events=7)

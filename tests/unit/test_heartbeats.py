@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from cdc_outbox.lsn import Lsn
+from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.message import Message
-from cdc_outbox.operate.heartbeats import GRACE, Acceptance, Chain, Heartbeat, Kind, Stored, read_record
-from cdc_outbox.operate.recovery import findings
+from cdc_outbox.operations.heartbeats import GRACE, Acceptance, Chain, Heartbeat, Kind, Stored, read_record
+from cdc_outbox.operations.recovery import findings
 
 BEGIN = datetime(2026, 11, 22, tzinfo=UTC)
 

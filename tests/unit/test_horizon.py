@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox.consumer import Consumer, InboxTable, SequenceMode, WireContract
-from cdc_outbox.consumer.horizon import refuse_short_horizon
-from cdc_outbox.consumer.ids import bound_at
+from cdc_outbox.consumer.limits import refuse_short_horizon
+from cdc_outbox.consumer.ordering import bound_at
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.kafka import retention_seconds
-from cdc_outbox.operate.horizon import WEEK, Horizon, Part, missing_parts, parts_of, week_of
+from cdc_outbox.kafka.admin import retention_seconds
+from cdc_outbox.operations.horizon import WEEK, Horizon, Part, missing_parts, parts_of, week_of
 
 DAY = 86_400.0
 INBOX = InboxTable()

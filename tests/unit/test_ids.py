@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.consumer.ids import bound_at, key_of, time_of
+from cdc_outbox.consumer.ordering import bound_at, key_of, time_of
 from cdc_outbox.event import new_event_id
 
 

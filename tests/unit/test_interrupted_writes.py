@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from cdc_outbox import AsyncOutbox, Outbox, OutboxTable
-from cdc_outbox.drivers import Parameters, Row
-from cdc_outbox.drivers.immediate import Immediate, finish
-from cdc_outbox.drivers.sqlite3 import Sqlite3
+from cdc_outbox.databases.drivers import Parameters, Row
+from cdc_outbox.databases.drivers.immediate import Immediate, finish
+from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
+from cdc_outbox.databases.migrations import upgrade
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.event import Event
-from cdc_outbox.migrations import upgrade
-from cdc_outbox.table import Dialect
 from cdc_outbox.writer import outbox
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.writer.outbox_schema import outbox_component
 
 PLACED = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={})
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.document import MAX_BYTES
-from cdc_outbox.json_text import read_json
+from cdc_outbox.text_files.document import MAX_BYTES
+from cdc_outbox.text_files.json_text import read_json
 from tests.support.strategies import json_texts, rubbish_texts
 
 

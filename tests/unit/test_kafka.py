@@ -15,8 +15,10 @@ from cdc_outbox import ConfigError
 from cdc_outbox.consumer import Consumer as OutboxConsumer
 from cdc_outbox.consumer import Limits, SequenceMode, WireContract
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
-from cdc_outbox.kafka import Topics, bytes_of, consumer_settings, make_consumer, message_of, settings_telling
-from cdc_outbox.kafka_errors import raise_stopping, translate
+from cdc_outbox.kafka.admin import Topics
+from cdc_outbox.kafka.broker_errors import raise_stopping, translate
+from cdc_outbox.kafka.clients import consumer_settings, make_consumer, settings_telling
+from cdc_outbox.kafka.reading import bytes_of, message_of
 
 
 def test_offsets_follow_the_effects_whatever_the_user_sets() -> None:
@@ -228,7 +230,7 @@ class _Admin:
 
 
 def topics_of(admin: _Admin, monkeypatch: pytest.MonkeyPatch) -> Topics:
-    monkeypatch.setattr("cdc_outbox.kafka_client.AdminClient", lambda *_, **__: admin)
+    monkeypatch.setattr("cdc_outbox.kafka.confluent.AdminClient", lambda *_, **__: admin)
     return Topics({"bootstrap.servers": "127.0.0.1:1"}, logging.getLogger("silent"))
 
 
@@ -249,7 +251,7 @@ def test_an_error_about_ends_that_does_not_pass_is_told_at_once(monkeypatch: pyt
 def test_an_error_about_ends_that_passes_is_waited_out_no_longer_than_the_brokers_may_take(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cdc_outbox.kafka._ADMIN_SECONDS", 0.2)
+    monkeypatch.setattr("cdc_outbox.kafka.admin._ADMIN_SECONDS", 0.2)
     admin = _Admin(*[KafkaError.UNKNOWN_LEADER_EPOCH] * 1000)
     with pytest.raises(BrokerUnavailableError, match="UNKNOWN_LEADER_EPOCH"):
         topics_of(admin, monkeypatch).ends(["orders"])

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from cdc_outbox import kafka_client, kafka_errors
 from cdc_outbox.cli.brokers import broker_settings
 from cdc_outbox.consumer import Consumer, SequenceMode, WireContract, offsets, start_offsets
 from cdc_outbox.errors import OutboxError
-from cdc_outbox.kafka import Topics, make_consumer
+from cdc_outbox.kafka import broker_errors, confluent
+from cdc_outbox.kafka.admin import Topics
+from cdc_outbox.kafka.clients import make_consumer
 
 PACKAGE = Path(__file__).parents[2] / "cdc_outbox"
 LOG = logging.getLogger(__name__)
@@ -32,22 +33,22 @@ def _client_imports(path: Path) -> Iterator[int]:
 
 def test_only_one_module_imports_the_client() -> None:
     found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if [*_client_imports(path)]}
-    assert found == {"kafka_client.py"}
+    assert found == {"kafka/confluent.py"}
 
 
 def test_each_of_its_names_is_the_clients() -> None:
-    for name in kafka_client.__all__:
-        assert getattr(kafka_client, name) is not None
-    assert kafka_client.KafkaError is KafkaError
+    for name in confluent.__all__:
+        assert getattr(confluent, name) is not None
+    assert confluent.KafkaError is KafkaError
     with pytest.raises(AttributeError, match="no attribute 'Consumption'"):
-        _ = kafka_client.Consumption
+        _ = confluent.Consumption
 
 
 @pytest.fixture
 def without_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the client, as far as it was imported already, too."""
-    for name in kafka_client.__all__:
-        monkeypatch.delitem(vars(kafka_client), name, raising=False) if name != "require" else None
+    for name in confluent.__all__:
+        monkeypatch.delitem(vars(confluent), name, raising=False) if name != "require" else None
     for name in [each for each in sys.modules if each.partition(".")[0] == "confluent_kafka"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
@@ -72,8 +73,8 @@ def _run_consumer() -> None:
 @pytest.mark.parametrize(
     "use",
     [
-        kafka_client.require,
-        lambda: kafka_client.Consumer({}),
+        confluent.require,
+        lambda: confluent.Consumer({}),
         lambda: make_consumer(BROKERS, LOG),
         lambda: Topics(BROKERS, LOG),
         lambda: broker_settings("127.0.0.1:1", None, group="g"),
@@ -92,9 +93,9 @@ def test_errors_are_known_by_the_names_that_the_client_gives() -> None:
     known = {name: getattr(KafkaError, name) for name in dir(KafkaError) if isinstance(getattr(KafkaError, name), int)}
     assert [name for name, code in known.items() if KafkaError(code).name() != name] == []
     ours = {
-        *kafka_errors.WAITED_OUT,
-        *kafka_errors.PASSING_ERRORS,
-        *kafka_errors._REFUSALS,
+        *broker_errors.WAITED_OUT,
+        *broker_errors.PASSING_ERRORS,
+        *broker_errors._REFUSALS,
         *start_offsets._WAITED_OUT,
         *offsets._NOT_A_MEMBER,
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from cdc_outbox.consumer.keeper import Keeper
+from cdc_outbox.consumer.group import Keeper
 from tests.support.rig import eventually
 
 Places = set[tuple[str, int]]

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_outbox.connect.lint import RULES, Kind, lint, lint_all
-from cdc_outbox.connect.lint.promises import PROMISES, reason_against
+from cdc_outbox.debezium.lint import RULES, Kind, lint, lint_all
+from cdc_outbox.debezium.lint.promises import PROMISES, reason_against
 from cdc_outbox.finding import Severity
 from tests.support.configs import CLEAN, JSON, MONGO_ROUTER, changed, config_of
 from tests.support.hazards import CASES

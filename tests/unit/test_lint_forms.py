@@ -10,10 +10,10 @@ import yaml
 from click.testing import CliRunner
 
 from cdc_outbox.cli import cli
-from cdc_outbox.connect.lint import Kind, find_in_text, lint, lint_all
-from cdc_outbox.connect.lint.fixes import fix
+from cdc_outbox.debezium.lint import Kind, find_in_text, lint, lint_all
+from cdc_outbox.debezium.lint.fixes import fix
 from cdc_outbox.finding import Finding
-from cdc_outbox.yaml_text import read_yaml
+from cdc_outbox.text_files.yaml_text import read_yaml
 from tests.support.configs import CLEAN, D5
 from tests.support.specs import MINIMAL
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_outbox.connect.lint import Kind, lint
-from cdc_outbox.connect.lint.path import paths_of
+from cdc_outbox.debezium.lint import Kind, lint
+from cdc_outbox.debezium.lint.path import paths_of
 from tests.support.configs import CLEAN, DECODER, ROUTER, TOPIC_NAMES, changed, config_of
 
 _KAFKA = "org.apache.kafka.connect.transforms."

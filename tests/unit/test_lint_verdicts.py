@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_outbox.connect.lint import Kind, lint
+from cdc_outbox.debezium.lint import Kind, lint
 from cdc_outbox.finding import Severity
 from tests.support.configs import BINARY, DECODER, ROUTER, TOPIC_NAMES, changed, config_of
 

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from cdc_outbox import kafka
-from cdc_outbox.cli.logs import JsonLines, TextLines, is_news
+from cdc_outbox.cli.consume import JsonLines, TextLines, is_news
+from cdc_outbox.kafka import clients as kafka_clients
 
 
 def record(**fields: object) -> logging.LogRecord:
@@ -64,7 +64,7 @@ def test_what_librdkafka_says_of_connections_is_left_out_and_why_a_login_is_refu
         return False
 
     log.addFilter(hear)
-    client = kafka.make_consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "logs"}, log)
+    client = kafka_clients.make_consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "logs"}, log)
     with closing(client):
         client.subscribe(["orders"])
         deadline = time.monotonic() + 20

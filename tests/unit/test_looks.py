@@ -9,7 +9,7 @@ import pytest
 from cdc_outbox.cli import heartbeats
 from cdc_outbox.cli.heartbeats import Looks
 from cdc_outbox.finding import Finding
-from cdc_outbox.operate.recovery import Beating
+from cdc_outbox.operations.recovery import Beating
 
 SILENT = {"name": "orders"}
 

@@ -11,21 +11,19 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import Limits, Retry, SequenceMode, WireContract, loop, offsets
-from cdc_outbox.consumer import keeper as keeper_module
+from cdc_outbox.consumer import group as keeper_module
 from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.epochs import Place, Tenure, TopicId
-from cdc_outbox.consumer.group import subscribe
+from cdc_outbox.consumer.fencing import Ownership, Place, Tenure, TopicId
+from cdc_outbox.consumer.group import Keeper, subscribe
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.keeper import Keeper
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets
-from cdc_outbox.consumer.ownership import Ownership
-from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, Reason, State
-from cdc_outbox.consumer.poison import Poison
+from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, Reason, State
+from cdc_outbox.consumer.retries import Poison
 from cdc_outbox.consumer.start_offsets import Partition, Partitions
+from cdc_outbox.consumer.stats import Watch
 from cdc_outbox.consumer.waits import Waits
-from cdc_outbox.consumer.watch import Watch
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import (
     BrokerUnavailableError,
     DatabaseUnavailableError,
@@ -34,7 +32,7 @@ from cdc_outbox.errors import (
     PartitionLostError,
     TopicReplacedError,
 )
-from cdc_outbox.metrics import NoMetrics
+from cdc_outbox.telemetry import NoMetrics
 from fuzz.consumer_group import Client, Group
 from fuzz.consumer_world import ModelKeeper
 from tests.support.events import make_event

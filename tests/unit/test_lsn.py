@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError
-from cdc_outbox.lsn import Lsn
+from cdc_outbox.databases.lsn import Lsn
 
 positions = st.integers(0, 2**64 - 1).map(Lsn)
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_outbox.cli import cli, main
-from cdc_outbox.cli.exits import ExitCode
+from cdc_outbox.cli.output import ExitCode
 from tests.support.specs import ORDERS
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
-from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.marks import Delivery, Mark, decide
-from cdc_outbox.operate.prune import PruneOptions
-from cdc_outbox.operate.slot import Slot, delivery_of
-from cdc_outbox.operate.transactions import ends_at
+from cdc_outbox.operations.delivery_proof import Delivery, Mark, decide
+from cdc_outbox.operations.prune import PruneOptions
+from cdc_outbox.operations.prune_by_slot import Slot, delivery_of, ends_at
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SLOT = Slot(plugin="pgoutput", database="orders", wal_status="reserved", reason="", confirmed=Lsn(7), reader="42")

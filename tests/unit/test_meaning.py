@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_outbox.connect.lint import Kind, find_configs
-from cdc_outbox.connect.meaning import Meaning, differences
-from cdc_outbox.document import Document
+from cdc_outbox.debezium.lint import Kind, find_configs
+from cdc_outbox.debezium.normalized_config import Meaning, differences
+from cdc_outbox.text_files.document import Document
 from tests.support.configs import BINARY, CLEAN, JSON, TOPIC_NAMES, changed, config_of
 
 ROUTER = "transforms.outbox."

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from cdc_outbox.metrics import GuardedMetrics
+from cdc_outbox.telemetry import GuardedMetrics
 
 
 class Broken:

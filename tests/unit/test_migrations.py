@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-import cdc_outbox.sql
 from cdc_outbox import ConfigError, OutboxError, OutboxMode, OutboxTable
 from cdc_outbox.consumer import InboxTable
-from cdc_outbox.consumer.schema import inbox_component
-from cdc_outbox.migrations import Component, Migration, pending, script, upgrade
-from cdc_outbox.modes import Partitions
-from cdc_outbox.sql import load_versions
-from cdc_outbox.table import Dialect, TableName
-from cdc_outbox.writer.schema import outbox_component, publication_statement, table_made_anew, table_statements
+from cdc_outbox.consumer.inbox_tables import inbox_component
+from cdc_outbox.contract.outbox_options import Partitions
+from cdc_outbox.databases import sql
+from cdc_outbox.databases.migrations import Component, Migration, pending, script, upgrade
+from cdc_outbox.databases.sql import load_versions
+from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.writer.outbox_schema import outbox_component, publication_statement, table_made_anew, table_statements
 from tests.support.planted_versions import planted
 
 STEPS = tuple(Migration(version=n, statements=(f"step {n}",)) for n in (1, 2, 3))
@@ -77,7 +77,7 @@ def test_no_released_version_changes() -> None:
 
     A version that no release has yet may change. Then the digest here changes with it.
     """
-    folder = Path(cdc_outbox.sql.__file__).parent
+    folder = Path(sql.__file__).parent
     found = {
         f"{file.parents[2].name}/{file.parent.name}/{file.stem}": sha256(file.read_bytes()).hexdigest()[:16]
         for file in folder.glob("*/migrations/*/*.sql")

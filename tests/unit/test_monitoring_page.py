@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from cdc_outbox.metrics import OPEN_LABEL, SERIES, Series, SeriesKind
+from cdc_outbox.monitoring.series import OPEN_LABEL, SERIES, Series, SeriesKind
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
 KNOWN = {series.name: series for series in SERIES}

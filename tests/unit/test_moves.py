@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.binlog import BinlogPosition
-from cdc_outbox.connect.facts.lag import SlotLag
-from cdc_outbox.connect.lint.config import Kind
-from cdc_outbox.connect.moves import Standing, judge_reset, judge_set, position_in, read_offset
+from cdc_outbox.databases.binlog import BinlogPosition
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.slots import SlotLag
+from cdc_outbox.debezium.config import Kind
+from cdc_outbox.debezium.connector_offsets import Standing, judge_reset, judge_set, position_in, read_offset
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
-from cdc_outbox.lsn import Lsn
 
 
 def standing(kind: Kind, offset: dict[str, Any] | None, slot: SlotLag | None = None, **config: str) -> Standing:

@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from cdc_outbox.cli import cli
 from cdc_outbox.cli.connectors import names_of, refuse_unknown
-from cdc_outbox.document import did_you_mean
 from cdc_outbox.errors import CdcOutboxError, ConfigError, ConnectorNotFoundError, ConnectUnavailableError
+from cdc_outbox.text_files.document import did_you_mean
 from tests.support.connect_server import Answer, Asked, answering, connect_that_answers
 from tests.support.specs import MINIMAL
 

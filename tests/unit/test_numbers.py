@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.operate.numbers import Numbers, count, fingerprint, without, written
+from cdc_outbox.operations.reconciliation import Numbers, count, fingerprint, without, written
 
 SEQUENCES = st.lists(st.integers(1, 30) | st.just(2**63 - 1), max_size=40)
 

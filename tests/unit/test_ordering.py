@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.consumer.ids import bound_at
-from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, judge, moves_of
+from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, bound_at, judge, moves_of
 from cdc_outbox.event import Event, SequenceMode
 from tests.support.events import make_event
 

@@ -1,7 +1,6 @@
 """Which partitions a consumer has, and which of them may kill it."""
 
-from cdc_outbox.consumer.epochs import Place, Tenure
-from cdc_outbox.consumer.ownership import _SUSPECT_EVENTS, Ownership
+from cdc_outbox.consumer.fencing import _SUSPECT_EVENTS, Ownership, Place, Tenure
 
 A, B = Place("t", 0), Place("t", 1)
 

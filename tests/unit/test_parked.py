@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from cdc_outbox.consumer.ordering import Aggregate
-from cdc_outbox.consumer.park import Due, Reason, State, choose
+from cdc_outbox.consumer.parked_events import Due, Reason, State, choose
 from cdc_outbox.errors import InboxError
-from cdc_outbox.operate.baseline import Gap, chosen
-from cdc_outbox.operate.parked import ParkedRow, decide_skip, enumerated_ids, why_not_retried
+from cdc_outbox.operations.baseline import Gap, chosen
+from cdc_outbox.operations.parked_rules import ParkedRow, decide_skip, enumerated_ids, why_not_retried
 
 A, B = Aggregate("orders.1", "order", "a"), Aggregate("orders.1", "order", "b")
 

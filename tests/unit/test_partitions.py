@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, OutboxTable
+from cdc_outbox.contract.outbox_options import Partitions
 from cdc_outbox.event import new_event_id
-from cdc_outbox.modes import Partitions
 from cdc_outbox.writer.partitions import first_id, missing_partitions, wanted_partitions
 
 DAILY, MONTHLY = OutboxTable(partitions=Partitions.DAY), OutboxTable(partitions=Partitions.MONTH)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox import TOMBSTONE, EventError, Tombstone
-from cdc_outbox.payload import decode, encode
+from cdc_outbox.formats.payload import decode, encode
 from tests.support.models import ID, Attrs, Broken, Colour, Foreign, Line, Model, Point, Secretive, Size, Struct, Word
 from tests.support.strategies import json_texts, json_values, rubbish_texts
 
@@ -365,5 +365,7 @@ def test_a_refusal_does_not_repeat_the_payload(payload: object) -> None:
 
 
 def test_foreign_libraries_are_not_imported() -> None:
-    code = "import cdc_outbox.payload, sys; assert not {'pydantic', 'msgspec', 'attrs', 'attr'} & set(sys.modules)"
+    code = (
+        "import cdc_outbox.formats.payload, sys; assert not {'pydantic', 'msgspec', 'attrs', 'attr'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_outbox.databases.pgoutput import emitted_content, inserted_values
 from cdc_outbox.errors import DecodeError
-from cdc_outbox.pgoutput import emitted_content, inserted_values
 
 
 def insert(values: list[bytes | None]) -> bytes:

@@ -9,23 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox.cli.outcome import Outcome, State
-from cdc_outbox.connect.change import Change, changes_between
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
-from cdc_outbox.connect.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
-from cdc_outbox.connect.plan import (
+from cdc_outbox.connect.plan import Found, make_plan
+from cdc_outbox.databases.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.debezium.diff import Change, changes_between
+from cdc_outbox.debezium.slot_plan import (
     EarlierEvents,
-    Found,
     SlotPlan,
     SlotState,
     SlotStep,
     StoredOffset,
-    make_plan,
     plan_slot,
     refuse_another_log,
     stored_offset,
 )
 from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, UnpublishedEventsError
-from cdc_outbox.lsn import Lsn
 
 REPUBLISHING = {"snapshot.mode": "initial_only", "snapshot.select.statement.overrides": "public.outbox"}
 NOTHING = WrittenFacts()

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.park import Failure, ParkedEvent, Reason, State
-from cdc_outbox.consumer.poison import Poison
-from cdc_outbox.consumer.retry import Retry
+from cdc_outbox.consumer.parked_events import Failure, ParkedEvent, Reason, State
+from cdc_outbox.consumer.retries import Poison, Retry
 from cdc_outbox.errors import ConfigError, HandlerError, MessageError
 from cdc_outbox.message import Message
 from tests.support.events import make_event

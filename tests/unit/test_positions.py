@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from cdc_outbox.connect.facts.lag import SlotLag
-from cdc_outbox.connect.plan import StoredOffset
 from cdc_outbox.connect.positions import Positions
-from cdc_outbox.lsn import Lsn
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.slots import SlotLag
+from cdc_outbox.debezium.slot_plan import StoredOffset
 
 SLOT = SlotLag(slot="s", active=False, unconfirmed_bytes=1, kept_bytes=1, confirmed=Lsn(100), log_end=Lsn(400))
 FITTING = Positions(

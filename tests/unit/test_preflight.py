@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.connect.facts import (
+from cdc_outbox.databases.facts import (
     ColumnFacts,
     DatabaseFacts,
     OpenTransaction,
@@ -15,12 +15,12 @@ from cdc_outbox.connect.facts import (
     TableFacts,
     WrittenFacts,
 )
-from cdc_outbox.connect.plan import SlotState
-from cdc_outbox.connect.preflight import check_database, check_republish
-from cdc_outbox.connect.preflight.slot import check_health, check_hole
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.debezium.preflight import check_database, check_republish
+from cdc_outbox.debezium.preflight.slot_rules import check_health, check_hole
+from cdc_outbox.debezium.slot_plan import SlotState
 from cdc_outbox.finding import Severity
-from cdc_outbox.lsn import Lsn
-from cdc_outbox.modes import PayloadType
+from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.spec import parse_spec
 from tests.support.database_facts import COLUMNS, GOOD, PUBLICATION, SLOT, TABLE
 from tests.support.specs import MINIMAL

@@ -3,11 +3,10 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.binlog import BinlogPosition, Log
-from cdc_outbox.connect.facts import COUNTED_ROWS
-from cdc_outbox.connect.facts.binlog import AccountFacts, BinlogColumn, BinlogFacts, BinlogTable
-from cdc_outbox.connect.preflight.binlog import check_binlog_database, check_stored
-from cdc_outbox.modes import PayloadType
+from cdc_outbox.databases.binlog import BinlogPosition, Log
+from cdc_outbox.databases.facts import COUNTED_ROWS, AccountFacts, BinlogColumn, BinlogFacts, BinlogTable
+from cdc_outbox.debezium.preflight.binlog_rules import check_binlog_database, check_stored
+from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.spec import parse_spec
 from tests.support.specs import MINIMAL
 

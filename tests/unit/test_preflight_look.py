@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from cdc_outbox.connect import preflight
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
-from cdc_outbox.connect.facts import ColumnFacts, DatabaseFacts, WrittenFacts
 from cdc_outbox.connect.plan import Found
-from cdc_outbox.connect.preflight import look
-from cdc_outbox.connect.preflight.look import Connected, look_at_postgresql
-from cdc_outbox.lsn import Lsn
+from cdc_outbox.connect.preflight import Connected, look_at_postgresql
+from cdc_outbox.databases.facts import ColumnFacts, DatabaseFacts, WrittenFacts
+from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.spec import Spec, parse_spec
 from tests.support.database_facts import COLUMNS, GOOD, PUBLICATION, SLOT, TABLE
 from tests.support.specs import MINIMAL
@@ -42,8 +42,8 @@ class TellingDatabase:
 
 
 def codes(monkeypatch: pytest.MonkeyPatch, spec: Spec, facts: DatabaseFacts, connected: Connected | None) -> list[str]:
-    monkeypatch.setattr(look, "Database", lambda *_: TellingDatabase(facts))
-    monkeypatch.setattr(look, "ask_connect", lambda *_: connected)
+    monkeypatch.setattr(preflight, "Database", lambda *_: TellingDatabase(facts))
+    monkeypatch.setattr(preflight, "ask_connect", lambda *_: connected)
     nothing: Any = None
     return [found.code for found in look_at_postgresql(spec, nothing, nothing, cast("ConnectClient", nothing))]
 
@@ -76,7 +76,7 @@ def test_columns_that_the_server_computes_are_not_among_those_of_the_slot() -> N
 
 
 def test_of_a_connector_that_does_not_exist_it_is_said_when_its_offsets_can_be_seen() -> None:
-    [finding] = look.what_connect_hides("orders", Connected(connector=None, offsets=[]))
+    [finding] = preflight.what_connect_hides("orders", Connected(connector=None, offsets=[]))
     assert finding.message == (
         "there is no connector orders. Offsets left by an earlier connector of that name can be seen only when the "
         "connector exists."

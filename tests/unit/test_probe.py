@@ -11,8 +11,8 @@ import pytest
 
 from cdc_outbox.cli import probe
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.render import render
-from cdc_outbox.operate import doctor
+from cdc_outbox.debezium.render import render
+from cdc_outbox.operations import doctor
 from cdc_outbox.spec import parse_spec
 from tests.support.commands import run_command
 from tests.support.connect_server import NOBODY, Answer, Asked, answering

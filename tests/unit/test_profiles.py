@@ -19,18 +19,18 @@ from cdc_outbox import (
     SequenceMode,
     WireContract,
 )
-from cdc_outbox.connect.facts import ColumnFacts
-from cdc_outbox.connect.lint import lint
-from cdc_outbox.connect.lint.specs import rendered
-from cdc_outbox.connect.preflight import check_outbox
-from cdc_outbox.connect.render import render
-from cdc_outbox.connect.rows import outbox_columns
-from cdc_outbox.database import DatabaseKind
+from cdc_outbox.contract.wire import HeaderNames
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.facts import ColumnFacts
+from cdc_outbox.databases.table import Dialect
+from cdc_outbox.debezium.event_router.outbox_rows import outbox_columns
+from cdc_outbox.debezium.lint import lint
+from cdc_outbox.debezium.lint.specs import rendered
+from cdc_outbox.debezium.preflight import check_outbox
+from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import MessageError
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
-from cdc_outbox.table import Dialect
-from cdc_outbox.wire import HeaderNames
 from cdc_outbox.writer.draft import draft
 from tests.support.database_facts import GOOD
 from tests.support.profiles import FRAMED, PROFILES

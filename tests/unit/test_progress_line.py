@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.cli.progress import ProgressLine, progress_line
-from cdc_outbox.progress import Progress
+from cdc_outbox.telemetry import Progress
 
 START = Progress(consumer="shipping", started_at=0.0, events=0, lag_events=500_000)
 

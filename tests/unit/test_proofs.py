@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from cdc_outbox.connect.lint import lint, lint_all
-from cdc_outbox.explanations import explanations
+from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.lint import lint, lint_all
 from cdc_outbox.finding import Severity
 from cdc_outbox.message import Message
 from tests.proofs import catalogue

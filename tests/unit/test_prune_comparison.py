@@ -6,16 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from cdc_outbox.consumer.epochs import Place, TopicId
-from cdc_outbox.consumer.topics import TopicReader
-from cdc_outbox.drivers import Row
+from cdc_outbox.consumer.fencing import Place, TopicId
+from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.drivers import Row
+from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.errors import UnprovenDeliveryError
 from cdc_outbox.event import Event
-from cdc_outbox.lsn import Lsn
 from cdc_outbox.message import Message
-from cdc_outbox.operate.comparison import TopicComparison
-from cdc_outbox.operate.marks import Delivery, Mark
-from cdc_outbox.operate.prune import Counts, PruneOptions, Pruning
+from cdc_outbox.operations.comparison import TopicComparison
+from cdc_outbox.operations.delivery_proof import Delivery, Mark
+from cdc_outbox.operations.prune import Counts, PruneOptions, Pruning
 from cdc_outbox.spec import parse_spec
 from tests.support.specs import MINIMAL
 

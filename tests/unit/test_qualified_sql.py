@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import pytest
 
-FOLDER = files("cdc_outbox.sql") / "postgresql"
+FOLDER = files("cdc_outbox.databases.sql") / "postgresql"
 FIXED = {"migrations", "outbox_schema.sql", "roles.sql"}
 """Their statements run with a search path of their own, as `versions.sql` sets it."""
 FILES = sorted(path.name for path in FOLDER.iterdir() if path.name not in FIXED)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox.cli.configs import read_config
-from cdc_outbox.connect.lint import Kind, lint
-from cdc_outbox.connect.lint.specs import rendered
-from cdc_outbox.connect.render import raw_topic, render
-from cdc_outbox.operate.simulate import Simulation
+from cdc_outbox.cli.specs import read_config
+from cdc_outbox.contract.topics import raw_topic_name
+from cdc_outbox.debezium.lint import Kind, lint
+from cdc_outbox.debezium.lint.specs import rendered
+from cdc_outbox.debezium.render import raw_topic, render
+from cdc_outbox.operations.simulate import Simulation
 from cdc_outbox.spec import parse_spec
-from cdc_outbox.topic import raw_topic_name
 from tests.support.configs import CLEAN, changed, config_of
 from tests.support.specs import MINIMAL
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
-from cdc_outbox.connect.facts import SlotFacts
-from cdc_outbox.connect.reader import Reader
+from cdc_outbox.connect.deployed_connector import Reader
 from cdc_outbox.connect.timings import Timings
+from cdc_outbox.databases.facts import SlotFacts
+from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.errors import ConnectorFailedError, ConnectUnavailableError
-from cdc_outbox.lsn import Lsn
 
 TIMINGS = Timings(timeout_seconds=0.3, poll_seconds=0.01, failed_seconds=0.05, linger_seconds=0.01)
 PATIENT = replace(TIMINGS, timeout_seconds=30)

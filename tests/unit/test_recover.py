@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from cdc_outbox.cli import recover
-from cdc_outbox.connect.facts.lag import SlotLag
-from cdc_outbox.connect.plan import StoredOffset
 from cdc_outbox.connect.positions import Positions
-from cdc_outbox.connect.render import render
-from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.heartbeats import Chain, Heartbeat, Stored
-from cdc_outbox.operate.recovery import Beating, History
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.slots import SlotLag
+from cdc_outbox.databases.table import TableName
+from cdc_outbox.debezium.render import render
+from cdc_outbox.debezium.slot_plan import StoredOffset
+from cdc_outbox.operations.heartbeats import Chain, Heartbeat, Stored
+from cdc_outbox.operations.recovery import Beating, History
 from cdc_outbox.spec import parse_spec
-from cdc_outbox.table import TableName
 from tests.support.commands import run_command
 from tests.support.connect_server import Answer, Asked, answering
 from tests.support.specs import MINIMAL

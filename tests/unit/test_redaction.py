@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from cdc_outbox.connect import catalogue
-from cdc_outbox.connect.change import Change
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.secret import MASK, Veil, hides, shows_password, shows_secret
+from cdc_outbox.debezium import options
+from cdc_outbox.debezium.diff import Change
+from cdc_outbox.redaction import MASK, Veil, hides, shows_password, shows_secret
 from tests.support.connect_server import Answer, Asked, answering
 
 SECRET = "tiger1-x9Q"
@@ -73,10 +73,8 @@ def test_what_is_no_secret_is_shown(option: str, value: str) -> None:
 
 
 def test_every_option_of_the_type_password_is_hidden() -> None:
-    groups = [catalogue.framework(), catalogue.producer()]
-    groups += [
-        catalogue.catalogue(each, at).options for each in catalogue.CONNECTORS for at in catalogue.versions(each)
-    ]
+    groups = [options.framework(), options.producer()]
+    groups += [options.catalogue(each, at).options for each in options.CONNECTORS for at in options.versions(each)]
     names = {option.name for group in groups for option in group.values() if option.type == "password"}
     assert names > {"database.password", "ssl.truststore.certificates"}
     assert [name for name in sorted(names) if not hides(name, "x")] == []

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from cdc_outbox.reference import ANY, Key, keys, page
 from cdc_outbox.spec import parse_spec, spec_schema
+from cdc_outbox.spec.reference import ANY, Key, keys, page
 from tests.support.specs import MINIMAL
 
 ROOT = Path(__file__).parents[2]
@@ -73,4 +73,4 @@ def test_the_page_is_what_the_command_makes() -> None:
 @pytest.mark.parametrize("spec", sorted((ROOT / "connectors").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_specs_here_name_the_schema(spec: Path) -> None:
     [hint] = [line for line in spec.read_text().splitlines() if "yaml-language-server" in line]
-    assert (spec.parent / hint.partition("$schema=")[2]).resolve() == ROOT / "cdc_outbox" / "spec.schema.json"
+    assert (spec.parent / hint.partition("$schema=")[2]).resolve() == ROOT / "cdc_outbox" / "spec" / "spec.schema.json"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from cdc_outbox import ConfigError, OutboxTable
-from cdc_outbox.connect.lint import lint
-from cdc_outbox.connect.lint.specs import rendered
-from cdc_outbox.connect.render import HEARTBEAT_PREFIX, raw_topic, render
-from cdc_outbox.database import DatabaseKind, DatabaseSpec
+from cdc_outbox.databases.database import DatabaseKind, DatabaseSpec
+from cdc_outbox.debezium.lint import lint
+from cdc_outbox.debezium.lint.specs import rendered
+from cdc_outbox.debezium.render import HEARTBEAT_PREFIX, raw_topic, render
 from cdc_outbox.spec import parse_spec
 from tests.support.specs import MINIMAL, MONGODB, ORDERS
 

@@ -10,13 +10,13 @@ import pytest
 from cdc_outbox.cli.replay import hint_of
 from cdc_outbox.consumer import Limits, Order, Retry, Selection, SequenceMode, WireContract
 from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.fencing import Place
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.ordering import Memory
-from cdc_outbox.consumer.poison import Poison
 from cdc_outbox.consumer.replay import Fate, Replay, Replayed
+from cdc_outbox.consumer.retries import Poison
 from cdc_outbox.consumer.waits import Blocking
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox.consumer import Aggregate, SequenceMode, WireContract
-from cdc_outbox.operate.reset import standing
+from cdc_outbox.operations.reset import standing
 
 ORDER, PRICE = Aggregate("orders.1", "order", "1"), Aggregate("orders.1", "price", "1")
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS, "price": SequenceMode.INCREASING})

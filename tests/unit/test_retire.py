@@ -3,8 +3,8 @@
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.lint.config import Kind
-from cdc_outbox.connect.retire import Remains, retire, retire_unspecified, what_stays
+from cdc_outbox.connect.delete import Remains, retire, retire_unspecified, what_stays
+from cdc_outbox.debezium.config import Kind
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import parse_spec
 from tests.support.connect_server import Answer, Asked, answering

@@ -3,16 +3,9 @@
 import pytest
 
 from cdc_outbox import ConfigError
+from cdc_outbox.contract.placements import Placement, PlacementKind
+from cdc_outbox.debezium.event_router import ConnectType, ConnectValue, EventRouter, LogicalName, java_partition
 from cdc_outbox.errors import RoutingError
-from cdc_outbox.router import (
-    ConnectType,
-    ConnectValue,
-    EventRouter,
-    LogicalName,
-    Placement,
-    PlacementKind,
-    java_partition,
-)
 
 STRING, INT32, INT64 = ConnectType.STRING, ConnectType.INT32, ConnectType.INT64
 ZONED = LogicalName.ZONED_TIMESTAMP

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.errors import ConfigError, RoutingError
-from cdc_outbox.router import (
+from cdc_outbox.debezium.event_router import (
     Change,
     ConnectRecord,
     ConnectSchema,
@@ -18,10 +17,11 @@ from cdc_outbox.router import (
     EventRouter,
     Routing,
 )
-from cdc_outbox.router.envelope import EnvelopeMemory
-from cdc_outbox.router.java_regex import compile_java, replace_first
-from cdc_outbox.router.options import UpdateBehavior
-from cdc_outbox.router.routing import EVENT_ROUTER, Component, RoutingConfig, make_converter
+from cdc_outbox.debezium.event_router.expanded_envelope import EnvelopeMemory
+from cdc_outbox.debezium.event_router.java_regex import compile_java, replace_first
+from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, Component, RoutingConfig, make_converter
+from cdc_outbox.debezium.event_router.smt_options import UpdateBehavior
+from cdc_outbox.errors import ConfigError, RoutingError
 
 PLACEMENT = "table.fields.additional.placement"
 MISSING = "table.field.additional.missing"

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.errors import RoutingError
-from cdc_outbox.router import (
+from cdc_outbox.debezium.event_router import (
     Change,
     ConnectRecord,
     ConnectSchema,
@@ -16,7 +15,8 @@ from cdc_outbox.router import (
     EventRouter,
     LogicalName,
 )
-from cdc_outbox.router.envelope import EnvelopeMemory
+from cdc_outbox.debezium.event_router.expanded_envelope import EnvelopeMemory
+from cdc_outbox.errors import RoutingError
 
 STRING, INT32, BYTES, BOOLEAN = ConnectType.STRING, ConnectType.INT32, ConnectType.BYTES, ConnectType.BOOLEAN
 ID = "da8d6de6-3b77-45ff-8f44-57db55a7a06c"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cdc_outbox import TOMBSTONE, ConfigError, Event, EventError, EventSchemas
-from cdc_outbox.payload import encode
+from cdc_outbox.formats.payload import encode
 
 ORDER: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

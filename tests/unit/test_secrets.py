@@ -3,7 +3,7 @@
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.drivers import psycopg
+from cdc_outbox.databases.drivers import psycopg
 from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseUnavailableError
 
 PASSWORDS = ["hun%ter2", "hun ter2", "hun@ter2", "hun/ter2", "hun%zzter2", "hun%efter2"]

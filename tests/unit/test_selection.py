@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cdc_outbox.consumer import Selection
+from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
-from cdc_outbox.timestamps import to_milliseconds
-from cdc_outbox.wire import WireContract
+from cdc_outbox.formats.timestamps import to_milliseconds
 from tests.support.events import make_event
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

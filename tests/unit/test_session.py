@@ -9,9 +9,9 @@ import asyncpg
 import psycopg
 import pytest
 
-from cdc_outbox.consumer.epochs import NO_IDS, NO_OFFSET, OffsetMove, Place
+from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, OffsetMove, Place
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,

@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from cdc_outbox.connect.lint import find_in_text, lint_all
-from cdc_outbox.connect.render import render
-from cdc_outbox.database import DatabaseKind
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.lint import find_in_text, lint_all
+from cdc_outbox.debezium.render import render
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Severity
-from cdc_outbox.reference import keys
-from cdc_outbox.skeleton import EXAMPLE, skeleton
 from cdc_outbox.spec import parse_spec
+from cdc_outbox.spec.reference import keys
+from cdc_outbox.spec.template import EXAMPLE, skeleton
 
 AGGREGATES = {"customer": SequenceMode.GAPLESS, "reading": SequenceMode.NONE, "no": SequenceMode.INCREASING}
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from cdc_outbox.cli.spans import moment
+from cdc_outbox.cli.options import moment
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, EventFormat, OutboxMode, SequenceMode
-from cdc_outbox.connect.render import render
-from cdc_outbox.document import MAX_BYTES
+from cdc_outbox.debezium.render import event_router_of, render
 from cdc_outbox.spec import Latency, Spec, parse_spec, spec_schema
-from cdc_outbox.writer.schema import outbox_component
+from cdc_outbox.text_files.document import MAX_BYTES
+from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.specs import MINIMAL, ORDERS, findings
 
 
@@ -249,7 +249,7 @@ def test_an_adopted_table_has_the_columns_that_are_named_and_no_trace_columns() 
     spec = parse_spec(MINIMAL.replace("{}", "{sequence: none}") + NO_NUMBERS)
     assert (spec.outbox.adopted, spec.outbox.is_numbered, spec.outbox.headers) == (True, False, {})
     assert list(spec.outbox.columns.names().values()) == ["id", "aggregatetype", "aggregateid", "type", "payload"]
-    options = spec.router.options()
+    options = event_router_of(spec).options()
     assert "table.field.event.timestamp" not in options
     assert "traceparent" not in options["table.fields.additional.placement"]
     assert spec.contract.extra_headers == ()
@@ -260,7 +260,7 @@ def test_headers_are_those_of_the_outbox() -> None:
     assert (
         spec.contract.extra_headers == tuple(spec.outbox.headers.values()) == ("traceparent", "tracestate", "x-tenant")
     )
-    assert "tenant:header:x-tenant" in spec.router.options()["table.fields.additional.placement"]
+    assert "tenant:header:x-tenant" in event_router_of(spec).options()["table.fields.additional.placement"]
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_header_columns_are_placed_stated_and_made() -> None:
     spec = parse_spec(f"{MINIMAL}outbox: {{headers: {{tenant: x-tenant, tracestate: ts}}}}\n")
     assert spec.outbox.headers == {"traceparent": "traceparent", "tracestate": "ts", "tenant": "x-tenant"}
     assert spec.contract.extra_headers == ("traceparent", "ts", "x-tenant")
-    assert "tenant:header:x-tenant" in spec.router.options()["table.fields.additional.placement"]
+    assert "tenant:header:x-tenant" in event_router_of(spec).options()["table.fields.additional.placement"]
     made = "".join(outbox_component(spec.outbox, first_source="orders.1").migrations[0].statements)
     assert '"tenant" text,' in made
 
@@ -343,7 +343,7 @@ outbox:
 
 def test_columns_of_the_events_own_attributes_get_other_headers_or_none() -> None:
     spec = parse_spec(MINIMAL.replace("customer: {}", "customer: {sequence: none}") + ADOPTED)
-    placed = {placement.column: placement.alias for placement in spec.router.placements}
+    placed = {placement.column: placement.alias for placement in event_router_of(spec).placements}
     assert placed == {"kind": "event-kind", "key": "orderId", "at": "createdAt", "tenant": "tenant"}
     assert (spec.contract.headers.type, spec.contract.headers.aggregate_type) == ("event-kind", "aggregateType")
     assert spec.outbox.headers == {"tenant": "tenant"}

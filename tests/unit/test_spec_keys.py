@@ -2,11 +2,10 @@
 
 import pytest
 
-from cdc_outbox.connect.change import changes_between
-from cdc_outbox.connect.render import render
-from cdc_outbox.connect.spec_keys import spec_key_of
-from cdc_outbox.reference import keys
+from cdc_outbox.debezium.diff import changes_between, spec_key_of
+from cdc_outbox.debezium.render import render
 from cdc_outbox.spec import parse_spec
+from cdc_outbox.spec.reference import keys
 from tests.support.specs import MINIMAL
 
 PLACEMENT = "transforms.outbox.table.fields.additional.placement"

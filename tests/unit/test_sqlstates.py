@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from cdc_outbox.drivers.psycopg import translate
+from cdc_outbox.databases.drivers.psycopg import translate
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, TransactionConflictError, TransactionTimeoutError
 
 

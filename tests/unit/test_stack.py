@@ -16,9 +16,9 @@ import pytest
 
 from cdc_outbox.cli.stack import _arguments
 from cdc_outbox.connect.cluster import Basic
-from cdc_outbox.drivers.mysql_dsn import options_of
+from cdc_outbox.databases.drivers.mysql_dsn import options_of
+from cdc_outbox.debezium.event_router.jvm import SHORT_LIVED, Jvm
 from cdc_outbox.errors import ConfigError, StackError
-from cdc_outbox.jvm import SHORT_LIVED, Jvm
 from cdc_outbox.testing import Broker, MariaDb, MariaDbDsn, Postgres, Stack, StackConfig, Worker
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ServerCommand

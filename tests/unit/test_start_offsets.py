@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdc_outbox.consumer.epochs import Place, Tenure, TopicId
+from cdc_outbox.consumer.fencing import Place, Tenure, TopicId
 from cdc_outbox.consumer.start_offsets import Partition, start_of
 from cdc_outbox.errors import OffsetOutOfRangeError, TopicReplacedError
 

@@ -23,11 +23,11 @@ from cdc_outbox import (
     WireContract,
     load_spec,
 )
-from cdc_outbox.sql import NAMED, PYFORMAT
-from cdc_outbox.table import Dialect
+from cdc_outbox.databases.sql import NAMED, PYFORMAT
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.testing import MemoryOutbox, assert_event
 from cdc_outbox.writer.draft import Draft, draft
-from cdc_outbox.writer.statements import OutboxStatements
+from cdc_outbox.writer.outbox_statements import OutboxStatements
 
 ROOT = Path(__file__).parents[2]
 SPEC = load_spec(ROOT / "connectors/orders.yaml")

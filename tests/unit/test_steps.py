@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from cdc_outbox.cli.steps import Steps
+from cdc_outbox.cli.progress import Steps
 
 
 class Terminal(io.StringIO):

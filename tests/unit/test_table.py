@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import cdc_outbox.sql
+import cdc_outbox.databases.sql
 from cdc_outbox import ConfigError, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.consumer import InboxTable
-from cdc_outbox.safe_text import has_controls
-from cdc_outbox.sql import PYFORMAT, Statement, load
-from cdc_outbox.table import Dialect, OutboxColumns, TableName, derived_name, literal, quote
+from cdc_outbox.databases.sql import PYFORMAT, Statement, load
+from cdc_outbox.databases.table import Dialect, OutboxColumns, TableName, derived_name, literal, quote
+from cdc_outbox.redaction import has_controls
 
 names = st.text(min_size=1).filter(lambda name: not has_controls(name) and len(name.encode()) <= 63)
 
@@ -31,7 +31,7 @@ def test_a_name_that_postgresql_would_cut_or_refuse_is_refused(name: str) -> Non
         TableName(schema="public", name=name)
 
 
-SQL = Path(cdc_outbox.sql.__file__).parent
+SQL = Path(cdc_outbox.databases.sql.__file__).parent
 
 
 def test_a_literal_cannot_be_left() -> None:

@@ -14,12 +14,11 @@ from jsonschema import ValidationError
 
 from cdc_outbox import ConfigError
 from cdc_outbox.cli import cli
-from cdc_outbox.connect.render import render
-from cdc_outbox.connect.targets import TARGETS, Option, Pipeline, chosen, pipeline_of
-from cdc_outbox.connect.targets.strimzi import TO_FILL_IN
-from cdc_outbox.connect.topics import topics_of
+from cdc_outbox.contract.topics import HEARTBEATS, Topic
+from cdc_outbox.debezium.render import render, topics_of
+from cdc_outbox.debezium.render.targets import TARGETS, Option, Pipeline, chosen, pipeline_of
+from cdc_outbox.debezium.render.targets.strimzi import TO_FILL_IN
 from cdc_outbox.spec import Spec, parse_spec
-from cdc_outbox.topic import HEARTBEATS, Topic
 from tests.support.specs import MINIMAL, MONGODB, ORDERS
 from tests.support.strimzi import SPECS, check
 

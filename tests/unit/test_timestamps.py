@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cdc_outbox.timestamps import from_header, to_microseconds
+from cdc_outbox.formats.timestamps import from_header, to_microseconds
 
 MOMENT = datetime(2026, 11, 12, 10, 0, 0, 123_456, tzinfo=UTC)
 

@@ -7,11 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_outbox.cli.topics import create
-from cdc_outbox.connect.topics import topics_of
+from cdc_outbox.contract.topics import HEARTBEATS, Topic, differences
+from cdc_outbox.debezium.render import topics_of
 from cdc_outbox.errors import BrokerError
-from cdc_outbox.operate.topics import differences
 from cdc_outbox.spec import parse_spec
-from cdc_outbox.topic import HEARTBEATS, Topic
 from tests.support.specs import MINIMAL
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from cdc_outbox.consumer import SequenceMode, WireContract
-from cdc_outbox.consumer.epochs import NO_OFFSET, Place
+from cdc_outbox.consumer.fencing import NO_OFFSET, Place
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import item_of
-from cdc_outbox.consumer.unhandled import UnhandledEvents
+from cdc_outbox.consumer.start_offsets import UnhandledEvents
 from cdc_outbox.consumer.waits import Blocking
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import NoHandlerError
 from cdc_outbox.message import Message
 from tests.support.events import make_event

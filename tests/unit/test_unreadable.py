@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.consumer import ForeignOutbox, SequenceMode, WireContract
+from cdc_outbox.consumer.item import aggregate_in
 from cdc_outbox.consumer.ordering import Aggregate
-from cdc_outbox.consumer.unreadable import aggregate_in
+from cdc_outbox.formats.event_format import EventFormat
 from cdc_outbox.message import Message
-from cdc_outbox.modes import EventFormat
 
 CONTRACT = WireContract(aggregates={"price": SequenceMode.INCREASING, "visit": SequenceMode.NONE})
 SHARED = replace(CONTRACT, topic="events")

@@ -8,7 +8,7 @@ from tests.support.vendor_subjects import FOLDER, SUBJECTS, digest, note_digests
 pytest_plugins = ["pytester"]
 
 SUITE = "test_router_releases.py"
-ROUTING = "cdc_outbox/router/routing.py"
+ROUTING = "cdc_outbox/debezium/event_router/routing.py"
 LEFT_OUT = f"{FOLDER}/{SUITE}: what it checks has not changed since it passed"
 CONFTEST = """
 from tests.support.vendor_subjects import VendorSuites

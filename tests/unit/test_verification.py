@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.event import SequenceMode
-from cdc_outbox.operate.numbers import Numbers
-from cdc_outbox.operate.verification import (
+from cdc_outbox.operations.reconciliation import (
     Account,
     Circumstances,
     Kind,
+    Numbers,
     Parked,
     forgotten,
     judge,

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
-from cdc_outbox.operate.verify import Verification, Verified
-from cdc_outbox.wire import WireContract
+from cdc_outbox.operations.verify import Verification, Verified
 from tests.support.events import make_event
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS, "metric": SequenceMode.NONE})

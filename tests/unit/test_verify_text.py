@@ -1,10 +1,9 @@
 """What `cdc-outbox verify` prints of its findings."""
 
 from cdc_outbox.cli.verify import _text
-from cdc_outbox.operate.books import Findings
-from cdc_outbox.operate.summary import Sums
-from cdc_outbox.operate.verification import Difference, Kind
-from cdc_outbox.operate.verify import Verified
+from cdc_outbox.operations.accounts import Findings, Sums
+from cdc_outbox.operations.reconciliation import Difference, Kind
+from cdc_outbox.operations.verify import Verified
 
 
 def test_a_remedy_is_printed_once_for_all_findings_that_it_is_for() -> None:

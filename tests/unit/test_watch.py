@@ -10,16 +10,17 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka import KafkaError
 
-from cdc_outbox.cli.logs import fields_of
+from cdc_outbox.cli.consume import fields_of
 from cdc_outbox.consumer import Limits, Outcome, Retry
 from cdc_outbox.consumer.delivery import Delivered
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.fencing import Place
 from cdc_outbox.consumer.group import pass_over
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Aggregate
-from cdc_outbox.consumer.park import ParkedCount, ParkedEvent, Reason, State
-from cdc_outbox.consumer.watch import Watch
+from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, Reason, State
+from cdc_outbox.consumer.stats import Watch
+from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseUnavailableError,
@@ -28,11 +29,10 @@ from cdc_outbox.errors import (
     TransactionConflictError,
 )
 from cdc_outbox.event import SequenceMode
+from cdc_outbox.formats.timestamps import to_milliseconds
 from cdc_outbox.message import Message
-from cdc_outbox.metrics import NoMetrics
+from cdc_outbox.telemetry import NoMetrics
 from cdc_outbox.testing import MemoryMetrics
-from cdc_outbox.timestamps import to_milliseconds
-from cdc_outbox.wire import WireContract
 from tests.support.events import make_event
 
 

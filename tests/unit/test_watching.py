@@ -8,7 +8,7 @@ from cdc_outbox.cli.heartbeats import Looks
 from cdc_outbox.cli.watch import Watching
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.guard import GuardOptions
+from cdc_outbox.connect.restart_policy import GuardOptions
 from tests.support.connect_server import BROKEN, Answer, Asked, answering
 
 

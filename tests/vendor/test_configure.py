@@ -3,7 +3,7 @@
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.render import render
+from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import StackError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack

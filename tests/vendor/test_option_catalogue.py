@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from catalogue import store
 from catalogue.extract import extract
-from cdc_outbox.connect.catalogue import CONNECTORS, Option, framework, producer, row_of, unfold
+from cdc_outbox.debezium.options import CONNECTORS, Option, framework, producer, row_of, unfold
 from cdc_outbox.testing import Stack
 
 

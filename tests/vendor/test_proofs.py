@@ -10,8 +10,8 @@ import pytest
 import requests
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.lint import Kind
-from cdc_outbox.jvm import RealRouter, fetch_plugin
+from cdc_outbox.debezium.event_router.jvm import RealRouter, fetch_plugin
+from cdc_outbox.debezium.lint import Kind
 from cdc_outbox.testing import MariaDb, Stack
 from tests.proofs import proven_by_an_outage
 from tests.proofs.catalogue import RAN, SENT, Sent

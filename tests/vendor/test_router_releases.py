@@ -3,7 +3,7 @@
 import platformdirs
 import pytest
 
-from cdc_outbox.jvm import RealRouter, fetch_plugin, find_jvm
+from cdc_outbox.debezium.event_router.jvm import RealRouter, fetch_plugin, find_jvm
 from fuzz.router import VERSIONS, Tally, run
 from fuzz.router_cases import make_case
 
@@ -25,7 +25,7 @@ def test_ours_and_the_real_one_do_not_differ(version: str) -> None:
 
 
 def test_a_difference_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_outbox.router.event_router.trim", str.strip)
+    monkeypatch.setattr("cdc_outbox.debezium.event_router.router.trim", str.strip)
     tally = Tally()
     with RealRouter.open(find_jvm(platformdirs.user_cache_path("cdc-outbox"))) as real:
         run(real, range(1_000), version=(3, 7), tally=tally)

@@ -12,11 +12,8 @@ import pytest
 
 from cdc_outbox import Event
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.render import raw_topic, render
-from cdc_outbox.database import DatabaseKind
-from cdc_outbox.jvm import NEWEST_PLUGINS, Outcome, RealRouter, fetch_plugin
-from cdc_outbox.message import Message
-from cdc_outbox.router import (
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.event_router import (
     Change,
     ConnectRecord,
     ConnectType,
@@ -25,6 +22,9 @@ from cdc_outbox.router import (
     Routing,
     RoutingConfig,
 )
+from cdc_outbox.debezium.event_router.jvm import NEWEST_PLUGINS, Outcome, RealRouter, fetch_plugin
+from cdc_outbox.debezium.render import raw_topic, render
+from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.configure import ConfigureCheck

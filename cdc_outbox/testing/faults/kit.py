@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from cdc_outbox.consumer import AsyncConsumer
-from cdc_outbox.consumer.calls import ours_of
-from cdc_outbox.drivers.immediate import finish
+from cdc_outbox.consumer.handlers import ours_of
+from cdc_outbox.databases.drivers.immediate import finish
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.event import Event, SequenceMode, new_event_id
-from cdc_outbox.table import Dialect
 from cdc_outbox.testing.faults.report import FaultReport, Problem, Repetition, difference
 from cdc_outbox.testing.faults.scenarios import Scenario, scenarios
 from cdc_outbox.testing.faults.stage import AnyConsumer, OnConnection, Play, Stage, UnsafeError

@@ -5,9 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from inspect import isawaitable
 from typing import Any
 
-from cdc_outbox.consumer.calls import BeforeCommit
-from cdc_outbox.consumer.handlers import Handlers, Registered
-from cdc_outbox.drivers import AnyConnection
+from cdc_outbox.consumer.handlers import BeforeCommit, Handlers, Registered
+from cdc_outbox.databases.drivers import AnyConnection
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.event import Event
 from cdc_outbox.testing.faults.scenarios import Fault, Kind, Point

@@ -13,17 +13,17 @@ from typing import Any
 from uuid import uuid4
 
 from cdc_outbox.consumer import AsyncConsumer, Consumer
-from cdc_outbox.consumer.database import ConsumerDatabase
-from cdc_outbox.consumer.epochs import Place
+from cdc_outbox.consumer.fencing import Place
 from cdc_outbox.consumer.handlers import Registered
+from cdc_outbox.consumer.inbox_tables import InboxTable, inbox_component
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import ENDLESS
 from cdc_outbox.consumer.ordering import Order
-from cdc_outbox.consumer.park import Failure, ParkedCount, Reason
-from cdc_outbox.consumer.schema import inbox_component
-from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.table import InboxTable
-from cdc_outbox.drivers import AnyConnection
+from cdc_outbox.consumer.parked_events import Failure, ParkedCount, Reason
+from cdc_outbox.consumer.session import ConsumerDatabase, Session
+from cdc_outbox.databases.drivers import AnyConnection
+from cdc_outbox.databases.sql import Statement, load
+from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,
@@ -34,12 +34,9 @@ from cdc_outbox.errors import (
     TransactionEndedError,
 )
 from cdc_outbox.event import Event
-from cdc_outbox.metrics import NoMetrics
-from cdc_outbox.sql import Statement, load
-from cdc_outbox.table import Dialect
+from cdc_outbox.telemetry import NoMetrics, NoSpans
 from cdc_outbox.testing.faults.probe import CrashError, Probe, ProbedBeforeCommit
 from cdc_outbox.testing.faults.scenarios import Kind
-from cdc_outbox.tracing import NoSpans
 
 _MAX_TRIES = 5
 """How often a delivery is repeated that is worth it: a struck one needs one more."""

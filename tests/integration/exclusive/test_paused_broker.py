@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.monitor.health import health_of
+from cdc_outbox.monitoring.health import health_of
 from cdc_outbox.testing.broker import Broker
 from tests.support.events import make_event
 from tests.support.pipeline import Pipeline

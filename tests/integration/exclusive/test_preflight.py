@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from cdc_outbox.connect.facts import Database
+from cdc_outbox.connect.postgresql_database import Database
 from cdc_outbox.testing import Stack
 from tests.support.commands import findings, run_here
 from tests.support.pipeline import Pipeline
@@ -286,7 +286,7 @@ def test_a_setting_that_the_whole_server_has_is_found(
 def test_what_is_told_of_a_slot_that_waits_for_no_standby_makes_it_wait(
     fresh: Connection, dsn: str, spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc_outbox.connect.facts.database._PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("cdc_outbox.connect.postgresql_database._PATIENCE_SECONDS", 0.5)
     fresh.execute(MAKE_SLOT.replace("'pgoutput'", "'pgoutput', failover => true").encode())
     [told] = [item for item in findings(spec, dsn) if item["code"] == "DB517"]
     said, _, statements = told["remedy"].partition(": ")
@@ -339,7 +339,7 @@ def test_a_transaction_that_holds_back_the_slot_is_named(
     with psycopg.connect(dsn) as session:
         session.execute("select pg_current_xact_id()")
         assert found(spec, dsn) == []  # it may end in time
-        monkeypatch.setattr("cdc_outbox.connect.facts.database.LONG_OPEN_SECONDS", 0.0)
+        monkeypatch.setattr("cdc_outbox.connect.postgresql_database.LONG_OPEN_SECONDS", 0.0)
         name = f"process {session.info.backend_pid}"
         assert ("DB112", name) in found(spec, dsn)
     fresh.execute(MAKE_SLOT.encode())

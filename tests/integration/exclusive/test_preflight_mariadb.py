@@ -11,7 +11,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from cdc_outbox.connect.facts.binlog import BinlogDatabase
+from cdc_outbox.connect.binlog_database import BinlogDatabase
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from tests.support.commands import run_here

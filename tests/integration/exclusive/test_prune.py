@@ -9,12 +9,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cdc_outbox.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import ConfigError, DatabaseAccessError, TableNotFoundError, UnprovenDeliveryError
-from cdc_outbox.lsn import Lsn
-from cdc_outbox.operate.prune import PruneOptions
-from cdc_outbox.operate.slot import slot_pruning
-from cdc_outbox.table import OutboxTable, TableName
+from cdc_outbox.operations.prune import PruneOptions
+from cdc_outbox.operations.prune_by_slot import slot_pruning
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.pruning import ARCHIVE, WEEK, Pruner

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from cdc_outbox.connect.plan import EarlierEvents, stored_offset
-from cdc_outbox.connect.render import render
-from cdc_outbox.consumer.epochs import Place
-from cdc_outbox.consumer.topics import TopicReader
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.debezium.render import render
+from cdc_outbox.debezium.slot_plan import EarlierEvents, stored_offset
 from cdc_outbox.errors import UnprovenDeliveryError
-from cdc_outbox.lsn import Lsn
 from cdc_outbox.message import Message
 from tests.support.pipeline import Pipeline
 from tests.support.pruning import WEEK, Pruner

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from cdc_outbox.drivers.psycopg import Psycopg
-from cdc_outbox.modes import Partitions
-from cdc_outbox.privileges import check_role, migrator_role
-from cdc_outbox.writer.catalog import Catalog
-from cdc_outbox.writer.schema import outbox_component, pruner_role
+from cdc_outbox.contract.outbox_options import Partitions
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.roles import check_role, migrator_role
+from cdc_outbox.writer.outbox_schema import outbox_component, pruner_role
 from tests.support.pipeline import Pipeline
 from tests.support.pruning import ARCHIVE, Pruner, add
 from tests.support.rig import Connection

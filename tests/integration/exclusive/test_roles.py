@@ -10,11 +10,11 @@ from psycopg.errors import InsufficientPrivilege
 from psycopg.sql import SQL, Identifier, Literal
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.connect.plan import EarlierEvents
-from cdc_outbox.modes import OutboxMode
+from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.spec import parse_spec
-from cdc_outbox.table import Dialect, OutboxTable
-from cdc_outbox.writer.schema import writer_role
+from cdc_outbox.writer.outbox_schema import writer_role
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.planted_versions import planted

@@ -1,0 +1,278 @@
+"""``cdc-outbox pause``, ``resume``, ``stop``, ``restart`` and ``delete``."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc_outbox.cli.connectors import is_spec, names_argument, names_of, refuse_unknown, timeout_option
+from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.files import complete_file
+from cdc_outbox.cli.heartbeats import find_hole
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, read_spec, stable_seconds_option
+from cdc_outbox.cli.outcome import State, error_content
+from cdc_outbox.cli.output import document, say
+from cdc_outbox.cli.progress import Steps
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.delete import Remains, Stay, purge, retire, retire_unspecified, what_stays
+from cdc_outbox.connect.lifecycle import Ward
+from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.spec_checks import refuse_other_kind
+from cdc_outbox.connect.timings import Timings
+from cdc_outbox.debezium.config import Kind, kind_of, slot_of
+from cdc_outbox.debezium.slot_plan import Hole
+from cdc_outbox.errors import CdcOutboxError, ConfigError, UnpublishedEventsError
+from cdc_outbox.redaction import visible
+from cdc_outbox.spec import Spec
+
+stable_option = stable_seconds_option(2.0)
+
+
+@click.command(short_help="Let connectors read nothing for a while.")
+@names_argument
+@connect_url_option(required=True)
+@timeout_option
+@json_option()
+def pause(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, prints_json: bool) -> None:
+    """Pause connectors, and wait until their tasks rest.
+
+    Events that are written meanwhile wait in the slot, which keeps WAL on the database's disk; `resume` publishes them.
+
+    \b
+    Example:
+      cdc-outbox pause orders
+      cdc-outbox pause 'billing-*'
+    """
+    _each(connectors, cluster, timeout, Ward.pause, "paused", prints_json=prints_json)
+
+
+@click.command(short_help="Let connectors give up their tasks and their slot.")
+@names_argument
+@connect_url_option(required=True)
+@timeout_option
+@json_option()
+def stop(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, prints_json: bool) -> None:
+    """Stop connectors, and wait until their tasks are gone.
+
+    Connect notes how far they have read. Events that are written meanwhile wait in the slot, which keeps WAL on the
+    database's disk; `resume` publishes them.
+
+    \b
+    Example:
+      cdc-outbox stop connectors/orders.yaml
+    """
+    _each(connectors, cluster, timeout, Ward.stop, "stopped", prints_json=prints_json)
+
+
+@click.command(short_help="Let connectors run again that were paused or stopped.")
+@names_argument
+@connect_url_option(required=True)
+@dsns_option(required=False, note="; without it, slot and offset are not compared")
+@timeout_option
+@stable_option
+@json_option()
+def resume(
+    connectors: tuple[str, ...],
+    *,
+    cluster: Cluster,
+    databases: Databases | None,
+    timeout: float,
+    stable_seconds: float,
+    prints_json: bool,
+) -> None:
+    """Resume connectors, and wait until they and all their tasks run.
+
+    On PostgreSQL slot and offset are compared first, and a connector that would leave out events is refused: its next
+    offset would hide which ones.
+
+    \b
+    Example:
+      cdc-outbox resume orders
+    """
+
+    def find_hole_of(client: ConnectClient, config: Mapping[str, str]) -> Hole | None:
+        name = config.get("name", "")
+        try:
+            dsn = None if databases is None else databases.of(name)
+        except ConfigError as error:  # a context need not have the database of each connector
+            say(f"{name}: slot and offset are not compared: {error}", err=True)
+            return None
+        return None if dsn is None else find_hole(client, config, dsn)
+
+    _each(
+        connectors,
+        cluster,
+        timeout,
+        lambda ward: ward.resume(stable_seconds=stable_seconds, find_hole=find_hole_of),
+        "running",
+        prints_json=prints_json,
+    )
+
+
+@click.command(short_help="Restart connectors and their tasks.")
+@names_argument
+@connect_url_option(required=True)
+@click.option("--failed", is_flag=True, help="Only with what failed; what runs is left alone.")
+@timeout_option
+@stable_option
+@json_option()
+def restart(
+    connectors: tuple[str, ...],
+    *,
+    cluster: Cluster,
+    failed: bool,
+    timeout: float,
+    stable_seconds: float,
+    prints_json: bool,
+) -> None:
+    """Restart connectors with their tasks, and wait until all of them run.
+
+    Events that were sent since the last note of how far it has read come twice; consumers skip them.
+
+    \b
+    Example:
+      cdc-outbox restart orders --failed
+    """
+
+    def begin_again(ward: Ward) -> None:
+        ward.restart(only_failed=failed, stable_seconds=stable_seconds)
+
+    _each(connectors, cluster, timeout, begin_again, "running", keeps=False, prints_json=prints_json)
+
+
+def _each(
+    connectors: tuple[str, ...],
+    cluster: Cluster,
+    timeout: float,
+    tell: Callable[[Ward], None],
+    state: str,
+    *,
+    keeps: bool = True,
+    prints_json: bool,
+) -> None:
+    """Tell each of them.
+
+    Args:
+        state: What is reported of it afterwards.
+        keeps: Whether Connect keeps what it is told, so that an operator would undo it.
+    """
+    steps = Steps(sys.stderr)
+    client = ConnectClient(cluster, waits=steps.wait)
+    timings = replace(cluster.timings, timeout_seconds=timeout)
+    rows = list[dict[str, Any]]()
+    try:
+        with steps.shown():
+            names = names_of(connectors, client)
+            if keeps:
+                client.refuse_kept()
+            rows += [{"name": name, "state": State.NOT_TRIED, "slot": None, "error": None} for name in names]
+            for row in rows:
+                name, row["state"] = row["name"], State.FAILED
+                tell(Ward(client, name, timings=timings, report=lambda text: steps.report("wait", text)))
+                row |= {"state": state, "slot": None if state == "running" else _slot(name, client)}
+                keeping = f"; the slot {row['slot']} keeps WAL on the database's disk until it is resumed"
+                steps.report("done", f"{name}: {state}{keeping if row['slot'] else ''}")
+    except CdcOutboxError as error:
+        for row in rows:
+            row["error"] = error_content(error) if row["state"] is State.FAILED else None
+        raise
+    finally:
+        if prints_json and rows:
+            say(document("ConnectorStates", {"connectors": rows}))
+
+
+def _slot(name: str, client: ConnectClient) -> str | None:
+    """Return the slot that grows on the database's disk while a connector reads nothing."""
+    config = client.find_config(name) or {}
+    return slot_of(config) if kind_of(config.get("connector.class", "")) is Kind.POSTGRESQL else None
+
+
+@click.command(short_help="Delete a connector, and say what stays of it.")
+@click.argument("connector", metavar="NAME|SPEC", shell_complete=complete_file)
+@dsns_option(required=False, note="; --purge needs it, for a role that may drop the slot")
+@connect_url_option(required=True)
+@click.option("--purge", is_flag=True, help="Also forget its offsets and drop its slot, with what is in it.")
+@click.option("--yes", is_flag=True, help="Purge also if the slot holds events that were not published.")
+@timeout_option
+@json_option()
+def delete(
+    connector: str,
+    *,
+    databases: Databases | None,
+    cluster: Cluster,
+    purge: bool,
+    yes: bool,
+    timeout: float,
+    prints_json: bool,
+) -> None:
+    """Delete a connector, named or by its spec, once it has stopped and noted how far it has read.
+
+    Its slot stays and keeps WAL, and Connect keeps its offsets, so that a connector of the same spec goes on where this
+    one ended. With --purge both are removed, the offsets first. Events in the slot that were not published yet are
+    counted before: they would never be published from it, so the command asks, or wants --yes. Publication, tables and
+    topics stay in any case. --purge takes the spec, which says whose the slot is.
+
+    \b
+    Examples:
+      cdc-outbox delete orders
+      cdc-outbox delete connectors/orders.yaml --purge
+    """
+    steps = Steps(sys.stderr)
+    pipeline = read_spec(Path(connector)) if is_spec(connector) else None
+    if purge and pipeline is None:
+        raise ConfigError(
+            "--purge takes a spec, which says whose the slot is",
+            field="--purge",
+            hint=f"`cdc-outbox adopt --connector {connector}` writes the spec of a connector that has none.",
+        )
+    client = ConnectClient(cluster, waits=steps.wait)
+    timings = replace(cluster.timings, timeout_seconds=timeout)
+    with steps.shown():
+        client.refuse_kept()
+        if pipeline is not None and purge:
+            stays = [*what_stays(pipeline, _purge(pipeline, client, databases, timings, steps, yes=yes))]
+        else:
+            stays = [*_delete(pipeline or connector, client, timings, steps)]
+    for each in stays:
+        say(visible(f"stays: {each.text}"), err=prints_json)
+    if prints_json:
+        left = [{"what": each.what, "names": each.names} for each in stays]
+        say(document("Deletion", {"connector": _name(pipeline or connector), "purged": purge, "stays": left}))
+
+
+def _name(pipeline: Spec | str) -> str:
+    return pipeline if isinstance(pipeline, str) else pipeline.name
+
+
+def _delete(pipeline: Spec | str, client: ConnectClient, timings: Timings, steps: Steps) -> Iterable[Stay]:
+    name = _name(pipeline)
+    refuse_unknown(name, client.find_names())
+    if isinstance(pipeline, str):
+        return retire_unspecified(name, client, timings=timings, report=steps.report)
+    return what_stays(pipeline, retire(pipeline, client, timings=timings, report=steps.report))
+
+
+def _purge(
+    pipeline: Spec, client: ConnectClient, databases: Databases | None, timings: Timings, steps: Steps, *, yes: bool
+) -> Remains:
+    def agree(events: int | None) -> None:
+        held = "events of which the number is unknown" if events is None else f"{events:,} unpublished events"
+        left = "" if pipeline.outbox.mode.keeps_rows else ", and no row is left to publish again"
+        text = f"the slot {pipeline.database.slot} holds {held}{left}"
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise UnpublishedEventsError(text, hint="Let the connector publish them, or purge with --yes.")
+        click.confirm(visible(f"{text}. Drop it?"), abort=True, err=True)
+
+    refuse_other_kind(pipeline)
+    if databases is None:
+        raise ConfigError("--purge drops the slot, and needs to know in which database", field="--dsn")
+    with connected(databases.of(pipeline.name), pipeline.database.kind) as (connection, driver):
+        database = Database(connection, driver, pipeline)
+        return purge(pipeline, client, database, timings=timings, report=steps.report, agree=agree)

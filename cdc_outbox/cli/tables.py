@@ -1,0 +1,299 @@
+"""What one call of ``cdc-outbox init`` is about, what it checks, and ``cdc-outbox partitions``."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.database import connected, dialect_of
+from cdc_outbox.cli.options import dsns_option, json_option, read_spec
+from cdc_outbox.cli.output import ExitCode, document, say
+from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.consumer.inbox_tables import InboxTable, consumer_role, inbox_component
+from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
+from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.migrations import Component
+from cdc_outbox.databases.roles import Role, check_role, migrator_role
+from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.debezium.preflight import check_outbox as check_for_connector
+from cdc_outbox.errors import ConfigError, DatabaseAccessError, TableNotFoundError
+from cdc_outbox.finding import Finding, errors_in
+from cdc_outbox.spec import Spec
+from cdc_outbox.writer.drift import check_outbox, check_version, lost_heads
+from cdc_outbox.writer.incarnation import read_source
+from cdc_outbox.writer.outbox_schema import (
+    connector_role,
+    outbox_components,
+    outbox_statements,
+    pruner_role,
+    writer_role,
+)
+from cdc_outbox.writer.partitions import create_partitions
+
+PARTIES = {
+    "writer": "the service. It adds events and numbers them, and neither changes nor deletes one.",
+    "consumer": "the consuming service. It claims events and moves watermarks, and forgets neither.",
+    "connector": "Debezium. It reads the log, and the rows only if they are to be published again.",
+    "migrator": "runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.",
+    "pruner": "runs `cdc-outbox prune`. It reads and deletes rows. A member of pg_read_all_stats is told more of what "
+    "holds it back, and --archive needs `insert` on that table.",
+}
+"""Who has a role, and what for, in the order in which they are made: the pruner may be a member of the migrator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What one call is about, and the names of its roles as far as they were given."""
+
+    spec: Spec | None
+    inbox: InboxTable | None
+    roles: dict[str, str]
+
+    @property
+    def kind(self) -> DatabaseKind | None:
+        """What the database must be; an inbox takes what the DSN leads to."""
+        return self.spec.database.kind if self.spec is not None else None
+
+    @property
+    def dialect(self) -> Dialect:
+        """The statements that the database understands."""
+        if self.spec is not None:
+            return self.spec.database.kind.dialect
+        return self.inbox.dialect if self.inbox is not None else Dialect.POSTGRESQL
+
+    @property
+    def components(self) -> list[Component]:
+        """What is made, or brought up to date."""
+        found: list[Component] = []
+        if self.spec is not None:
+            source = self.spec.first_source
+            found += outbox_components(self.spec.outbox, first_source=source, dialect=self.dialect)
+        return [*found, inbox_component(self.inbox)] if self.inbox is not None else found
+
+    def statements(self, known: Collection[str], *, source: str | None = None) -> list[str]:
+        """Return what is not versioned, because it says what is wanted.
+
+        Args:
+            known: Columns that the outbox is known to have.
+            source: That of its heads, where these may be older than the table; ``None`` is the first.
+        """
+        spec = self.spec
+        if spec is None:
+            return []
+        return outbox_statements(
+            spec.outbox,
+            spec.database.publication,
+            first_source=source or spec.first_source,
+            dialect=self.dialect,
+            known=known,
+        )
+
+    def role(self, kind: str, *, named: bool) -> Role | None:
+        """Return a party's role, ``None`` if there is nothing for it here.
+
+        Args:
+            named: Only if it was named.
+        """
+        spec, name = self.spec, self.roles.get(kind) or ("" if named else self._default(kind))
+        match kind:
+            case "writer" if name and spec is not None:
+                return writer_role(name, spec.outbox, self.dialect)
+            case "connector" if name and spec is not None:
+                return connector_role(name, spec.outbox, self.dialect)
+            case "pruner" if name and spec is not None and self._has_marks(spec.outbox):
+                return pruner_role(name, spec.outbox, migrator=self.roles.get("migrator") or self._default("migrator"))
+            case "consumer" if name and self.inbox is not None:
+                return consumer_role(name, self.inbox)
+            case "migrator" if name and self.components:
+                # A table can be added to a publication by its owner only, who is another role if it is adopted.
+                own = spec is not None and not spec.outbox.adopted
+                publication = spec.database.publication if spec is not None and own else None
+                return migrator_role(name, self.components, publication=publication)
+        return None
+
+    def _has_marks(self, table: OutboxTable) -> bool:
+        """Tell whether rows stay until they are pruned, and what proves them delivered can be remembered."""
+        return table.mode.keeps_rows and any(table.marks in component.tables for component in self.components)
+
+    def known_name(self, kind: str) -> str:
+        """Return the name of a party's role as the spec says it, empty where it does not."""
+        known = kind == "connector" and self.spec is not None and not self.spec.database.user.startswith("${")
+        return self.spec.database.user if known and self.spec is not None else ""
+
+    def _default(self, kind: str) -> str:
+        if name := self.known_name(kind):
+            return name
+        return re.sub(r"\W", "_", self.spec.name if self.spec is not None else "inbox") + f"_{kind}"
+
+
+def wanted_of(
+    spec: Spec | None,
+    roles: Mapping[str, str | None],
+    *,
+    inbox: bool,
+    inbox_schema: str | None,
+    dsn: str | None,
+    grants: bool,
+) -> Wanted:
+    """Put together what the options say.
+
+    Args:
+        dsn: Says of what kind an inbox is where no spec does; without either it is PostgreSQL's.
+
+    Raises:
+        ConfigError: The spec is wrong, or its database has no such thing.
+    """
+    table = None
+    if inbox:
+        dialect = spec.database.kind.dialect if spec is not None else dialect_of(dsn or "")
+        table = InboxTable(schema=inbox_schema or dialect.default_schema, dialect=dialect)
+    wanted = Wanted(spec=spec, inbox=table, roles={kind: name for kind, name in roles.items() if name})
+    if (grants or wanted.roles) and wanted.dialect is Dialect.SQLITE:
+        raise ConfigError(
+            "SQLite has no roles: who may write the file may do everything",
+            field="--grants",
+            hint="Give the file to the service's user alone.",
+        )
+    for kind in wanted.roles:
+        if wanted.role(kind, named=True) is None:
+            raise ConfigError(f"there is nothing here for a {kind} to do", field=f"--{kind}", hint=_TAKES[kind])
+    return wanted
+
+
+_TAKES = {
+    "writer": "Its tables are those of SPEC.",
+    "connector": "Its table is that of SPEC.",
+    "consumer": "Its tables are those of --inbox.",
+    "pruner": "An outbox on PostgreSQL whose rows stay has one.",
+}
+"""What there is to do for whom; a migrator always has something."""
+
+
+_EXACT_TYPE, _TYPE = "DB311", "DB304"
+
+
+def check_spec(spec: Spec, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
+    """Return where the database is not as `init` leaves it; nothing is changed."""
+    catalog, dialect = Catalog(connection, driver), spec.database.kind.dialect
+    components = outbox_components(spec.outbox, first_source=spec.first_source, dialect=dialect)
+    publication = spec.database.publication
+    found = catalog.read_outbox(spec.outbox, components, publication)
+    needs: tuple[Finding, ...] = ()
+    if dialect is Dialect.POSTGRESQL:
+        needs = check_for_connector(spec, Database(connection, driver, spec).read_facts())
+    yield from needs
+    unfit = {(_EXACT_TYPE if finding.code == _TYPE else finding.code, finding.place) for finding in needs}
+    if found.outbox is not None or spec.outbox.mode is OutboxMode.MESSAGE:
+        for component in components:
+            yield from check_version(component, found.version)
+    differences = tuple(check_outbox(spec.outbox, spec.first_source, found, publication, now=datetime.now(UTC)))
+    yield from (finding for finding in differences if (finding.code, finding.place) not in unfit)
+    # A table that lacks a column cannot be asked.
+    if not errors_in(differences):
+        yield from _check_numbers(spec, catalog)
+
+
+def _check_numbers(spec: Spec, catalog: Catalog) -> Iterator[Finding]:
+    table = spec.outbox
+    source = read_source(table, catalog) if table.mode.keeps_rows and not table.adopted else None
+    with suppress(DatabaseAccessError):  # who makes tables need not be allowed to read them
+        if source is not None and catalog.has_lost_heads(table, source):
+            yield lost_heads(table.heads_in(catalog.dialect), source)
+
+
+def check_component(component: Component, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
+    """Return whether tables of ours are of another release."""
+    yield from check_version(component, Catalog(connection, driver).read_version(component))
+
+
+def check_roles(roles: Iterable[Role], connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
+    """Return what roles may not and should, and the other way round."""
+    catalog = Catalog(connection, driver)
+    for role in roles:
+        yield from check_role(role, catalog.find_role(role))
+
+
+def refuse_other_database(spec: Spec, connection: AnyConnection, driver: TransactionDriver) -> None:
+    """Refuse a DSN that leads elsewhere: an environment variable of yesterday makes tables where they are not wanted.
+
+    Raises:
+        ConfigError: The database is not the spec's; one that the worker resolves is not compared.
+    """
+    found, wanted = Catalog(connection, driver).find_database(), spec.database.name
+    if found is not None and found != wanted and not wanted.startswith("${"):
+        raise ConfigError(
+            f"the DSN leads to the database {found!r}, and the spec speaks of {wanted!r}",
+            field="--dsn",
+            hint="Correct one of them; a name that differs from place to place is a reference such as ${env:NAME}.",
+        )
+
+
+@click.command(short_help="Create the outbox's next partitions.")
+@click.argument("spec", type=click.Path(path_type=Path))
+@dsns_option(required=True)
+@click.option(
+    "--ahead", type=click.IntRange(0, 1000), help="Partitions beside the present one.  [default: 7 days or 2 months]"
+)
+@json_option()
+def partitions(spec: Path, *, databases: Databases, ahead: int | None, prints_json: bool) -> int:
+    """Create the partitions of an outbox for the present day or month and those after it.
+
+    Run it more often than the partitions last; running it again changes nothing. Without it nothing fails: an event
+    that has no partition goes into the default one. Where that has happened, a partition of that time can no longer
+    be made; it is named, and the exit code is 1.
+
+    \b
+    Example:
+      cdc-outbox partitions connectors/orders.yaml --ahead 14
+    """
+    pipeline = read_spec(spec)
+    if pipeline.outbox.partitions is None:
+        raise ConfigError("the spec has no outbox.partitions", field="outbox.partitions")
+    with connected(databases.of(pipeline.name), pipeline.database.kind) as (connection, driver):
+        refuse_other_database(pipeline, connection, driver)
+        if not Catalog(connection, driver).exists(pipeline.outbox.table):
+            raise TableNotFoundError(f"{pipeline.outbox.table} does not exist")
+        made = make_partitions(pipeline.outbox, connection, driver, ahead=ahead, err=prints_json)
+    if prints_json:
+        say(document("Partitions", {"table": str(pipeline.outbox.table), **made}))
+    return ExitCode.FAILED if made["missed"] else ExitCode.DONE
+
+
+def make_partitions(
+    table: OutboxTable,
+    connection: AnyConnection,
+    driver: TransactionDriver,
+    *,
+    ahead: int | None = None,
+    err: bool = False,
+) -> dict[str, list[Any]]:
+    """Create partitions, say which, and return that for a document.
+
+    Args:
+        err: Whether also those that are new are said on stderr, as those that cannot be made.
+    """
+    created, missed = list[str](), list[dict[str, str]]()
+    for step in create_partitions(connection, driver, table, now=datetime.now(UTC), ahead=ahead):
+        if step.obstacle:
+            missed.append({"partition": str(step.partition.table), "obstacle": step.obstacle})
+            say(f"{step.partition.table}: not created: {step.obstacle}", err=True)
+        else:
+            created.append(str(step.partition.table))
+            say(created[-1], err=err)
+    if missed:
+        say(
+            "Nothing is lost: what has no partition lies in the default one, and is published from there. It only"
+            " cannot be dropped with a partition.",
+            err=True,
+        )
+    elif not created:
+        say(f"{table.table}: every partition is there", err=True)
+    return {"created": created, "missed": missed}

@@ -1,0 +1,138 @@
+"""A connector is told to pause, stop, run or begin again, and is waited for."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
+from cdc_outbox.connect.timings import Timings
+from cdc_outbox.connect.wait import wait_until, wait_until_known, wait_until_up
+from cdc_outbox.debezium.render import owes_rows
+from cdc_outbox.debezium.slot_plan import Hole
+from cdc_outbox.errors import ConnectorInvalidError, UnpublishedEventsError
+
+OWED = "it was to publish the rows of its table again, and was interrupted"
+"""What is to be said of a connector that owes rows."""
+PAY = (
+    "`cdc-outbox deploy-connector --earlier-events republish` publishes them; with --earlier-events skip, those that "
+    "are in no topic are left out for good."
+)
+"""What to do about it."""
+
+FindHole = Callable[[ConnectClient, Mapping[str, str]], Hole | None]
+"""Returns which events a connector of a configuration would leave out."""
+
+
+class Ward:
+    """One connector that is told what to do.
+
+    Args:
+        timings: Its timeout is how long each step may take.
+        report: Told of each step.
+    """
+
+    def __init__(self, client: ConnectClient, name: str, *, timings: Timings, report: Callable[[str], None]) -> None:
+        self._client = client
+        self._name = name
+        self._timings = timings
+        self._report = report
+
+    def pause(self) -> None:
+        """Let it read nothing, and keep its tasks; its slot keeps WAL meanwhile."""
+        self._client.pause(self._name)
+        self._wait("PAUSED", lambda status: all(task.state == "PAUSED" for task in status.tasks))
+
+    def stop(self) -> None:
+        """Let it give up its tasks, and with them the slot; what it has read is noted before."""
+        self._client.stop(self._name)
+        self._wait("STOPPED", lambda status: not status.tasks)
+
+    def resume(self, *, stable_seconds: float, find_hole: FindHole = lambda _client, _config: None) -> None:
+        """Let it run, and wait until it does.
+
+        Args:
+            find_hole: Compares slot and offset, given the configuration; by default nothing is compared.
+
+        Raises:
+            ConnectorInvalidError: It owes the rows of its table.
+            UnpublishedEventsError: It would leave out events, and its next offset would hide which.
+        """
+        config = self._client.find_config(self._name) or {}
+        if owes_rows(config):
+            raise ConnectorInvalidError(f"{self._name} owes rows: {OWED}", hint=PAY)
+        hole = find_hole(self._client, config)
+        if hole is not None:
+            raise UnpublishedEventsError(hole.text, hint=hole.hint)
+        self._client.resume(self._name)
+        self._wait_until_up(stable_seconds)
+
+    def restart(self, *, only_failed: bool, stable_seconds: float) -> None:
+        """Begin again with the connector and its tasks, or with those that failed, and wait until all run.
+
+        Raises:
+            ConnectorInvalidError: Somebody halted it; it would begin again and rest.
+        """
+        status = wait_until_known(self._client, self._name, timings=self._timings)
+        if status.is_halted:
+            raise ConnectorInvalidError(
+                f"{self._name} is {status.state}, and a restart leaves it so",
+                hint="`cdc-outbox resume` lets it run, if it was not halted on purpose.",
+            )
+        self._client.restart(self._name, only_failed=only_failed)
+        self._wait_until_up(stable_seconds)
+
+    @contextmanager
+    def stopped(self, *, stable_seconds: float) -> Iterator[None]:
+        """Keep it stopped for the length of the block, and let it do afterwards what it did before, in any case."""
+        status = wait_until_known(self._client, self._name, timings=self._timings)
+        with self.halted_unless_refused():
+            yield
+        self._go_back(status.state)
+        if not status.is_halted:
+            self._wait_until_up(stable_seconds)
+
+    @contextmanager
+    def halted_unless_refused(self) -> Iterator[None]:
+        """Stop it before the block, and let it do what it did before only if the block raises."""
+        status = wait_until_known(self._client, self._name, timings=self._timings)
+        try:
+            self.stop()
+            yield
+        except BaseException:
+            self._go_back(status.state)
+            raise
+
+    def _go_back(self, state: str) -> None:
+        match state:
+            case "STOPPED":
+                return
+            case "PAUSED":
+                self._client.pause(self._name)
+            case _:
+                self._client.resume(self._name)
+
+    def _wait_until_up(self, stable_seconds: float) -> None:
+        wait_until_up(
+            self._client,
+            self._name,
+            stable_seconds=stable_seconds,
+            timings=self._timings,
+            report=self._report,
+        )
+
+    def _wait(self, state: str, holds: Callable[[ConnectorStatus], bool]) -> None:
+        def is_so() -> bool:
+            status = self._client.glance_at(self._name)
+            return status.state == state and holds(status)
+
+        wait_until(is_so, f"{self._name} to be {state}", timings=self._timings)
+        self._report(f"{self._name} is {state}")
+
+
+def delete_and_wait(client: ConnectClient, name: str, *, timings: Timings) -> None:
+    """Delete a connector, and wait until Connect knows it no more.
+
+    Raises:
+        ConnectorFailedError: It is still there after that time.
+    """
+    client.delete(name)
+    wait_until(lambda: client.find_config(name) is None, f"{name} to be gone", timings=timings)

@@ -1,0 +1,309 @@
+"""PostgreSQL as a deployment and a preflight ask it."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver, translated_for_operator
+from cdc_outbox.databases.facts import (
+    COUNTED_ROWS,
+    ColumnFacts,
+    DatabaseFacts,
+    OpenTransaction,
+    PublicationFacts,
+    RoleFacts,
+    ServerFacts,
+    SlotFacts,
+    TableFacts,
+    WrittenFacts,
+)
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.pgoutput import commit_lsn, emitted_content, inserted_values
+from cdc_outbox.databases.sql import load
+from cdc_outbox.databases.table import quote
+from cdc_outbox.event import SequenceMode
+from cdc_outbox.spec import Spec
+
+PEEKED_CHANGES = 1_000_000
+"""Changes of a slot that are looked at: some hundred megabytes of WAL, a few seconds, and of memory for the ids."""
+LONG_OPEN_SECONDS = 60.0
+"""A transaction of this age is longer than a deployment waits by itself; a prepared one has no session that ends it."""
+_PATIENCE_SECONDS = 30.0
+"""What a preflight gives a statement: it also looks into the slot, which may hold the log of days."""
+UNDEFINED_OBJECT = "42704"
+"""The SQLSTATE of a slot's decoding that looks for the publication at a time when it was not there yet."""
+
+_HINTS = {
+    "42710": "If another deployment is under way, wait for it and run the command again.",
+    "53400": "Drop a replication slot that is not used, or raise max_replication_slots.",
+    "55006": "Another connector or tool reads the slot: stop it, or choose another slot.",
+    "57014": "A transaction that was open before keeps the slot from being made; pg_stat_activity shows which.",
+}
+"""What to do about errors of the server that a deployment may meet, by SQLSTATE."""
+
+
+class Database:
+    """The pipeline's database, through a connection in autocommit mode whose role may create slots."""
+
+    def __init__(self, connection: AnyConnection, driver: TransactionDriver, spec: Spec) -> None:
+        self._connection = connection
+        self._driver = driver
+        self._spec = spec
+        others = "also_published"  # which `init` asks too
+        self._statements = {**load(driver.dialect, "preflight"), others: load(driver.dialect, "catalog")[others]}
+
+    def refuse_changes(self) -> None:
+        """Let nothing that is asked from now on change anything, nor take long; for all of the connection's life."""
+        self._ask("read_only")
+        self._ask("limit_time", milliseconds=str(int(_PATIENCE_SECONDS * 1000)))
+
+    def read_facts(self) -> DatabaseFacts:
+        """Read the facts, each by a statement of its own: they are looked at again before anything depends on one."""
+        facts = self.read_surroundings()
+        return replace(facts, written=self.read_written()) if facts.table and facts.table.has_log else facts
+
+    def read_surroundings(self) -> DatabaseFacts:
+        """Read all but what the outbox holds, which not everybody may."""
+        spec, outbox = self._spec, self._spec.outbox
+        [(version, wal_level, database)] = self._ask("server")
+        [(free_slots,)] = self._ask("free_slots")
+        role = self._ask("role", role=spec.database.user, table=outbox.table.quoted)
+        return DatabaseFacts(
+            version=version,
+            wal_level=wal_level,
+            database=database,
+            free_slots=free_slots,
+            role=RoleFacts(*role[0]) if role else None,
+            table=self._read_table(),
+            publication=self._read_publication(),
+            slot=self.find_slot(),
+            written=WrittenFacts(keeps_rows=outbox.mode.keeps_rows),
+            server=self._read_server(),
+            **self._read_heartbeat(),
+        )
+
+    def _read_publication(self) -> PublicationFacts | None:
+        name, outbox = self._spec.database.publication, self._spec.outbox
+        place = {"publication": name, "outbox": outbox.table.quoted}
+        found = self._ask("publication", **place, schema=outbox.table.schema, table=outbox.name)
+        if not found:
+            return None
+        others = self._ask("also_published", **place)
+        return replace(
+            PublicationFacts(*found[0]),
+            outboxes=[f"{schema}.{table}" for schema, table, is_outbox in others if is_outbox],
+            tables=[f"{schema}.{table}" for schema, table, is_outbox in others if not is_outbox],
+        )
+
+    def _read_heartbeat(self) -> dict[str, bool]:
+        spec = self._spec
+        if spec.heartbeat_topic is None:
+            return {}
+        function = f"{spec.outbox.heartbeat.quoted}(text, interval)"
+        [(there, callable_)] = self._ask("heartbeat", function=function, role=spec.database.user)
+        return {"has_heartbeat": there, "may_write_heartbeat": callable_}
+
+    def _read_server(self) -> ServerFacts:
+        [(standby, senders, encoding, plugins, idle, timeout, wal, slot_wal, awaits)] = self._ask("server_state")
+        return ServerFacts(
+            is_standby=standby,
+            free_senders=senders,
+            encoding=encoding,
+            slot_plugins=None if plugins is None else [name.strip() for name in plugins.split(",")],
+            idle_slot_seconds=idle or 0,
+            sender_timeout_seconds=timeout,
+            max_wal_bytes=wal,
+            max_slot_wal_bytes=slot_wal,
+            awaits_standbys=awaits,
+            wal_end=self.find_wal_end(),
+            idle_slots={name: int(kept) for name, kept in self._ask("idle_slots", slot=self._spec.database.slot)},
+            open_for_long=[
+                OpenTransaction(name=name, since=since, is_prepared=prepared)
+                for name, since, prepared in self._ask("open_for_long", seconds=LONG_OPEN_SECONDS)
+            ],
+        )
+
+    def _read_table(self) -> TableFacts | None:
+        outbox = self._spec.outbox
+        name = (outbox.heads if outbox.mode is OutboxMode.MESSAGE else outbox.table).quoted
+        table = self._ask("table", table=name)
+        if not table:
+            return None
+        kind, persistence, partition_of, children, refuses_deletes, rules, triggers = table[0]
+        return TableFacts(
+            kind=kind,
+            persistence=persistence,
+            columns={column: ColumnFacts(*facts) for column, *facts in self._ask("columns", table=name)},
+            partition_of=partition_of,
+            children=children,
+            refuses_deletes=refuses_deletes,
+            rules=rules,
+            triggers=triggers,
+            keys=[key for (key,) in self._ask("keys", table=name)],
+        )
+
+    def find_slot(self) -> SlotFacts | None:
+        """Return the slot as it is now."""
+        rows = self._ask("slot", slot=self._spec.database.slot)
+        if not rows:
+            return None
+        plugin, database, reader, wal_status, confirmed, restart, *rest = rows[0]
+        confirmed, restart = (Lsn.parse(text) if text else None for text in (confirmed, restart))
+        return SlotFacts(plugin, database, reader, wal_status, confirmed, restart, *rest)
+
+    def find_wal_end(self) -> Lsn:
+        """Return where the server's log ends now; on a standby, where it has come to."""
+        [(lsn,)] = self._ask("wal_end")
+        return Lsn.parse(lsn)
+
+    def create_slot(self, *, timeout_seconds: float) -> Lsn:
+        """Create the slot and return where it starts: what commits from here on will be published.
+
+        Raises:
+            DatabaseError: A transaction that was open already did not end within the time; there is no slot then.
+        """
+        self._ask("limit_time", milliseconds=str(max(1, int(timeout_seconds * 1000))))
+        try:
+            [(lsn,)] = self._ask("create_slot", slot=self._spec.database.slot)
+        finally:
+            self._ask("unlimit_time")
+        return Lsn.parse(lsn)
+
+    def drop_slot(self) -> None:
+        """Drop the slot, which must not be in use."""
+        self._ask("drop_slot", slot=self._spec.database.slot)
+
+    def read_written(self) -> WrittenFacts:
+        """Return what the outbox holds now."""
+        mode = self._spec.outbox.mode
+        [(rows,)] = [(0,)] if mode is OutboxMode.MESSAGE else self._ask("written", limit=COUNTED_ROWS)
+        [(heads_exist,)] = self._ask("heads_table", heads=self._spec.outbox.heads.quoted)
+        has_heads = heads_exist and self._ask("heads")[0][0]
+        return WrittenFacts(rows, has_heads, keeps_rows=mode.keeps_rows)
+
+    def count_forgotten(self) -> int:
+        """Return how many rows without a number are older than what consumers remember, up to :data:`COUNTED_ROWS`.
+
+        0 where the spec declares no horizon, or the table does not tell when its rows were written.
+        """
+        spec, days = self._spec, self._spec.topics.horizon_days
+        unnumbered = [name for name, mode in spec.contract.aggregates.items() if mode is SequenceMode.NONE]
+        if days is None or not unnumbered or spec.outbox.columns.created_at is None:
+            return 0
+        [(rows,)] = self._ask("older", aggregate_types=unnumbered, days=days, limit=COUNTED_ROWS)
+        return int(rows)
+
+    def count_events_outside_slot(self, columns: Sequence[str]) -> int:
+        """Return how many events an inactive slot of ours would not deliver: by the rows, or else by their numbers.
+
+        Args:
+            columns: Those that are published, in their order.
+        """
+        outbox = self._spec.outbox
+        if outbox.mode.keeps_rows or not outbox.is_numbered:
+            return self._count_rows_outside_slot(columns)
+        return self._count_numbers_outside_slot(columns)
+
+    def count_undelivered(self, delivered: Lsn | None, last: Lsn | None) -> int:
+        """Return how many events an inactive slot holds that were not published; nothing is consumed.
+
+        Args:
+            delivered: Up to where Connect has stored that the connector read; the slot may be confirmed later.
+            last: The last change that was published, by Connect: its transaction may be read no further.
+        """
+        emits, prefix = self._spec.outbox.mode is OutboxMode.MESSAGE, self._spec.outbox.message_prefix
+        count, is_delivered = 0, False
+        for lsn, change in self._peek_rows("peek_transactions"):
+            committed = commit_lsn(change)
+            if committed is not None:
+                # Connect's position is the end of a commit record, this one its beginning.
+                is_delivered = delivered is not None and committed < delivered.value
+            elif not is_delivered:
+                is_event = emitted_content(change, prefix) is not None if emits else inserted_values(change) is not None
+                count += is_event
+                if last is not None and int(lsn) == last.value:
+                    count = 0
+        return count
+
+    def _count_numbers_outside_slot(self, columns: Sequence[str]) -> int:
+        """Count the numbers that were given out below the first that the slot holds, aggregate by aggregate.
+
+        Of numbers with holes it is known only that one is missing where the slot holds none. The heads are read first:
+        an event that is committed meanwhile is then in the slot, and above them.
+        """
+        heads = self._ask("last_numbers", limit=COUNTED_ROWS)
+        first: dict[tuple[str, ...], int] = {}
+        for *aggregate, sequence in self._numbers_in_slot(list(columns)):
+            first.setdefault(tuple(aggregate), int(sequence))
+        aggregates = self._spec.contract.aggregates
+        missing = 0
+        for aggregate_type, aggregate_id, source, last in heads:
+            held = first.get((aggregate_type, aggregate_id, source))
+            if aggregates.get(aggregate_type) is SequenceMode.INCREASING:
+                missing += held is None
+            else:
+                missing += (last + 1 if held is None else held) - 1
+        return missing
+
+    def _numbers_in_slot(self, order: list[str]) -> Iterator[tuple[str, ...]]:
+        """Yield type, id, source and sequence of the numbered events in the slot."""
+        outbox = self._spec.outbox
+        names = outbox.columns.names()
+        wanted = [names[role] for role in ("aggregate_type", "aggregate_id", "source", "sequence") if role in names]
+        emits = outbox.mode is OutboxMode.MESSAGE
+        for change in self._peek("peek_messages" if emits else "peek"):
+            if emits:
+                content = emitted_content(change, outbox.message_prefix)
+                event = None if content is None else [json.loads(content).get(column) for column in wanted]
+            else:
+                row = inserted_values(change) or []
+                # A table that shares the publication may have other columns.
+                event = [row[order.index(column)] for column in wanted] if len(row) == len(order) else None
+            if event is not None and None not in event:
+                yield tuple(value.decode() if isinstance(value, bytes) else str(value) for value in event)
+
+    def _count_rows_outside_slot(self, columns: Sequence[str]) -> int:
+        """Return how many rows of the table an inactive slot of ours would not deliver, up to :data:`COUNTED_ROWS`.
+
+        By their ids: neither transaction ids (a savepoint has its own, another slot holds back the horizon) nor times
+        tell what was committed before a slot. Nothing is consumed. More changes than :data:`PEEKED_CHANGES` are not
+        looked at, and rows behind them are counted, though the slot may hold them.
+
+        Args:
+            columns: Those that are published, in their order.
+        """
+        held = self._ids_in_slot(list(columns).index(self._spec.outbox.columns.id))
+        [(rows,)] = self._ask("outside", held=held, limit=COUNTED_ROWS)
+        return int(rows)
+
+    def _ids_in_slot(self, position: int) -> list[str]:
+        """Return the ids among the slot's changes."""
+        held: list[str] = []
+        for change in self._peek("peek"):
+            values = inserted_values(change) or []
+            # A table that shares the publication may have fewer columns.
+            if position < len(values) and (value := values[position]) is not None:
+                held.append(value.decode())
+        return held
+
+    def _peek(self, statement: str) -> Iterator[bytes]:
+        """Yield the slot's changes."""
+        return (change for *_, change in self._peek_rows(statement))
+
+    def _peek_rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the slot's changes, and what stands before them; by a cursor, for a million payloads take memory."""
+        slot, publication = self._spec.database.slot, quote(self._spec.database.publication)
+        self._driver.begin(self._connection)
+        try:
+            self._ask(statement, slot=slot, publication=publication, limit=PEEKED_CHANGES)
+            while changes := self._ask("next_changes"):
+                yield from ((*before, bytes(change)) for *before, change in changes)
+        finally:
+            self._driver.rollback(self._connection)
+
+    def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
+        sql = self._statements[statement].render(self._spec.outbox.names(), self._driver.style)
+        with translated_for_operator(_HINTS):
+            return self._driver.fetch(self._connection, sql, parameters)

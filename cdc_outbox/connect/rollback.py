@@ -1,0 +1,129 @@
+"""What a deployment did so far, and the way back."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.deployed_connector import Reader, Report
+from cdc_outbox.connect.plan import Found
+from cdc_outbox.connect.timings import Timings
+from cdc_outbox.connect.wait import Condition, condition_of, wait_until
+from cdc_outbox.debezium.render import owing_rows, render_republishing
+from cdc_outbox.errors import CdcOutboxError, ConnectError
+from cdc_outbox.spec import Spec
+
+
+@dataclass(kw_only=True)
+class Undo:
+    """Take back what this deployment did, and only that. A slot stays: it holds what was written since.
+
+    Args:
+        spec: What is deployed.
+        wanted: The configuration that the deployment gives.
+        before: The connector as it was, ``None`` if there was none.
+    """
+
+    name: str
+    client: ConnectClient
+    reader: Reader
+    report: Report
+    spec: Spec
+    wanted: Mapping[str, str]
+    before: Found | None
+    timings: Timings
+    creating: bool = field(default=False, init=False)
+    """This deployment asked for the connector and has no answer: it may exist, and be ours."""
+    created: bool = field(default=False, init=False)
+    """This deployment made the connector; what another deployment made is not ours to delete."""
+    changed: bool = field(default=False, init=False)
+    """This deployment gave it another configuration."""
+    owes_rows: bool = field(default=False, init=False)
+    """Rows that must be published again are not, or not all of them."""
+
+    def take_back(self, *, why: str = "") -> None:
+        """Do it; an error is reported and not raised, for the first one says more.
+
+        Args:
+            why: What is told before, where no error tells it.
+        """
+        if why and (self.creating or self.changed or self.owes_rows):
+            self.report("undo", why)
+        try:
+            if self._is_overwritten():
+                self.report("undo", f"another process has changed {self.name} meanwhile; it is left so")
+                return
+            if self.owes_rows:
+                self._forget_snapshot()
+            if self.owes_rows and self.before is None:
+                self.report("undo", f"connector {self.name} stays stopped, and owes the rows: deploy it again")
+            elif self.created or (self.creating and self._appears()):
+                self.client.delete(self.name)
+                self.report("undo", f"connector {self.name}, made by this deployment, is deleted")
+            if self.before is not None:
+                self._restore(self.before)
+        except CdcOutboxError as error:
+            self.report("undo", f"could not be undone: {error}")
+            self.report("undo", f"look at {self.name}, or run the command again once that has passed")
+
+    def _is_overwritten(self) -> bool:
+        """Tell whether another deployment has replaced what this one gave, so that there is nothing to take back."""
+        if self.owes_rows or not (self.created or self.changed):
+            return False
+        known = [self.wanted, *([] if self.before is None else [self.before.config])]
+        now = self.client.find_config(self.name)
+        return now is not None and now not in known
+
+    def _appears(self) -> bool:
+        """Tell whether what was asked for comes into being after all, as it was asked for."""
+        with suppress(ConnectError):
+            wait_until(
+                lambda: self.client.find_config(self.name) is not None,
+                self.name,
+                timings=self.timings,
+                timeout_seconds=self.timings.late_seconds,
+            )
+        return self.client.find_config(self.name) == self.wanted
+
+    def _forget_snapshot(self) -> None:
+        # The offset of a snapshot that was cut off would let the next connector of this name begin behind it.
+        self.reader.owe_rows(render_republishing(self.spec))
+        self.client.reset_offsets(self.name)
+        self.report("undo", "offsets reset, because not every row was published")
+
+    def _restore(self, before: Found) -> None:
+        if self.changed:
+            # Running it as it was would leave the rows out, so it keeps the record that it owes them.
+            self._put_back(owing_rows(before.config, self.spec) if self.owes_rows else dict(before.config))
+            self.report("undo", "the previous configuration is back")
+        if self.owes_rows:
+            self.report("undo", f"connector {self.name} stays stopped, and owes the rows: deploy it again")
+            return
+        now, then = self.reader.find_state(), before.status.state
+        if then == "STOPPED" and now != then:
+            self.client.stop(self.name)
+            self.report("undo", f"connector {self.name} stopped again")
+        elif then == "PAUSED" and now != then:
+            self.client.pause(self.name)
+            self.report("undo", f"connector {self.name} paused again")
+        elif now == "STOPPED" and now != then:
+            self.client.resume(self.name)
+            self.report("undo", f"connector {self.name} resumed")
+        if self.changed and condition_of(before.status) is Condition.UP:
+            self._wait_until_it_runs_again()
+
+    def _put_back(self, config: dict[str, str]) -> None:
+        try:
+            self.client.put_config(config)
+        except ConnectError as error:
+            # It may have been taken all the same, or the other one never: what counts is what Connect has.
+            if not error.retryable or self.client.find_config(self.name) != config:
+                raise
+
+    def _wait_until_it_runs_again(self) -> None:
+        try:
+            self.reader.wait_until_reading(stable_seconds=self.timings.restored_seconds)
+        except ConnectError as error:
+            self.report("undo", f"it does not run with it either: {str(error).rstrip('.')}. {error.hint}".rstrip())
+        else:
+            self.report("undo", f"connector {self.name} runs again as it did")

@@ -1,0 +1,332 @@
+"""The seam to the inbox: claims and watermarks, in the handler's transaction.
+
+MariaDB, MySQL and SQLite have no number that a transaction could be known by: there a savepoint stands for it.
+"""
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from cdc_outbox.consumer.inbox_tables import KEY_BYTES, Statements
+from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, key_of
+from cdc_outbox.databases.drivers import AnyConnection, translate
+from cdc_outbox.errors import CdcOutboxError, ConfigError, MessageError, TransactionEndedError, WatermarkMovedError
+
+_MAX_KEY_BYTES = 2600
+"""What the columns of a key may have together: an entry of PostgreSQL's index has 2,704 bytes with its own headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What one transaction claimed.
+
+    Args:
+        new: The ids that nobody had before.
+        transaction: The database's own name for the transaction, empty where nothing was new.
+    """
+
+    new: frozenset[str] = frozenset()
+    transaction: str = ""
+
+
+class InboxStore(Protocol):
+    """What a consumer remembers of events that it applied.
+
+    Every method works inside the transaction that is open on the connection, under READ COMMITTED; nothing lasts before
+    its commit, and a rollback undoes all of it. Lists may be of any length; an empty one does nothing.
+    """
+
+    def fits(self, aggregate: Aggregate) -> bool:
+        """Tell whether an aggregate can have a watermark here."""
+
+    def refuse(self, event_ids: Sequence[str]) -> None:
+        """Refuse what cannot be claimed, for those who write an id down before it is, or without.
+
+        Raises:
+            MessageError: An id cannot.
+        """
+
+    async def claim(self, connection: AnyConnection, event_ids: Sequence[str]) -> Claims:
+        """Claim ids and return those that were new.
+
+        An id that another open transaction has claimed makes this one wait until that one ends.
+        """
+
+    async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:
+        """Return those ids that somebody has claimed and committed, without a lock; refuse what can be no id."""
+
+    async def identify(self, connection: AnyConnection) -> Claims:
+        """Claim nothing, and return the transaction's name all the same."""
+
+    async def release(self, connection: AnyConnection, event_ids: Iterable[str]) -> None:
+        """Give claims of this transaction back, whose events are not applied in it."""
+
+    async def find_purge(self, connection: AnyConnection) -> datetime | None:
+        """Return up to which time ids were forgotten; asked after the claims, it stays true until the end."""
+
+    async def find_marks(
+        self,
+        connection: AnyConnection,
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        """Return what is remembered of each aggregate, without those of which nothing is."""
+
+    async def lock_marks(
+        self,
+        connection: AnyConnection,
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        """Return the same as it is now, of every aggregate asked for, and let nobody change it before the end."""
+
+    async def advance(
+        self,
+        connection: AnyConnection,
+        claims: Claims,
+        moves: Sequence[Move],
+    ) -> Sequence[Aggregate]:
+        """Move the watermarks, and prove that the transaction is the one of the claims.
+
+        Returns:
+            Those aggregates that have events parked as of now.
+
+        Raises:
+            TransactionEndedError: It is another one.
+            WatermarkMovedError: One of them was not where the move starts.
+
+        The transaction must be rolled back when it raises.
+        """
+
+    async def take_back(self, connection: AnyConnection, claims: Claims) -> bool:
+        """Undo claims whose transaction somebody committed before its time; tell whether there were any."""
+
+
+class SqlInbox:
+    """The inbox in the consumer's own database."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._sql = statements
+
+    def fits(self, aggregate: Aggregate) -> bool:
+        """Ask whether it fits into the index."""
+        try:
+            self._refuse("aggregate", [aggregate])
+        except MessageError:
+            return False
+        return True
+
+    def refuse(self, event_ids: Sequence[str]) -> None:
+        """Refuse an id that does not fit into the index."""
+        if event_ids:
+            self._refuse("id", [(event_id,) for event_id in event_ids])
+
+    async def claim(self, connection: AnyConnection, event_ids: Sequence[str]) -> Claims:
+        """Claim ids by inserting them first, in order; who comes second waits and is told.
+
+        Raises:
+            MessageError: An id does not fit into the index.
+        """
+        if not event_ids:
+            return Claims()
+        self.refuse(event_ids)
+        ids = {key_of(event_id): event_id for event_id in event_ids}
+        keys, transaction = await self._claim(connection, sorted(ids))
+        return Claims(frozenset(map(ids.__getitem__, keys)), transaction)
+
+    async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:
+        """Look.
+
+        Raises:
+            MessageError: An id does not fit into the index, so it was never claimed.
+        """
+        self.refuse(event_ids)
+        ids = {key_of(event_id): event_id for event_id in event_ids}
+        rows = await self._sql.fetch(connection, "find_claims", event_ids=sorted(ids)) if ids else []
+        return {ids[key] for (key,) in rows}
+
+    async def identify(self, connection: AnyConnection) -> Claims:
+        """Ask the server, which names the transaction if it has not yet; some take the name that we have for it."""
+        [(transaction,)] = await self._sql.fetch(connection, "identify", transaction=new_name())
+        return Claims(transaction=transaction)
+
+    async def release(self, connection: AnyConnection, event_ids: Iterable[str]) -> None:
+        """Delete the rows."""
+        keys = sorted(map(key_of, event_ids))
+        if keys:
+            await self._sql.fetch(connection, "release", event_ids=keys)
+
+    async def find_purge(self, connection: AnyConnection) -> datetime | None:
+        """Read it, and look at the isolation level on the way.
+
+        Raises:
+            ConfigError: The transaction's snapshot is not renewed with each statement.
+        """
+        [(seconds, is_read_committed)] = await self._sql.fetch(connection, "look")
+        if not is_read_committed:
+            raise ConfigError(
+                "the inbox needs READ COMMITTED: with an older snapshot it would miss what others parked",
+                field="Consumer.connect",
+                hint="Leave the isolation level of the consumer's connections as it is.",
+            )
+        return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)
+
+    async def find_marks(
+        self,
+        connection: AnyConnection,
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        """Read without a lock; :meth:`advance` notices whoever came between.
+
+        Raises:
+            MessageError: Source, aggregate type and aggregate id together do not fit into the index.
+        """
+        wanted = self._wanted(aggregates)
+        rows = await self._sql.fetch(connection, "find_marks", **columns_of(wanted)) if wanted else []
+        return {wanted[place - 1]: Mark(last, parked) for place, last, parked in rows}
+
+    async def lock_marks(
+        self,
+        connection: AnyConnection,
+        aggregates: Iterable[Aggregate],
+    ) -> Mapping[Aggregate, Mark]:
+        """Lock the rows in order, and make those that are not there."""
+        wanted = self._wanted(aggregates)
+        rows = await self._sql.fetch(connection, "lock_marks", **columns_of(wanted)) if wanted else []
+        return {Aggregate(*key): Mark(last, parked) for *key, last, parked in rows}
+
+    async def advance(
+        self,
+        connection: AnyConnection,
+        claims: Claims,
+        moves: Sequence[Move],
+    ) -> Sequence[Aggregate]:
+        """Move the watermarks by conditional statements, and compare how many moved with how many should."""
+        if not moves and not claims.transaction:
+            return []
+        moved, parked = await self._move(connection, claims, moves)
+        if moved != len(moves):
+            raise WatermarkMovedError(
+                f"{len(moves) - moved} of {len(moves)} watermarks were moved by another consumer meanwhile"
+            )
+        return parked
+
+    async def take_back(self, connection: AnyConnection, claims: Claims) -> bool:
+        """Delete the rows that this very transaction wrote: by now another consumer may have claimed the same ids."""
+        if not claims.new:
+            return False
+        keys = sorted(map(key_of, claims.new))
+        return bool(await self._sql.fetch(connection, "take_back", event_ids=keys, transaction=claims.transaction))
+
+    async def _claim(self, connection: AnyConnection, keys: Sequence[str]) -> tuple[Sequence[str], str]:
+        """Return which keys are new, and the transaction's name unless none is."""
+        [(new, transaction, names)] = await self._sql.fetch(connection, "claim", event_ids=keys)
+        # As a rule all are, and none need be sent back.
+        return (keys if new == len(keys) else json.loads(names or "[]")), transaction if new else ""
+
+    async def _move(
+        self, connection: AnyConnection, claims: Claims, moves: Sequence[Move]
+    ) -> tuple[int, list[Aggregate]]:
+        """Return how many watermarks moved, and what has events parked; the same statement tells the transaction."""
+        [(moved, transaction, parked)] = await self._sql.fetch(connection, "advance", **columns_of_moves(moves))
+        # A handler may have ended its transaction and begun another, which looks the same from here.
+        if claims.transaction and transaction != claims.transaction:
+            raise TransactionEndedError(ANOTHER_TRANSACTION)
+        return moved, [Aggregate(*names) for names in json.loads(parked or "[]")]
+
+    def _wanted(self, aggregates: Iterable[Aggregate]) -> list[Aggregate]:
+        """Return each once, in order, if they can be keys at all."""
+        wanted = sorted(set(aggregates))
+        if wanted:
+            self._refuse("aggregate", wanted)
+        return wanted
+
+    def _refuse(self, what: str, keys: Sequence[Sequence[str]]) -> None:
+        """Refuse here what the database would refuse with less to say about it."""
+        texts = ["".join(columns) for columns in keys]
+        # What no text can be too long for is looked at no closer.
+        if (max(map(len, texts)) + len(self._sql.consumer)) * 4 <= _MAX_KEY_BYTES and "\0" not in "".join(texts):
+            return
+        for columns, text in zip(keys, texts, strict=True):
+            size = len(text.encode()) + len(self._sql.consumer.encode())
+            if size > _MAX_KEY_BYTES or "\0" in text:
+                raise MessageError(
+                    f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: with the consumer's name it "
+                    f"has {size:,} bytes, and may have {_MAX_KEY_BYTES:,}, none of them NUL"
+                )
+
+
+ANOTHER_TRANSACTION = "the transaction that claimed the events was ended, and another one begun"
+
+
+def columns_of_moves(moves: Sequence[Move]) -> dict[str, list[Any]]:
+    """Turn moves into the lists that a statement takes."""
+    return {
+        **columns_of([move.aggregate for move in moves]),
+        "befores": [move.before for move in moves],
+        "afters": [move.after for move in moves],
+        "parked": [move.parked for move in moves],
+    }
+
+
+def new_name() -> str:
+    """Return a name for a transaction, where the database has none."""
+    return secrets.token_hex(16)
+
+
+def columns_of(aggregates: Sequence[Aggregate]) -> dict[str, list[str]]:
+    """Turn rows into the lists that a statement takes."""
+    sources, aggregate_types, aggregate_ids = map(list, zip(*aggregates, strict=True)) if aggregates else ([], [], [])
+    return {"sources": sources, "aggregate_types": aggregate_types, "aggregate_ids": aggregate_ids}
+
+
+class SavepointInbox(SqlInbox):
+    """The inbox in SQLite."""
+
+    async def _claim(self, connection: AnyConnection, keys: Sequence[str]) -> tuple[Sequence[str], str]:
+        transaction = new_name()
+        rows = await self._sql.fetch(connection, "claim", event_ids=keys, transaction=transaction)
+        return [key for (key,) in rows], transaction if rows else ""
+
+    async def _move(
+        self, connection: AnyConnection, claims: Claims, moves: Sequence[Move]
+    ) -> tuple[int, list[Aggregate]]:
+        """Prove that the transaction is the same one, and move what is where its move starts."""
+        if claims.transaction:
+            await self._prove(connection)
+        rows = await self._sql.fetch(connection, "advance", **columns_of_moves(moves)) if moves else []
+        return len(rows), [Aggregate(*names) for *names, parked in rows if parked > 0]
+
+    async def _prove(self, connection: AnyConnection) -> None:
+        """Release the savepoint, which fails for nothing else than that it is gone, or the connection is."""
+        try:
+            await self._sql.fetch(connection, "prove")
+        except CdcOutboxError:
+            raise
+        except Exception as error:
+            if translate(error) is not None:
+                raise
+            raise TransactionEndedError(ANOTHER_TRANSACTION) from error
+
+
+class MySqlInbox(SavepointInbox):
+    """The inbox in MariaDB or MySQL."""
+
+    def _refuse(self, what: str, keys: Sequence[Sequence[str]]) -> None:
+        """Refuse also what does not fit into its own column: `insert ignore` would cut it off."""
+        super()._refuse(what, keys)
+        for columns in keys:
+            for column, limit in zip(columns, _LIMITS[what], strict=True):
+                if len(column) * 4 > limit and len(column.encode()) > limit:
+                    raise MessageError(
+                        f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: "
+                        f"{column[:80]!r} has {len(column.encode()):,} bytes, and may have {limit:,} here"
+                    )
+
+
+_LIMITS = {
+    "id": (KEY_BYTES["event_id"] - 1,),  # some get a character in front
+    "aggregate": (KEY_BYTES["source"], KEY_BYTES["aggregate_type"], KEY_BYTES["aggregate_id"]),
+}
+"""How many bytes each column may have, by what is asked for."""

@@ -1,0 +1,290 @@
+"""Who may work on a partition: a number that the database gave out last, and which of them may kill their consumer."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+from cdc_outbox.consumer.inbox_tables import Statements
+from cdc_outbox.databases.drivers import AnyConnection, Row
+from cdc_outbox.message import Message
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+def place_of(message: Message) -> Place:
+    """Return the partition that a message was read from."""
+    return _place(message.topic, message.partition)
+
+
+@cache
+def _place(topic: str, partition: int | None) -> Place:
+    # Asked for with every event, of a few partitions.
+    return Place(topic, partition or 0)
+
+
+class TopicId(NamedTuple):
+    """Which topic of its name is meant: one that is created anew has another id, and another cluster has one too.
+
+    Args:
+        cluster: The cluster's id.
+        topic: The topic's; both are empty where the brokers do not tell.
+    """
+
+    cluster: str = ""
+    topic: str = ""
+
+
+NO_IDS: Mapping[str, TopicId] = MappingProxyType({})
+
+
+class Tenure(NamedTuple):
+    """One assignment of a partition.
+
+    Args:
+        epoch: Its number; a higher one takes the partition away.
+        unfinished: How many assignments in a row, this one counted, got nothing done: what they began with may kill.
+        next_offset: The offset behind the last message whose effects the database has; ``None`` where it has none.
+        topic_id: The topic that this offset counts in.
+    """
+
+    epoch: int
+    unfinished: int
+    next_offset: int | None = None
+    topic_id: TopicId = TopicId()
+
+
+class OffsetMove(NamedTuple):
+    """A partition's next offset, before and after a transaction.
+
+    Args:
+        before: What the database is known to have, :data:`NO_OFFSET` where that is none; ``None`` compares nothing.
+    """
+
+    before: int | None
+    after: int
+
+
+NO_OFFSET = -1
+
+
+class EpochStore(Protocol):
+    """Who owns a partition, as the database of the effects knows it."""
+
+    async def issue(
+        self,
+        connection: AnyConnection,
+        places: Iterable[Place],
+        topic_ids: Mapping[str, TopicId] = NO_IDS,
+    ) -> Mapping[Place, Tenure]:
+        """Give partitions to this consumer; from its commit on, who had them before is stale.
+
+        Args:
+            topic_ids: Each topic's as the brokers tell it now; stored for partitions that have no next offset yet.
+        """
+
+    async def find_stale(self, connection: AnyConnection, held: Mapping[Place, int]) -> list[Place]:
+        """Return those partitions whose epoch is another one by now, without waiting for anybody."""
+
+    async def store_offsets(
+        self,
+        connection: AnyConnection,
+        held: Mapping[Place, int],
+        moves: Mapping[Place, OffsetMove],
+    ) -> list[Place]:
+        """Store the next offsets of some of the held partitions, and return those held that are stale.
+
+        Stale is a partition whose epoch is another one, and one whose next offset is not where its move starts: then
+        the database has lost commits. A stored offset keeps others from taking its partition until this transaction
+        ends.
+        """
+
+    async def finish(self, connection: AnyConnection, held: Mapping[Place, int]) -> None:
+        """Note that work on these partitions gets done."""
+
+    async def start(self, connection: AnyConnection, event_id: str) -> int:
+        """Note that an event is begun, and return how often it was by now; committed before its handler runs."""
+
+    async def forget_start(self, connection: AnyConnection, event_id: str) -> None:
+        """Forget that it was begun, for it ended."""
+
+
+class SqlEpochs:
+    """Ownership in the consumer's own database."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._sql = statements
+
+    async def issue(
+        self,
+        connection: AnyConnection,
+        places: Iterable[Place],
+        topic_ids: Mapping[str, TopicId] = NO_IDS,
+    ) -> Mapping[Place, Tenure]:
+        """Count up."""
+        wanted = sorted(places)
+        ids = [topic_ids.get(place.topic, TopicId()) for place in wanted]
+        names = {"cluster_ids": [each.cluster for each in ids], "topic_ids": [each.topic for each in ids]}
+        rows = await self._sql.fetch(connection, "issue", **_columns(wanted), **names)
+        return {
+            Place(topic, partition): Tenure(epoch, unfinished, next_offset, TopicId(cluster, topic_id))
+            for topic, partition, epoch, unfinished, next_offset, cluster, topic_id in rows
+        }
+
+    async def find_stale(self, connection: AnyConnection, held: Mapping[Place, int]) -> list[Place]:
+        """Compare."""
+        if not held:
+            return []
+        rows = await self._sql.fetch(connection, "find_stale", **_columns(held), epochs=list(held.values()))
+        return [Place(*row) for row in rows]
+
+    async def store_offsets(
+        self,
+        connection: AnyConnection,
+        held: Mapping[Place, int],
+        moves: Mapping[Place, OffsetMove],
+    ) -> list[Place]:
+        """Update the rows that are still as they are known."""
+        others = held
+        rows: list[Row] = []
+        if moves:
+            others = {place: epoch for place, epoch in held.items() if place not in moves}
+            befores, afters = map(list, zip(*moves.values(), strict=True))
+            numbers = {"epochs": [held[place] for place in moves], "befores": befores, "afters": afters}
+            rows = await self._sql.fetch(connection, "store_offsets", **_columns(moves), **numbers)
+        return [Place(*row) for row in rows] + await self.find_stale(connection, others)
+
+    async def finish(self, connection: AnyConnection, held: Mapping[Place, int]) -> None:
+        """Set the count to nothing."""
+        if held:
+            await self._sql.fetch(connection, "finish", **_columns(held), epochs=list(held.values()))
+
+    async def start(self, connection: AnyConnection, event_id: str) -> int:
+        """Count up."""
+        [(started,)] = await self._sql.fetch(connection, "start", event_id=event_id)
+        return int(started)
+
+    async def forget_start(self, connection: AnyConnection, event_id: str) -> None:
+        """Delete the row."""
+        await self._sql.fetch(connection, "forget_start", event_id=event_id)
+
+
+def _columns(places: Iterable[Place]) -> dict[str, list[Any]]:
+    places = list(places)
+    return {"topics": [place.topic for place in places], "partitions": [place.partition for place in places]}
+
+
+_SUSPECT_TENURES = 2
+"""One unfinished assignment may be a restart at the wrong moment; two in a row have a reason."""
+_IDLE_SECONDS = 5.0
+"""An assignment that had nothing to do for so long has nothing that kills: what is there is fetched within a second."""
+_SUSPECT_EVENTS = 2000
+"""How many events are gone through one by one then: more than one assignment can have prefetched and lost."""
+
+
+class Ownership:
+    """The partitions that Kafka assigned, and what the database gave out for them.
+
+    Kafka's callbacks write it, also from the thread that keeps polling while the loop is busy; the loop reads it.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.unissued: set[Place] = set()
+        """Assigned, and not yet known to the database."""
+        self.held: dict[Place, int] = {}
+        """Epoch by partition."""
+        self.stored: dict[Place, int] = {}
+        """The next offset that the database was last known to have, by partition."""
+        self.topic_ids: dict[Place, TopicId] = {}
+        """The topic that the next offset counts in, by partition."""
+        self._renewed: set[Place] = set()
+        self._unfinished: dict[Place, float] = {}
+        """When each was issued of which it is not known yet that work gets done."""
+        self._suspects: dict[Place, int] = {}
+
+    def owns(self, place: Place) -> bool:
+        """Tell whether a partition is assigned."""
+        return place in self.held or place in self.unissued
+
+    def assign(self, places: Iterable[Place]) -> None:
+        """Note what Kafka assigned."""
+        with self._lock:
+            for place in places:
+                self.held.pop(place, None)
+                self._renewed.add(place)
+                self.unissued.add(place)
+
+    def take_renewed(self) -> set[Place]:
+        """Return the partitions that were assigned since this was asked last: they are read anew from what is done."""
+        renewed = set()
+        while self._renewed:  # one by one, for the other thread may be adding some
+            renewed.add(self._renewed.pop())
+        return renewed
+
+    def issued(self, tenures: Mapping[Place, Tenure]) -> None:
+        """Note what the database gave out; a partition that was lost meanwhile stays lost."""
+        with self._lock:
+            for place, tenure in tenures.items():
+                if place in self.unissued:
+                    self.unissued.discard(place)
+                    self.held[place] = tenure.epoch
+                    self.stored[place] = NO_OFFSET if tenure.next_offset is None else tenure.next_offset
+                    self.topic_ids[place] = tenure.topic_id
+                    self._unfinished[place] = self._clock()
+                    if tenure.unfinished > _SUSPECT_TENURES:
+                        self._suspects[place] = _SUSPECT_EVENTS
+
+    def lose(self, places: Iterable[Place]) -> None:
+        """Forget partitions that belong to another consumer now."""
+        with self._lock:
+            for place in places:
+                self.unissued.discard(place)
+                self.held.pop(place, None)
+                self.stored.pop(place, None)
+                self.topic_ids.pop(place, None)
+                self._unfinished.pop(place, None)
+                self._suspects.pop(place, None)
+
+    def epochs_of(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Return the epochs of those that are still held."""
+        held = dict(self.held)  # which a callback may change meanwhile
+        return {place: held[place] for place in set(places) if place in held}
+
+    def finishing(self, answered: Iterable[Place], is_fetched: Callable[[Place], bool]) -> dict[Place, int]:
+        """Return the epochs under which it is known from now on that work gets done, once each.
+
+        Args:
+            answered: Partitions whose offsets were committed; others are known by having had nothing to do.
+            is_fetched: Tells whether a broker said what there is in a partition.
+        """
+        idle_since = self._clock() - _IDLE_SECONDS
+        old = [place for place, issued_at in list(self._unfinished.items()) if issued_at < idle_since]
+        done = {*answered, *filter(is_fetched, old)}
+        return self.epochs_of([place for place in done if self._unfinished.pop(place, None)])
+
+    @property
+    def has_suspects(self) -> bool:
+        """Whether the next event of any partition may be one that kills the process."""
+        return bool(self._suspects)
+
+    def is_suspect(self, place: Place) -> bool:
+        """Tell whether the next event of a partition may be one that kills the process."""
+        return place in self._suspects
+
+    def survived(self, place: Place) -> None:
+        """Note that the process outlived an event of this partition."""
+        left = self._suspects.pop(place, 0)
+        if left > 1:
+            self._suspects[place] = left - 1

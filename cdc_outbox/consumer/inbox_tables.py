@@ -1,0 +1,196 @@
+"""The tables that a consumer remembers in: their names, how they are made, and the statements on them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, Row
+from cdc_outbox.databases.drivers.statements import NamedStatements
+from cdc_outbox.databases.migrations import Component, load_migrations
+from cdc_outbox.databases.roles import Privilege, Role
+from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.errors import ConfigError, TransactionConflictError
+
+KEY_BYTES: Mapping[str, int] = {"event_id": 2300, "source": 500, "aggregate_type": 500, "aggregate_id": 1300}
+"""How long the columns of a key are on MySQL, where each has a length of its own: with the consumer's name and the
+first sequence of a hole they fill most of what InnoDB's index takes, 3,072 bytes. A topic's name has at most 249."""
+
+_MAX_NAME_BYTES = 255
+"""A consumer's name is part of every key in the inbox, and an index has only so much room."""
+
+
+def checked_name(name: str, field: str) -> str:
+    """Return the name under which a consumer remembers.
+
+    Raises:
+        ConfigError: It can be none.
+    """
+    if not name:
+        raise ConfigError("a consumer has a name, under which it remembers", field=field)
+    if len(name.encode()) > _MAX_NAME_BYTES or "\0" in name:
+        raise ConfigError(f"a consumer's name has at most {_MAX_NAME_BYTES} bytes and no NUL", field=field)
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxTable:
+    """The table in which a consumer claims the ids of the events it has applied, in the handler's transaction.
+
+    Several consumers may share it: every key starts with the consumer's name.
+
+    Args:
+        schema: Where the tables lie; ``None`` is the connection's database, on MySQL only.
+        name: The claims', and what the names of the others begin with.
+    """
+
+    schema: str | None = "public"
+    name: str = "inbox"
+    dialect: Dialect = Dialect.POSTGRESQL
+
+    def __post_init__(self) -> None:
+        _ = self.table  # which checks both names
+
+    @classmethod
+    def on(cls, dialect: Dialect) -> "InboxTable":
+        """Return the inbox where a database of this dialect has it unless somebody says otherwise."""
+        return cls(schema=dialect.default_schema, dialect=dialect)
+
+    @property
+    def table(self) -> TableName:
+        """The claims; on PostgreSQL partitioned by range of the event's id."""
+        return TableName(schema=self.schema, name=self.name, dialect=self.dialect)
+
+    @property
+    def watermarks(self) -> TableName:
+        """The last sequence applied, one row per consumer, source and aggregate; never pruned."""
+        return self.table.sibling("watermarks")
+
+    @property
+    def rest(self) -> TableName:
+        """The partition of the claims that takes every id for which no other partition was made."""
+        return self.table.sibling("rest")
+
+    @property
+    def parked(self) -> TableName:
+        """Events that wait or are given up, as the messages they came in."""
+        return self.table.sibling("parked")
+
+    @property
+    def holes(self) -> TableName:
+        """Sequences that somebody accepted as missing, so that what a watermark says stays explained; never pruned."""
+        return self.table.sibling("holes")
+
+    @property
+    def epochs(self) -> TableName:
+        """Who owns a partition: the number of its last assignment."""
+        return self.table.sibling("epochs")
+
+    @property
+    def starts(self) -> TableName:
+        """How often an event was begun, where a process may have died of it."""
+        return self.table.sibling("starts")
+
+    @property
+    def purges(self) -> TableName:
+        """Up to which time each consumer's ids were forgotten."""
+        return self.table.sibling("purges")
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """All of them; the one with the inbox's name first."""
+        rest = (self.rest,) if self.dialect is Dialect.POSTGRESQL else ()
+        return (self.table, *rest, self.watermarks, *self._beside)
+
+    @property
+    def _beside(self) -> tuple[TableName, ...]:
+        return self.parked, self.holes, self.epochs, self.starts, self.purges
+
+    def names(self) -> Mapping[str, str]:
+        """Return what the statements in ``sql/`` call ``{inbox}``, ``{watermarks}``, ``{parked}`` and so on."""
+        return {
+            "inbox": self.table.quoted,
+            "rest": self.rest.quoted,
+            "watermarks": self.watermarks.quoted,
+            "parked": self.parked.quoted,
+            "holes": self.holes.quoted,
+            "epochs": self.epochs.quoted,
+            "starts": self.starts.quoted,
+            "purges": self.purges.quoted,
+            **{f"{column}_bytes": str(size) for column, size in KEY_BYTES.items()},
+        }
+
+
+_CANCELED = "57014"
+"""A ``statement_timeout`` of the role's: a claim that waits for another one's end is no event's fault."""
+
+
+class Statements:
+    """The statements of one file for one consumer.
+
+    Args:
+        file: ``inbox``, ``park`` or ``epochs``.
+        consumer: The name under which it remembers; part of every key.
+        driver: How to talk to the connection.
+    """
+
+    def __init__(self, file: str, *, table: InboxTable, consumer: str, driver: AsyncDriver) -> None:
+        self.consumer = consumer
+        self._driver = driver
+        self._statements = NamedStatements(driver, file, table.names())
+        self._steps = self._statements.all_steps()
+
+    async def fetch(self, connection: AnyConnection, name: str, **parameters: Any) -> list[Row]:  # noqa: ANN401
+        """Execute a statement by its name, step by step, and return the rows of all its steps."""
+        values = self._statements.values({"consumer": self.consumer, **parameters})
+        rows: list[Row] = []
+        try:
+            for step in self._steps[name]:
+                rows += await self._driver.fetch(connection, step, values)
+        except Exception as error:
+            if getattr(error, "sqlstate", None) == _CANCELED:
+                message = "the server canceled a statement of the inbox, which waited for another transaction"
+                raise TransactionConflictError(message, sqlstate=_CANCELED) from error
+            raise
+        return rows
+
+
+def inbox_component(table: InboxTable) -> Component:
+    """Return an inbox: the claims, the watermarks, the park and what it needs.
+
+    On PostgreSQL the claims are partitioned by range of the event's id: the text of a UUIDv7 sorts by time, so a
+    partition can be a span of time, and the key is unique over all of them. What has no partition goes into the one
+    that takes the rest. PostgreSQL refuses a range of which the rest holds an id already.
+    """
+    names = {**table.names(), **_indexes(table)}
+    return Component(kind="inbox", tables=table.tables, migrations=load_migrations(table.dialect, "inbox", names))
+
+
+def _indexes(table: InboxTable) -> dict[str, str]:
+    """Return the names of the park's indexes, which SQLite alone wants to be told the schema of."""
+    named = {f"parked_{suffix}": table.parked.sibling(suffix) for suffix in ("aggregates", "due", "ids")}
+    in_schema = table.dialect is Dialect.SQLITE
+    return {
+        "parked_name": table.dialect.quote(table.parked.name),
+        **{key: name.quoted if in_schema else table.dialect.quote(name.name) for key, name in named.items()},
+    }
+
+
+def consumer_role(name: str, table: InboxTable) -> Role:
+    """Return the consuming service's role: it claims events, moves watermarks and parks, and forgets no watermark."""
+    # A claim is given back where its event is parked in the same transaction.
+    wanted = {
+        table.table: ("select", "insert", "delete"),
+        table.watermarks: ("select", "insert", "update"),
+        table.parked: ("select", "insert", "update", "delete"),
+        table.holes: ("select", "insert"),
+        table.epochs: ("select", "insert", "update"),
+        table.starts: ("select", "insert", "update", "delete"),
+        table.purges: ("select",),
+    }
+    return Role(
+        name=name,
+        dialect=table.dialect,
+        privileges=tuple(
+            Privilege(table=place, action=action) for place, actions in wanted.items() for action in actions
+        ),
+    )

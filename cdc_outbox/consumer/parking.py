@@ -1,0 +1,201 @@
+"""What a transaction does not apply, and what it takes out of the parked events.
+
+Parked events of topic-partitions that no consumer is assigned are applied by one instance of the consumer.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+from cdc_outbox.consumer.claims import Claims, InboxStore
+from cdc_outbox.consumer.fencing import EpochStore, Place, place_of
+from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.limits import Room
+from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict, sentence
+from cdc_outbox.consumer.parked_events import REASONS, Failure, ParkedEvent, ParkStore, Reason
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.drivers import AnyConnection
+from cdc_outbox.errors import ParkFullError
+
+
+class Aside:
+    """The events of one transaction that are not applied in it, and those that leave the park.
+
+    The locks on the watermarks of all of them are held.
+
+    Args:
+        room: How much more may be parked.
+    """
+
+    def __init__(
+        self,
+        *,
+        inbox: InboxStore,
+        park: ParkStore,
+        epochs: EpochStore,
+        connection: AnyConnection,
+        room: Room,
+    ) -> None:
+        self._inbox, self._park, self._epochs = inbox, park, epochs
+        self._connection = connection
+        self._room = room
+        self.reasons: Counter[Reason] = Counter()
+        """How many events were parked, and why."""
+        self.bytes = 0
+        """How many bytes they have."""
+        self._blocking: Counter[Aggregate] = Counter()
+        self._released: set[str] = set()
+        self._done: set[str] = set()
+        self._removed: list[int] = []
+        self._rested: list[int] = []
+
+    @property
+    def blocking(self) -> dict[Aggregate, int]:
+        """How many more events of an aggregate are parked than before, so that those after them wait."""
+        return {aggregate: events for aggregate, events in self._blocking.items() if events}
+
+    async def put_unreadable(self, item: Item) -> None:
+        """Park what nobody can read; what others wait for goes on to be waited for."""
+        failure, row = item.failure, item.parked
+        assert failure is not None  # noqa: S101 - that is what unreadable means
+        if row is None:
+            await self._put(item, failure)
+        elif row.is_due or not row.blocks:
+            was_read = row.blocks and row.reason is not Reason.UNREADABLE
+            reason = Reason.FAILED if was_read else Reason.UNREADABLE
+            await self._park.fail(self._connection, row.parked_id, replace(failure, reason=reason))
+
+    async def put(self, item: Item, judgement: Judgement) -> None:
+        """Do with an event what its verdict says, unless it is applied: then take it out of the park."""
+        verdict, row = judgement.verdict, item.parked
+        if row is not None and not _keeps_row(item, verdict):
+            self._removed.append(row.parked_id)
+            self._blocking[row.aggregate] -= row.blocks
+        if item.is_stuck or (not verdict.is_done and (verdict is not Verdict.NEXT or item.failure)):
+            self._released.add(item.event_id)
+        elif verdict.is_done:
+            self._done.add(item.event_id)
+        if row is not None and _keeps_row(item, verdict):
+            if not item.is_stuck:
+                await self._put_back(item, row, judgement)
+        elif item.failure is not None and (verdict is Verdict.NEXT or (item.is_unreadable and verdict.is_set_aside)):
+            await self._put(item, item.failure)
+        elif verdict.is_set_aside:
+            await self._put(item, Failure(reason=REASONS[verdict], error=sentence(judgement), attempts=0))
+        # Who has it tried again once it is mended does not want the old counts held against it.
+        if item.is_begun or (item.failure is not None and item.failure.reason is Reason.CRASHED):
+            await self._epochs.forget_start(self._connection, item.event_id)
+
+    async def settle(self, claims: Claims, applied: Iterable[Item]) -> None:
+        """Give back the claims that have no effects, and take out of the park what has."""
+        if self._released:  # an id may have come twice, and have been applied the first time
+            self._released -= {item.event_id for item in applied} | self._done
+        await self._inbox.release(self._connection, self._released & claims.new)
+        await self._park.remove(self._connection, self._removed)
+        await self._park.rest(self._connection, self._rested)
+
+    async def _put(self, item: Item, failure: Failure) -> None:
+        size = item.message.size
+        # What leaves its row for another one takes no room that it did not have.
+        if item.parked is None and (limit := self._room.without(self.reasons.total(), self.bytes).reached):
+            raise ParkFullError(f"{item.event} cannot be parked: {limit} is reached")
+        await self._park.add(self._connection, item.event, item.message, failure)
+        self._blocking[item.aggregate] += failure.blocks
+        self.reasons[failure.reason] += 1
+        self.bytes += size
+
+    async def _put_back(self, item: Item, row: ParkedEvent, judgement: Judgement) -> None:
+        aggregate, verdict = item.aggregate, judgement.verdict
+        failure = item.failure if verdict is Verdict.NEXT else None
+        if verdict is Verdict.CONFLICT:
+            failure = Failure(reason=Reason.CONFLICT, error=sentence(judgement), attempts=row.attempts)
+        if failure is not None:
+            await self._park.fail(self._connection, row.parked_id, failure)
+            self._blocking[aggregate] += failure.blocks - row.blocks
+        elif verdict in {Verdict.GAP, Verdict.BEHIND, Verdict.PARKED}:  # the last one behind itself, read at last
+            if row.is_due:
+                self._rested.append(row.parked_id)
+        else:
+            self._removed.append(row.parked_id)
+            self._blocking[aggregate] -= row.blocks
+
+
+def _keeps_row(item: Item, verdict: Verdict) -> bool:
+    """Tell whether a parked event stays in its row, unless it is applied; otherwise it is parked anew if at all.
+
+    The row of an unreadable message holds its place in the aggregate. What is read at last, and waits for no event
+    that is parked, needs that place no more, but a row that says what it is.
+    """
+    if item.is_stuck:
+        return True
+    is_read_at_last = item.parked is not None and item.parked.reason is Reason.UNREADABLE
+    return item.is_redone and not (is_read_at_last and verdict in {Verdict.GAP, Verdict.CONFLICT, Verdict.EXPIRED})
+
+
+_log = logging.getLogger(__name__)
+
+_ASK_SECONDS = 30.0
+"""How often the brokers are asked which partitions there are, while events of others than the consumer's are parked."""
+
+
+class Adoption:
+    """What one instance of a consumer applies beside the events of its own partitions.
+
+    Args:
+        find_topics: Asks the brokers which topics there are, each with its partitions.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        contract: WireContract,
+        find_topics: Callable[[], Awaitable[Mapping[str, Collection[int]]]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._contract, self._find_topics, self._clock = contract, find_topics, clock
+        self._asked_at: float | None = None
+        self._known: set[Place] = set()
+        self.adopted: frozenset[Place] = frozenset()
+        """Topic-partitions that no consumer is assigned, if this instance is the one that looks after them."""
+        self.guardian: Place | None = None
+        """The assigned topic-partition whose owner looks after the others."""
+
+    async def look(self, parked: Collection[Place], held: Collection[Place]) -> None:
+        """Find out what to adopt.
+
+        Args:
+            parked: The topic-partitions of all parked events that wait.
+            held: Those that this instance is assigned.
+
+        Raises:
+            BrokerUnavailableError: The brokers do not answer.
+        """
+        if self._known.issuperset(parked) or set(parked) <= set(held):
+            self.adopted = frozenset()
+            return
+        if self._asked_at is None or self._clock() - self._asked_at >= _ASK_SECONDS:
+            topics = await self._find_topics()
+            self._known = {Place(topic, number) for topic in self._contract.topics for number in topics.get(topic, ())}
+            self._asked_at = self._clock()
+        self.guardian = min(self._known, default=None)
+        before = self.adopted
+        is_guardian = self.guardian is not None and self.guardian in held
+        self.adopted = frozenset(set(parked) - self._known) if is_guardian else frozenset()
+        for place in sorted(self.adopted - before):
+            _log.warning(
+                "parked events of a partition that no consumer is assigned are applied here",
+                extra={"topic": place.topic, "partition": place.partition},
+            )
+
+    def takes(self, row: ParkedEvent) -> bool:
+        """Tell whether this consumer can apply a parked event: another one may know aggregate types more."""
+        is_own = place_of(row.message) not in self.adopted
+        return is_own or row.aggregate.aggregate_type in {"", *self._contract.aggregates}
+
+    def owner_of(self, row: ParkedEvent) -> Place:
+        """Return the assigned topic-partition under whose epoch a parked event is applied."""
+        place = place_of(row.message)
+        return self.guardian if place in self.adopted and self.guardian is not None else place

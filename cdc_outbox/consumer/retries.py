@@ -1,0 +1,359 @@
+"""What is to become of events whose handler failed: when they are tried again, and whose fault it is."""
+
+import logging
+import re
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.handlers import ours_of, several
+from cdc_outbox.consumer.item import Item, unreadable
+from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
+from cdc_outbox.consumer.parked_events import Failure, Reason
+from cdc_outbox.databases.drivers import is_of_driver, translate
+from cdc_outbox.errors import (
+    BrokerUnavailableError,
+    CdcOutboxError,
+    ConfigError,
+    ConnectUnavailableError,
+    ConsumerError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    MessageError,
+    TransactionAbortedError,
+    TransactionConflictError,
+    TransactionTimeoutError,
+)
+from cdc_outbox.event import Event
+
+_MAX_DOUBLINGS = 60
+"""More make a number that no float holds."""
+_JITTER = 0.25
+"""By how much of itself a pause varies, so that what failed together is not tried again together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How failing events are tried again.
+
+    Args:
+        inline_retry_seconds: How long an event is tried again at once while its partition waits. Long enough for a
+            hiccup, and short enough that the other aggregates hardly notice.
+        first_pause_seconds: The first of those pauses; each is twice the one before.
+        parked_pause_seconds: How long it is parked after that; twice as long after each further attempt.
+        longest_pause_seconds: The longest of these: what is mended is noticed within that time.
+        max_attempts: After how many attempts it is dead; what is tried again at once counts as one. With the pauses
+            above 25 attempts take three hours, and never less than two: a system that one aggregate alone needs may be
+            away for as long.
+        park_at_once: Errors that another try cannot mend: the event is dead after the first one.
+    """
+
+    inline_retry_seconds: float = 2.0
+    first_pause_seconds: float = 0.05
+    parked_pause_seconds: float = 5.0
+    longest_pause_seconds: float = 600.0
+    max_attempts: int = 25
+    park_at_once: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("first_pause_seconds", "parked_pause_seconds", "longest_pause_seconds"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be greater than 0", field=f"Retry.{name}")
+        if self.inline_retry_seconds < 0:
+            raise ConfigError("inline_retry_seconds must not be negative", field="Retry.inline_retry_seconds")
+        if self.max_attempts < 1:
+            raise ConfigError("max_attempts must be at least 1", field="Retry.max_attempts")
+
+    def is_hopeless(self, error: BaseException | None) -> bool:
+        """Tell whether an error is one that another try cannot mend."""
+        return isinstance(error, self.park_at_once)
+
+    def inline_pause(self, tries: int, elapsed_seconds: float, random: Random) -> float | None:
+        """Return how long to wait before the next try at once, ``None`` where that would take too long.
+
+        Args:
+            tries: How many there were, at least one.
+            elapsed_seconds: Since the first of them failed.
+        """
+        pause = _jittered(self.first_pause_seconds * 2 ** min(tries - 1, _MAX_DOUBLINGS), random)
+        return pause if elapsed_seconds + pause <= self.inline_retry_seconds else None
+
+    def parked_pause(self, attempts: int, random: Random) -> float | None:
+        """Return how long an event is parked after so many attempts, ``None`` where it is dead."""
+        if attempts >= self.max_attempts:
+            return None
+        return _jittered(
+            min(self.longest_pause_seconds, self.parked_pause_seconds * 2 ** min(attempts - 1, _MAX_DOUBLINGS)), random
+        )
+
+
+def _jittered(seconds: float, random: Random) -> float:
+    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
+
+
+_log = logging.getLogger(__name__)
+
+
+_MAX_CONFLICTS = 5
+"""How often an event may meet other transactions, alone in its own, before that counts as its failure."""
+
+
+class _Tries(NamedTuple):
+    """How often an event was tried, since when, and where it came from."""
+
+    times: int
+    since: float
+    place: Place
+
+
+class Poison:
+    """The events that failed since they were polled, and how often.
+
+    Args:
+        error_texts: Whether the log quotes what a handler's exception says.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        retry: Retry,
+        *,
+        error_texts: bool = True,
+        random: Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._retry, self._error_texts = retry, error_texts
+        self._random = random or Random()  # noqa: S311 - no secret
+        self._clock = clock
+        self._tries: dict[str, _Tries] = {}
+        self._conflicts: dict[str, tuple[int, Place]] = {}
+
+    def is_hopeless(self, error: CdcOutboxError) -> bool:
+        """Tell whether a handler's error is one that another try cannot mend."""
+        return self._retry.is_hopeless(error.__cause__)
+
+    def excuses(self, item: Item) -> bool:
+        """Note that another transaction was in an event's way, and tell whether that may be chance."""
+        times = self._conflicts.get(item.event_id, (0, item.place))[0] + 1
+        self._conflicts[item.event_id] = times, item.place
+        return times < _MAX_CONFLICTS
+
+    def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
+        """Return the event as it is to be delivered again, and how long to wait before that.
+
+        An event that comes out of the park is not tried again at once: it has waited already.
+        """
+        if isinstance(error, MessageError):
+            return unreadable(item.message, error, item.parked, item.aggregate), None
+        is_hopeless = self.is_hopeless(error)
+        if item.parked is not None or item.event_id not in self._tries:  # once for all tries at once
+            cause = error.__cause__ if self._error_texts else silenced(error.__cause__)
+            _log.debug("handler failed", exc_info=cause, extra={"event_id": item.event_id})
+        if item.parked is None and not is_hopeless:
+            tries, since, _ = self._tries.get(item.event_id, _Tries(0, self._clock(), item.place))
+            self._tries[item.event_id] = _Tries(tries + 1, since, item.place)
+            pause = self._retry.inline_pause(tries + 1, self._clock() - since, self._random)
+            if pause is not None:
+                return item, pause
+        attempts = (item.parked.attempts if item.parked else 0) + 1
+        seconds = None if is_hopeless else self._retry.parked_pause(attempts, self._random)
+        fields: dict[str, object] = {"event_id": item.event_id, "reason": str(error), "attempts": attempts}
+        if seconds is None:
+            _log.error("event is dead", extra=fields)
+        else:
+            told = "event is parked" if attempts == 1 else "parked event failed again"
+            _log.error(told, extra={**fields, "retry_seconds": round(seconds, 2)})
+        return item.failing(
+            Failure(reason=Reason.FAILED, error=str(error), attempts=attempts, retry_seconds=seconds)
+        ), None
+
+    def forget(self, items: Iterable[Item]) -> None:
+        """Forget events that are done with."""
+        if self._tries or self._conflicts:
+            for item in items:
+                self._tries.pop(item.event_id, None)
+                self._conflicts.pop(item.event_id, None)
+
+    def keep(self, owns: Callable[[Place], bool]) -> None:
+        """Forget the events of all other partitions: one that comes again is tried as if for the first time."""
+        if self._tries or self._conflicts:
+            self._tries = {event_id: tried for event_id, tried in self._tries.items() if owns(tried.place)}
+            self._conflicts = {event_id: met for event_id, met in self._conflicts.items() if owns(met[1])}
+
+
+def silenced(error: BaseException | None, depth: int = 10) -> BaseException | None:
+    """Return an exception whose traceback looks the same but that says nothing, nor do its causes.
+
+    Args:
+        depth: How many of them are shown; they may go round in a circle.
+    """
+    if error is None or not depth:
+        return None
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    kind = type(error)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    silent: BaseException = type(kind.__name__, (Exception,), names)()
+    silent.__cause__ = silenced(cause, depth - 1)
+    silent.__traceback__ = error.__traceback__
+    return silent
+
+
+_AGGREGATES = 3
+"""How many aggregates fail alike before it is an outage: two may be chance, and each one more is parked first."""
+_MOST_CAUSES = 100
+"""How many causes are told apart, should some error have another host or code each time."""
+_NETWORK_ERRORS = (ConnectionError, TimeoutError, socket.gaierror)
+"""What the operating system says where nothing answers; clients of HTTP raise their own because of one of these."""
+_HOST = re.compile(r"""(?:\bat|\bon|\bhost=|failed \()\s*["']([\w.:/\\-]+)["']""")
+"""Where errors of libpq, PyMySQL, asyncio and urllib3 name the host."""
+
+
+class Cause(NamedTuple):
+    """What a handler could not use: two errors that are alike have equal causes.
+
+    Args:
+        kind: The error's class.
+        code: Its SQLSTATE or number, empty where it has none.
+        host: The host that it names, empty where it names none.
+        is_conflict: Whether another transaction was in the way, which is over in a moment as a rule.
+    """
+
+    kind: str
+    code: str
+    host: str
+    is_conflict: bool = False
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [self.kind, self.code, self.host and f"at {self.host}"]))
+
+
+def cause_of(error: BaseException | None) -> Cause | None:
+    """Return what a handler's error says of a system that is away or in the way; ``None`` where it says nothing.
+
+    A handler that took too long, for the server or for us, has only itself to blame.
+    """
+    links = list(_chain(error))
+    for link in links:
+        ours = link if isinstance(link, CdcOutboxError) else translate(link)
+        if isinstance(ours, TransactionTimeoutError):
+            return None
+        if not _is_away(link, ours):
+            continue
+        code = ours.sqlstate if isinstance(ours, DatabaseError) and ours.sqlstate else _number(link)
+        hosts = (found[1] for found in map(_HOST.search, map(str, links)) if found)
+        is_conflict = isinstance(ours, TransactionConflictError)
+        return Cause(type(link).__qualname__, code, next(hosts, ""), is_conflict)
+    return None
+
+
+def _is_away(error: BaseException, ours: CdcOutboxError | None) -> bool:
+    if isinstance(ours, DatabaseError | BrokerUnavailableError | ConnectUnavailableError):
+        return ours.retryable
+    return isinstance(error, _NETWORK_ERRORS)
+
+
+def _number(error: BaseException) -> str:
+    number = next(iter(error.args), None)
+    return str(number) if isinstance(number, int) else ""
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Return an error and those that led to it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+class CircuitBreaker:
+    """The failures since the last event of the same type was applied, and what they have in common.
+
+    Args:
+        aggregates: How many have to fail alike before the circuit opens.
+    """
+
+    def __init__(self, aggregates: int = _AGGREGATES) -> None:
+        self._aggregates = aggregates
+        self._failed: dict[Cause, dict[Aggregate, str]] = {}
+        self.cause: Cause | None = None
+        """What is waited for; ``None`` while the circuit is closed."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is an outage, so that one event is tried, and nothing counts."""
+        return self.cause is not None
+
+    def failed(self, event: Event, cause: Cause) -> bool:
+        """Note that an event's handler failed, and return whether the circuit is open.
+
+        An open circuit stays open whatever is in the way: what was unreachable is starting up, or full, a moment later.
+        """
+        if self.cause is None and len(self._failed) >= _MOST_CAUSES:
+            self._failed.clear()
+        alike = self._failed.setdefault(self.cause or cause, {})
+        alike[aggregate_of(event)] = event.type
+        if self.cause is None and len(alike) >= self._aggregates:
+            self.cause = cause
+        return self.is_open
+
+    def succeeded(self, event_types: Iterable[str]) -> None:
+        """Note that events of these types were applied: what failed of the same types is no evidence any more.
+
+        Events of another type may need nothing of what is away.
+        """
+        if not self._failed:
+            return
+        types = set(event_types)
+        left = {
+            cause: {aggregate: event_type for aggregate, event_type in alike.items() if event_type not in types}
+            for cause, alike in self._failed.items()
+        }
+        self._failed = {cause: alike for cause, alike in left.items() if alike}
+        if self.cause is not None and len(self._failed.get(self.cause, ())) < self._aggregates:
+            self.close()
+
+    def close(self) -> None:
+        """Forget all failures."""
+        self._failed.clear()
+        self.cause = None
+
+
+_FAILED_TRANSACTION = "25P02"
+"""https://www.postgresql.org/docs/current/errcodes-appendix.html: a statement came after one that failed."""
+
+
+def error_of(
+    error: Exception, events: Sequence[Event], text_of: Callable[[BaseException], str]
+) -> CdcOutboxError | None:
+    """Return our error for one that a transaction raised, ``None`` for a bug of ours.
+
+    Args:
+        events: Those of the transaction.
+        text_of: Returns what to add of the error's own text.
+    """
+    return _aborted(error, events) or ours_of(error) or _refused(error, events, text_of(error))
+
+
+def _aborted(error: Exception, events: Sequence[Event]) -> ConsumerError | None:
+    """Return the error of a transaction that had failed before our statement did: some drivers tell only then."""
+    if getattr(error, "sqlstate", None) != _FAILED_TRANSACTION:
+        return None
+    return TransactionAbortedError(f"a handler of {several(events)} swallowed an SQL error")
+
+
+def _refused(error: Exception, events: Sequence[Event], text: str) -> CdcOutboxError | None:
+    """Return the error of what the database refused; what our own code raises is no event's fault."""
+    if isinstance(error, ConnectionError):  # the socket's own, which SQLAlchemy lets pass under asyncpg
+        return DatabaseUnavailableError("the connection broke")
+    if isinstance(error, TimeoutError):  # asyncpg's ``command_timeout``
+        return TransactionConflictError("an answer of the server was waited for longer than the connection allows")
+    if isinstance(error, UnicodeEncodeError):
+        return MessageError("the event holds half a surrogate pair, which no database takes")
+    if not is_of_driver(error):
+        return None
+    return ConsumerError(f"{several(events)} could not be applied: {type(error).__name__}{text}")

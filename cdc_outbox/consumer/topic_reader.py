@@ -1,0 +1,322 @@
+"""Topics read without a group, and which of their messages a replay gives to a consumer again."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cdc_outbox.consumer.fencing import Place, TopicId, place_of
+from cdc_outbox.consumer.ordering import Order
+from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.errors import BrokerUnavailableError, ConfigError, MessageError
+from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.formats.timestamps import to_milliseconds
+from cdc_outbox.kafka import clients as kafka_clients
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka import reading as kafka_reading
+from cdc_outbox.kafka.broker_errors import raise_lasting, translate
+from cdc_outbox.message import Message
+
+_log = logging.getLogger("cdc_outbox.consumer.topic_reader.librdkafka")
+_log.addHandler(logging.NullHandler())  # logging's last resort would print it; the error has what matters
+_ANSWER_SECONDS = 10.0
+"""How long the brokers may take to answer a question."""
+_SILENCE_SECONDS = 30.0
+"""How long a partition that holds more may give nothing; a broker that is restarted takes less."""
+_POLL_SECONDS, _POLLED = 0.2, 2_000
+
+
+def find_topic_ids(
+    admin: "confluent.AdminClient", topics: Collection[str], seconds: float = _ANSWER_SECONDS
+) -> dict[str, TopicId]:
+    """Return the ids of topics that exist.
+
+    Args:
+        seconds: How long the brokers may take to answer.
+
+    Raises:
+        KafkaException: One of them does not, or the brokers do not tell.
+    """
+    cluster = admin.describe_cluster(request_timeout=seconds)
+    described = admin.describe_topics(confluent.TopicCollection(sorted(topics)), request_timeout=seconds)
+    cluster_id = cluster.result().cluster_id or ""
+    found = {topic: answer.result().topic_id for topic, answer in described.items()}
+    no_id = confluent.Uuid(0, 0)  # from brokers that have none
+    return {topic: TopicId(cluster_id, "" if each == no_id else str(each)) for topic, each in found.items()}
+
+
+class TopicReader:
+    """Reads what topics hold.
+
+    Args:
+        settings: As :func:`cdc_outbox.kafka.clients.consumer_settings` returns them; the group in them is asked for its
+            offsets only.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        own = {name: value for name, value in settings.items() if name not in kafka_clients.MEMBERSHIP}
+        self._settings = {**own, "enable.partition.eof": True}
+        self._client = kafka_clients.make_consumer(self._settings, _log)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, settings: Mapping[str, Any]) -> "Iterator[TopicReader]":
+        """Read, and close at the end.
+
+        Raises:
+            BrokerError: From any of the methods; :class:`BrokerUnavailableError` where trying again may help.
+        """
+        reader = cls(settings)
+        try:
+            yield reader
+        except confluent.KafkaException as error:
+            raise translate(error.args[0], str(settings["bootstrap.servers"])) from error
+        finally:
+            reader._client.close()
+
+    def places(self, topics: Collection[str]) -> list[Place]:
+        """Return the partitions of those topics that exist."""
+        known = kafka_reading.find_topics(self._client, servers=str(self._settings["bootstrap.servers"]))
+        return [Place(topic, number) for topic in sorted(topics) for number in known.get(topic, ())]
+
+    def ids(self, topics: Collection[str]) -> dict[str, TopicId]:
+        """Return the ids of topics that exist."""
+        return find_topic_ids(self._admin(), topics) if topics else {}
+
+    def bounds(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+        """Return the first offset that each partition holds, and the one that its next message will have."""
+        found = {}
+        for place in places:
+            first, end = self._client.get_watermark_offsets(confluent.TopicPartition(*place), timeout=_ANSWER_SECONDS)
+            found[place] = (first, end)
+        return found
+
+    def committed(self, places: Collection[Place]) -> dict[Place, int]:
+        """Return the group's offsets, without the partitions that have none."""
+        if not places:
+            return {}
+        answers = self._client.committed(
+            [confluent.TopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS
+        )
+        return {Place(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
+
+    def offsets_at(self, places: Collection[Place], timestamp_ms: int) -> dict[Place, int]:
+        """Return the first offset with this timestamp or a later one, without partitions that have none."""
+        if not places:
+            return {}
+        asked = [confluent.TopicPartition(*place, timestamp_ms) for place in places]
+        answers = self._client.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
+        return {Place(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
+
+    def compacted(self, topics: Collection[str]) -> set[str]:
+        """Return those topics that keep but the latest message of a key; of those that nobody may ask about, none."""
+        if not topics:
+            return set()
+        admin = self._admin()
+        asked = [confluent.ConfigResource(confluent.ResourceType.TOPIC, topic) for topic in topics]
+        found = set()
+        for resource, answer in admin.describe_configs(asked, request_timeout=_ANSWER_SECONDS).items():
+            try:
+                policy = answer.result()["cleanup.policy"].value or ""
+            except confluent.KafkaException:
+                continue
+            if "compact" in policy:
+                found.add(resource.name)
+        return found
+
+    def members(self, group: str) -> int:
+        """Return how many consumers are in a group."""
+        admin = self._admin()
+        [answer] = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS).values()
+        try:
+            return len(answer.result().members)
+        except confluent.KafkaException as error:
+            if error.args[0].code() == confluent.KafkaError.GROUP_ID_NOT_FOUND:
+                return 0
+            raise
+
+    def _admin(self) -> "confluent.AdminClient":
+        servers = {"bootstrap.servers": self._settings["bootstrap.servers"]}
+        return confluent.AdminClient({**kafka_clients.connection_settings(self._settings), **servers}, logger=_log)
+
+    def read(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
+        """Return the messages from each partition's first offset up to its end, which is not counted in.
+
+        Each partition's come in order. What retention has taken meanwhile is left out.
+
+        Raises:
+            BrokerUnavailableError: A partition that holds more gives nothing.
+        """
+        left = {place: end for place, (first, end) in spans.items() if first < end}
+        if not left:
+            return
+        self._client.assign([confluent.TopicPartition(*place, spans[place][0]) for place in left])
+        heard_at = time.monotonic()
+        try:
+            while left:
+                for record in kafka_reading.polled(self._client, _POLL_SECONDS, _POLLED):
+                    heard_at = time.monotonic()
+                    yield from self._received(record, left)
+                if time.monotonic() - heard_at > _SILENCE_SECONDS:
+                    names = ", ".join(f"{topic}[{partition}]" for topic, partition in left)
+                    raise BrokerUnavailableError(f"{names} could not be read to the end")
+        finally:
+            # A pause outlives the assignment.
+            self._client.resume(self._client.assignment())
+            self._client.unassign()
+
+    def _received(self, record: "confluent.Message", left: dict[Place, int]) -> Iterator[Message]:
+        place, error = Place(record.topic() or "", record.partition() or 0), record.error()
+        if error is not None and error.name() != "_PARTITION_EOF":
+            raise_lasting(error)
+            return
+        if place not in left:
+            return
+        offset = record.offset() or 0
+        if error is None and offset < left[place]:
+            yield kafka_reading.message_of(record)
+        # Behind the last message there may be what a transaction left there, which no reader ever gets.
+        if error is not None or offset >= left[place] - 1:
+            del left[place]
+            self._client.pause([confluent.TopicPartition(*place)])
+
+
+_CLOCK_SKEW = timedelta(minutes=10)
+"""How far the brokers' clock may be behind the database's: they find the first message by the time of its arrival."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which messages are given again: those that all of these take.
+
+    Raises:
+        ConfigError: No message can be all of it.
+
+    Args:
+        topic: One of the contract's; ``None`` for all.
+        aggregate: Its type and its id.
+        event_type: For example ``OrderPlaced``.
+        since: Events created at this time or later (``Event.created_at``).
+        before: Events created earlier than this.
+        partition: With ``topic``, unless there is but one.
+        first_offset: In that partition, like ``last_offset``, which is counted in.
+    """
+
+    topic: str | None = None
+    aggregate: tuple[str, str] | None = None
+    event_type: str | None = None
+    since: datetime | None = None
+    before: datetime | None = None
+    partition: int | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.since is not None and self.before is not None and self.since.timestamp() >= self.before.timestamp():
+            raise ConfigError(f"nothing is from {self.since} on and before {self.before}", field="Selection.before")
+        offsets = self.first_offset, self.last_offset
+        if self.partition is None and offsets != (None, None):
+            raise ConfigError("of which partition the offsets are meant is not said", field="Selection.partition")
+        if None not in offsets and (self.last_offset or 0) < (self.first_offset or 0):
+            raise ConfigError(f"nothing is from offset {offsets[0]} to {offsets[1]}", field="Selection.last_offset")
+
+    def topics(self, contract: WireContract) -> tuple[str, ...]:
+        """Return the topics that hold such messages.
+
+        Raises:
+            ConfigError: The contract has no such topic or aggregate type, or it is not clear whose partition is meant.
+        """
+        topics = contract.topics
+        if self.aggregate is not None:
+            contract.mode_of(self.aggregate[0])
+            topics = (contract.topic_of(self.aggregate[0]),)
+        if self.topic is not None:
+            if self.topic not in topics:
+                raise ConfigError(f"the topic {self.topic!r} is none of {', '.join(topics)}", field="Selection.topic")
+            topics = (self.topic,)
+        if self.partition is not None and len(topics) > 1:
+            raise ConfigError("of which topic the partition is meant is not said", field="Selection.topic")
+        return topics
+
+    def spans(self, reader: TopicReader, contract: WireContract) -> dict[Place, tuple[int, int]]:
+        """Return first offset and end of what is to be read of each partition, as it is now."""
+        known = reader.places(self.topics(contract))
+        places = [place for place in known if self.partition in {None, place.partition}]
+        if known and not places:
+            raise ConfigError(
+                f"{known[0].topic} has no partition {self.partition}: there are {len(known)}, from 0",
+                field="Selection.partition",
+            )
+        bounds = reader.bounds(places)
+        if self.since is not None:
+            starts = reader.offsets_at(places, to_milliseconds(self.since.astimezone(UTC) - _CLOCK_SKEW))
+            bounds = {place: (max(first, starts.get(place, end)), end) for place, (first, end) in bounds.items()}
+        first_wanted, after_last = self.first_offset or 0, None if self.last_offset is None else self.last_offset + 1
+        return {
+            place: (max(first, first_wanted), end if after_last is None else min(end, after_last))
+            for place, (first, end) in bounds.items()
+        }
+
+    def takes(self, event: Event) -> bool:
+        """Tell whether an event's message is one of them; of one that tells no time, where none is asked for."""
+        made = event.created_at
+        return (
+            self.aggregate in {None, (event.aggregate_type, event.aggregate_id)}
+            and self.event_type in {None, event.type}
+            and (self.since is None or (made is not None and made >= self.since.astimezone(UTC)))
+            and (self.before is None or (made is not None and made < self.before.astimezone(UTC)))
+        )
+
+    @property
+    def passes_over(self) -> bool:
+        """Whether it may take an event of an aggregate and leave an earlier one out."""
+        return any(each is not None for each in (self.event_type, self.since, self.before, self.first_offset))
+
+
+def refuse_ahead(
+    selection: Selection,
+    reader: TopicReader,
+    contract: WireContract,
+    spans: Mapping[Place, tuple[int, int]],
+    order_of: Callable[[str], Order],
+) -> None:
+    """Refuse a selection that passes over events which the consumer has not read yet, where their numbers have gaps.
+
+    Nothing shows there that an event is missing: applied too late, it would contradict what was applied. Where numbers
+    have no gaps, what is passed over is waited for.
+
+    Raises:
+        ConfigError: There is such an event.
+        BrokerError: The brokers do not answer.
+    """
+    orders = {name: order_of(name) for name in contract.aggregates}
+    increasing = {name for name, order in orders.items() if order.mode is SequenceMode.INCREASING and not order.latest}
+    topics = {contract.topic_of(name) for name in increasing}
+    places = [place for place in spans if place.topic in topics]
+    if not selection.passes_over or not places:
+        return
+    committed, bounds = reader.committed(places), reader.bounds(places)
+    unread = {place: (max(first, committed.get(place, 0)), spans[place][1]) for place, (first, _) in bounds.items()}
+    left_out: set[tuple[str, str]] = set()
+    for message in reader.read(unread):
+        try:
+            event = contract.event_of(message)
+        except MessageError:
+            continue
+        aggregate = event.aggregate_type, event.aggregate_id
+        first, _ = spans[place_of(message)]
+        if event.aggregate_type not in increasing:
+            continue
+        if not ((message.offset or 0) >= first and selection.takes(event)):
+            left_out.add(aggregate)
+        elif aggregate in left_out:
+            name = "/".join(aggregate)
+            raise ConfigError(
+                f"{event} at {message.position} is selected, and an earlier event of {name} is not, which the consumer "
+                "has not read yet: the earlier one would be a conflict then",
+                field="Selection",
+                hint="Run the consumer until it has read the topics to the end, or replay whole aggregates.",
+            )

@@ -1,0 +1,1 @@
+"""What writers, connectors and consumers agree on: columns, headers, topics and an outbox's options."""

@@ -1,0 +1,96 @@
+"""The ways an outbox may go about its events: what becomes of a row, what goes with it."""
+
+from enum import StrEnum
+
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.formats.event_format import EventFormat, PayloadType
+
+
+class OutboxMode(StrEnum):
+    """What becomes of an event's row, and with it what the pipeline cannot promise.
+
+    Whatever the mode, writer, topics and consumer are the same: numbers without gaps, effects once.
+    """
+
+    KEEP = "keep"
+    """It stays until it is pruned, and can be published, compared and read again."""
+    DELETE = "delete"
+    """It is deleted in the transaction that inserted it: the log has it, the table stays empty.
+
+    Once the log is gone, so are the events. What a lost slot held cannot be published again, events cannot be
+    compared with the table, nothing but the log can be read instead of it. Whether something was written before the
+    slot is known from the head table only, so not of aggregate types without numbers.
+    """
+    MESSAGE = "message"
+    """There is no row: the event is a logical message in PostgreSQL's log, and only the head table exists.
+
+    All that DELETE cannot do, and: an event that is not numbered has no source; payloads are text, never bytes; nothing
+    refuses the same id twice; after a restart the connector may repeat events that it had delivered (consumers skip
+    them). PostgreSQL only.
+    """
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the table can tell afterwards what was written."""
+        return self is OutboxMode.KEEP
+
+
+class Partitions(StrEnum):
+    """How long the span of time is whose events share a partition, by the time in their ids."""
+
+    DAY = "day"
+    MONTH = "month"
+
+
+def refuse_together(mode: OutboxMode, payload_type: PayloadType, event_format: EventFormat) -> None:
+    """Refuse what does not go together, on any database.
+
+    Raises:
+        ConfigError: A format or a mode cannot carry such payloads, or would change them.
+    """
+    if mode is OutboxMode.MESSAGE and payload_type is PayloadType.BYTES:
+        raise ConfigError(
+            "a logical message carries the payload as JSON text, never as bytes",
+            field="payload_type",
+            hint="Choose the mode keep or delete.",
+        )
+    if mode is OutboxMode.MESSAGE and event_format is EventFormat.ENVELOPE:
+        raise ConfigError(
+            "Debezium gives a null or a large number of a logical message another type than a small one, "
+            "and fails on the second type in an envelope",
+            field="format",
+            hint="Choose another format, or the mode keep or delete.",
+        )
+    if payload_type is PayloadType.BYTES and event_format in {EventFormat.ENVELOPE, EventFormat.CLOUDEVENTS_STRUCTURED}:
+        hint = f"Choose {EventFormat.PLAIN} or {EventFormat.CLOUDEVENTS_BINARY}."
+        raise ConfigError("an envelope is JSON, never bytes", field="format", hint=hint)
+    if payload_type is PayloadType.EXPANDED and event_format not in {EventFormat.PLAIN, EventFormat.ENVELOPE}:
+        raise ConfigError(
+            "the JSON of a CloudEvent arrives as it was written, and expansion would change it",
+            field="payload_type",
+            hint=f"Choose {PayloadType.JSON}.",
+        )
+
+
+def refuse_elsewhere(database: str, mode: OutboxMode, payload_type: PayloadType, event_format: EventFormat) -> None:
+    """Refuse what a database, or Debezium's router for it, does not have.
+
+    Args:
+        database: A dialect, or whose database it is.
+
+    Raises:
+        ConfigError: There is no table, and it is not PostgreSQL; or the router for MongoDB's documents does not make
+            what is asked for.
+    """
+    if mode is OutboxMode.MESSAGE and database != "postgresql":
+        raise ConfigError(f"{database} has no logical messages", field="mode")
+    if database == "mongodb" and event_format is EventFormat.ENVELOPE:
+        raise ConfigError(
+            "a number may be of another type in the next document of mongodb, which fails in an envelope",
+            field="format",
+            hint="Choose another format.",
+        )
+    if database == "mongodb" and payload_type is PayloadType.EXPANDED:
+        raise ConfigError(
+            "Debezium expands documents of mongodb, and no text", field="payload_type", hint="Choose json."
+        )

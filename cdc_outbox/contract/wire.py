@@ -1,0 +1,380 @@
+"""What our own pipelines speak: which column becomes which header, and the way back from a message to an event."""
+
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from cdc_outbox.errors import ConfigError, MessageError
+from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.formats import cloudevents, envelope, foreign, payload
+from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
+from cdc_outbox.formats.foreign import ForeignOutbox
+from cdc_outbox.formats.timestamps import from_header, from_milliseconds, to_microseconds, to_milliseconds
+from cdc_outbox.message import Message
+
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+"""What Kafka accepts as a topic's name; a worse one makes the connector's task fail, so writers refuse it."""
+_NUMBER = re.compile(r"[1-9][0-9]{0,18}")
+_MAX_SEQUENCE = 2**63 - 1
+_PLACEHOLDER = "{aggregate_type}"
+_FOREIGN_PREFIX = "__debezium."
+"""Headers that Debezium adds of its own accord; they say nothing about the event."""
+
+
+def _take_header(taken: dict[str, str], header: str, what: str, *, field: str) -> None:
+    """Note what a header carries, and refuse one that cannot."""
+    if header in taken:
+        reason = f"it already carries {taken[header]}"
+    elif header != header.strip() or not header or set(header) & set(":,"):
+        reason = "it is empty, or holds a colon, a comma or a blank at an end"
+    elif header.startswith(_FOREIGN_PREFIX):
+        reason = "Debezium's own headers are named so, and a consumer skips them"
+    else:
+        taken[header] = what
+        return
+    raise ConfigError(f"{header!r} cannot be the header of {what}: {reason}", field=field)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderNames:
+    """The headers that carry an event's attributes.
+
+    The id is not among them: the EventRouter always writes it as ``id``, before all others (a relay that does not is
+    a :class:`ForeignOutbox`). No two are the same, and none holds a colon or a comma, which separate the entries of
+    the EventRouter's placement option.
+    """
+
+    type: str = "eventType"
+    aggregate_type: str = "aggregateType"
+    sequence: str = "sequence"
+    source: str = "source"
+    created_at: str = "createdAt"
+
+    def __post_init__(self) -> None:
+        taken = {"id": "the event's id"}
+        for role, header in self.placed().items():
+            _take_header(taken, header, f"the {role}", field=f"HeaderNames.{role}")
+
+    def placed(self) -> Mapping[str, str]:
+        """Return attribute → header, in the order of the wire."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+BINARY_NAMES = HeaderNames(
+    type="ce_type",
+    aggregate_type="ce_aggregatetype",
+    sequence="ce_sequence",
+    source="ce_source",
+    created_at="ce_createdat",
+)
+"""What CloudEvents calls them in binary mode; aggregate type, sequence and time of creation are extensions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireContract:
+    """Which topics there are, how their events are numbered, and which header says what.
+
+    Args:
+        aggregates: Every aggregate type that is spoken of, with its sequence mode.
+        topic: The topic's name, with ``{aggregate_type}`` in it or without.
+        headers: Which header says what in plain and structured messages; binary CloudEvents have names of their own.
+        extra_headers: What else travels as headers, in the order of the wire: those of the table's header columns.
+        format: What :meth:`message_of` writes; :meth:`event_of` reads every format.
+        payload_type: What the outbox's is. Nothing in a message tells bytes, so its readers have to know.
+        foreign: Given, it is somebody else's outbox: what its messages do not say is taken from here and from the
+            topic, and what JsonConverter puts around key, headers and value is taken off. In a pipeline of this
+            package nothing is: there a payload may look like any of it.
+    """
+
+    aggregates: Mapping[str, SequenceMode]
+    topic: str = f"outbox.event.{_PLACEHOLDER}"
+    headers: HeaderNames = field(default_factory=HeaderNames)
+    extra_headers: tuple[str, ...] = ("traceparent", "tracestate")
+    format: EventFormat = EventFormat.PLAIN
+    payload_type: PayloadType = PayloadType.JSON
+    foreign: ForeignOutbox | None = None
+
+    def __post_init__(self) -> None:
+        if not self.aggregates:
+            raise ConfigError("a contract names at least one aggregate type", field="aggregates")
+        if self.format is EventFormat.CLOUDEVENTS_BINARY and SequenceMode.NONE in self.aggregates.values():
+            raise ConfigError(
+                "an event without a number would have a ce_sequence without a value, on which CloudEvents readers fail",
+                field="outbox.format",
+                hint="Number every aggregate type, or choose cloudevents-structured.",
+            )
+        taken = {header: f"the {role}" for role, header in self.names.placed().items()}
+        _take_header(taken, self.id_header, "the event's id", field="foreign.id_header")
+        if self.foreign is not None:
+            _check_default_type(self.foreign.default_type)
+        for header in (*FORMAT_HEADERS[self.format].values(), *cloudevents.ROW_HEADERS[self.format]):
+            taken[header] = f"something in {self.format}"
+        for header in self.extra_headers:
+            _take_header(taken, header, "a header column", field="outbox.headers")
+        if self.fields and len({envelope.PAYLOAD, *self.fields.values()}) <= len(self.fields):
+            raise ConfigError("two fields of the envelope would have one name", field="headers")
+        for aggregate_type in self.aggregates:
+            if not _TOPIC.fullmatch(self.topic_of(aggregate_type)):
+                raise ConfigError(
+                    f"the aggregate type {aggregate_type!r} makes the topic {self.topic_of(aggregate_type)!r}, "
+                    "which Kafka refuses",
+                    field="aggregates",
+                    hint="Use letters, digits, dot, underscore and hyphen, 249 characters at most.",
+                )
+
+    @property
+    def names(self) -> HeaderNames:
+        """The headers that carry an event's attributes in this contract's format."""
+        return BINARY_NAMES if self.format is EventFormat.CLOUDEVENTS_BINARY else self.headers
+
+    @property
+    def id_header(self) -> str:
+        """The header that carries the event's id, in every format."""
+        return "id" if self.foreign is None else self.foreign.id_header
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Attribute → field of the envelope, in the order of the wire; none in the formats without one."""
+        return envelope.fields_of(self.headers.placed()) if self.format is EventFormat.ENVELOPE else {}
+
+    @property
+    def placed(self) -> Mapping[str, str]:
+        """Attribute → header, in the order of the wire, of those that are headers in this contract's format."""
+        return {} if self.fields else self.names.placed()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Every topic of the contract, sorted."""
+        return tuple(sorted({self.topic_of(aggregate_type) for aggregate_type in self.aggregates}))
+
+    def topic_of(self, aggregate_type: str) -> str:
+        """Return the topic that events of this aggregate type go to."""
+        return self.topic.replace(_PLACEHOLDER, aggregate_type)
+
+    def mode_of(self, aggregate_type: str) -> SequenceMode:
+        """Return how this aggregate type is numbered.
+
+        Raises:
+            ConfigError: The contract does not know it.
+        """
+        if aggregate_type not in self.aggregates:
+            known = ", ".join(sorted(self.aggregates))
+            raise ConfigError(
+                f"the aggregate type {aggregate_type!r} is not in the contract, which knows {known}",
+                field="aggregates",
+            )
+        return self.aggregates[aggregate_type]
+
+    def message_of(self, event: Event) -> Message:
+        """Return the message that a written event becomes; the inverse of :meth:`event_of`.
+
+        The timestamp is the row's ``created_at`` cut to milliseconds, as Debezium cuts it; the header has it whole. An
+        expanded payload stands there as it was written; Debezium's says the same in other words.
+        """
+        written = cloudevents.encoded(event, self.format)
+        placed = _attributes(event, self.placed)
+        extra = (*self.extra_headers, *FORMAT_HEADERS[self.format].values())
+        headers = {self.id_header: event.id} | placed | {header: written.headers.get(header) for header in extra}
+        headers |= {header: getattr(event, role) for header, role in cloudevents.ROW_HEADERS[self.format].items()}
+        return Message(
+            topic=self.topic_of(event.aggregate_type),
+            key=event.aggregate_id.encode(),
+            value=self._value(written),
+            headers=tuple((name, None if value is None else str(value).encode()) for name, value in headers.items()),
+            timestamp_ms=None if event.created_at is None else to_milliseconds(event.created_at),
+        )
+
+    def event_of(self, message: Message) -> Event:
+        """Return the event that a message carries.
+
+        Raises:
+            MessageError: The message does not keep the contract: the name of a header is not UTF-8, the id or
+                the type is missing, a header of the contract is not UTF-8 or appears with two values, the sequence
+                is no positive number or is missing where the contract promises one, the aggregate type is unknown,
+                the payload is not JSON.
+
+        Of headers that the contract does not name, those that are text are taken along, each with its first value.
+        """
+        if not message.has_headers:
+            raise _broken(message, "the name of a header is not UTF-8, so its headers cannot be read")
+        if self.foreign is not None:
+            message = foreign.unwrapped(message)
+        headers = self._texts(message)
+        names = self._names_in(headers)
+        content, attributes = self._content(message, headers, names)
+        if attributes:
+            headers = {**attributes, **headers}
+        headers = self._completed(headers, names, message)
+        aggregate_type = _required(headers, names.aggregate_type, message)
+        sequence, source = headers.pop(names.sequence, None), headers.pop(names.source, None)
+        created_at = self._created_at(headers, names.created_at, message)
+        numbered = self._is_numbered(aggregate_type, message)
+        if numbered and (sequence is None or not source):
+            raise _broken(message, f"{aggregate_type} is numbered, and its sequence or its source is missing")
+        event = Event(
+            id=_required(headers, self.id_header, message),
+            type=_required(headers, names.type, message),
+            aggregate_type=aggregate_type,
+            aggregate_id=_key(message),
+            payload=content,
+            sequence=_sequence(sequence, message) if numbered else None,
+            source=source,
+            created_at=created_at,
+            headers=headers,
+        )
+        try:
+            decoded = cloudevents.decoded(event)
+        except ValueError as error:
+            raise _broken(message, str(error)) from error
+        # Half a surrogate pair, which JSON can escape, is no text that a database takes.
+        if not f"{decoded.id}{decoded.type}{decoded.aggregate_type}{decoded.aggregate_id}{decoded.source}".isascii():
+            _refuse_halves(decoded, message)
+        return decoded
+
+    def _value(self, event: Event) -> bytes | None:
+        encoded = None if event.payload is None else payload.encode(event.payload)
+        if self.fields and not isinstance(encoded, bytes):
+            attributes = _attributes(event, self.fields)
+            encoded = envelope.sealed(attributes, encoded, expanded=self.payload_type is PayloadType.EXPANDED)
+        return encoded.encode() if isinstance(encoded, str) else encoded
+
+    def _content(
+        self, message: Message, headers: Mapping[str, str], names: HeaderNames
+    ) -> tuple[Any, Mapping[str, str]]:
+        """Return the payload, and the attributes that stand beside it where the headers have none."""
+        if message.value is None:
+            return None, {}
+        try:
+            if self.payload_type is PayloadType.BYTES and self.foreign is not None:
+                return foreign.opened_bytes(message.value), {}
+            if self.foreign is not None and not cloudevents.says_bytes(headers):
+                typed = names.type in headers
+                return foreign.opened(message.value, names.placed(), id_header=self.id_header, typed=typed)
+            opened = None if names.type in headers else envelope.opened(message.value, names.placed())
+            if opened is not None:
+                return opened
+            if self.payload_type is PayloadType.BYTES or cloudevents.says_bytes(headers):
+                return message.value, {}
+            return payload.decode(message.value), {}
+        except ValueError as error:
+            raise _broken(message, f"the payload is not JSON: {error}") from error
+
+    def _completed(self, headers: dict[str, str], names: HeaderNames, message: Message) -> dict[str, str]:
+        """Return the headers, with what a foreign outbox leaves unsaid."""
+        if self.foreign is None:
+            return headers
+        here = [aggregate_type for aggregate_type in self.aggregates if self.topic_of(aggregate_type) == message.topic]
+        said = {name: text for name, text in headers.items() if text}
+        unsaid = {self.id_header: headers.get("ce_id", "")}
+        if len(here) == 1:
+            unsaid[names.aggregate_type] = here[0]
+        aggregate_type = (unsaid | said).get(names.aggregate_type, "")
+        unsaid[names.type] = (self.foreign.default_type or "").replace(_PLACEHOLDER, aggregate_type)
+        return headers | unsaid | said
+
+    def _names_in(self, present: Container[str]) -> HeaderNames:
+        """Return what the attributes are called in a message that has these headers."""
+        binary = BINARY_NAMES.type in present and self.headers.type not in present
+        return BINARY_NAMES if binary else self.headers
+
+    def _texts(self, message: Message) -> dict[str, str]:
+        """Return the headers that have a value, as text; one that the contract names must say the same if repeated."""
+        texts: dict[str, str] = {}
+        for name, value in message.headers:
+            if value is None or name.startswith(_FOREIGN_PREFIX):
+                continue
+            try:
+                text = value.decode()
+            except UnicodeDecodeError as error:
+                if not self._asks_for(name, message):
+                    continue  # Kafka allows any bytes, and tracers write them
+                raise _broken(message, f"the header {name!r} is not UTF-8") from error
+            if texts.setdefault(name, text) != text and self._asks_for(name, message):
+                raise _broken(message, f"the header {name!r} appears twice with different values")
+        return texts
+
+    def _asks_for(self, name: str, message: Message) -> bool:
+        """Tell whether the contract names a header of this message; asked only of one that is not in order."""
+        names = self._names_in({name for name, value in message.headers if value is not None})
+        return name in {self.id_header, *names.placed().values(), *self.extra_headers}
+
+    def _created_at(self, headers: dict[str, str], name: str, message: Message) -> datetime | None:
+        """Take the time of creation out of the headers; without such a header it is the record's timestamp.
+
+        Other outboxes may write anything under the name, which is left among the headers then.
+        """
+        text = headers.get(name)
+        if text is None:
+            return _recorded_at(message)
+        try:
+            created_at = from_header(text)
+        except ValueError as error:
+            if self.foreign is not None:
+                return _recorded_at(message)
+            raise _broken(message, f"the header {name!r} holds no time: {text[:40]!r}") from error
+        del headers[name]
+        return created_at
+
+    def _is_numbered(self, aggregate_type: str, message: Message) -> bool:
+        try:
+            return self.mode_of(aggregate_type) is not SequenceMode.NONE
+        except ConfigError as error:
+            raise _broken(message, str(error)) from error
+
+
+def _check_default_type(default_type: str | None) -> None:
+    if default_type is not None and (not default_type or "{" in default_type.replace(_PLACEHOLDER, "")):
+        reason = f"{default_type!r} is no type: it is empty, or holds another brace than {_PLACEHOLDER}"
+        raise ConfigError(reason, field="foreign.default_type")
+
+
+def _required(headers: dict[str, str], name: str, message: Message) -> str:
+    text = headers.pop(name, "")
+    if not text:
+        raise _broken(message, f"the header {name!r} is missing or empty")
+    return text
+
+
+def _sequence(text: str | None, message: Message) -> int:
+    if text is None or not _NUMBER.fullmatch(text) or int(text) > _MAX_SEQUENCE:
+        raise _broken(message, f"the sequence {(text or '')[:40]!r} is not a positive number")
+    return int(text)
+
+
+def _key(message: Message) -> str:
+    if not message.key:
+        raise _broken(message, "the key is empty, so the aggregate is unknown")
+    try:
+        return message.key.decode()
+    except UnicodeDecodeError as error:
+        raise _broken(message, "the key is not UTF-8") from error
+
+
+def _recorded_at(message: Message) -> datetime | None:
+    if message.timestamp_ms is None:
+        return None
+    try:
+        return from_milliseconds(message.timestamp_ms)
+    except OverflowError as error:
+        raise _broken(message, "its timestamp lies outside the calendar") from error
+
+
+def _attributes(event: Event, names: Mapping[str, str]) -> dict[str, str | int | None]:
+    """Return attributes by their names, as the connector writes them: a time as a number, none where none is known."""
+    found = {name: getattr(event, role) for role, name in names.items() if role != "created_at"}
+    if event.created_at is not None and "created_at" in names:
+        found[names["created_at"]] = to_microseconds(event.created_at)
+    return found
+
+
+def _refuse_halves(event: Event, message: Message) -> None:
+    try:
+        "".join((event.id or "", event.type, event.aggregate_type, event.aggregate_id, event.source or "")).encode()
+    except UnicodeEncodeError as error:
+        raise _broken(message, "half of a surrogate pair stands in its id, type, aggregate or source") from error
+
+
+def _broken(message: Message, reason: str) -> MessageError:
+    return MessageError(f"the message at {message.position} breaks the contract: {reason}")

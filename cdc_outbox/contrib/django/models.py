@@ -1,0 +1,73 @@
+"""The outbox's rows as Django's models: for reading. Events are written by :class:`~cdc_outbox.Outbox` alone."""
+
+import re
+from typing import ClassVar, NoReturn
+
+from django.db import models
+
+from cdc_outbox.contrib.django.fields import EventIdField, PayloadField, UtcField
+from cdc_outbox.contrib.django.settings import described_table, event_table, outbox_settings
+from cdc_outbox.errors import OutboxError
+
+
+def _refuse(*_arguments: object, **_options: object) -> NoReturn:
+    raise OutboxError(
+        "events are neither saved nor deleted through the model",
+        hint="Write them by Outbox.add; delete what is delivered by `cdc-outbox prune`.",
+    )
+
+
+class OutboxEvents(models.QuerySet["OutboxEvent"]):
+    """Events that can be read."""
+
+    bulk_create = _refuse
+    bulk_update = _refuse
+    delete = _refuse
+    update = _refuse
+
+
+class OutboxEventManager(models.Manager["OutboxEvent"]):
+    """Reads from the database that the outbox is in; routers are not asked."""
+
+    def get_queryset(self) -> OutboxEvents:
+        """Return all events."""
+        return OutboxEvents(self.model, using=self._db or outbox_settings().database)
+
+
+class OutboxEvent(models.Model):
+    """One event, as its row stands in the outbox."""
+
+    id = EventIdField(primary_key=True)
+    aggregate_type: "models.TextField[str, str]" = models.TextField(db_column="aggregatetype")
+    aggregate_id: "models.TextField[str, str]" = models.TextField(db_column="aggregateid")
+    type: "models.TextField[str, str]" = models.TextField()
+    payload = PayloadField(null=True)
+    sequence: "models.BigIntegerField[int | None, int | None]" = models.BigIntegerField(null=True)
+    source: "models.TextField[str, str]" = models.TextField()
+    created_at = UtcField()
+
+    objects: ClassVar[OutboxEventManager] = OutboxEventManager()
+
+    class Meta:
+        """The table is the migrations' own affair, and nobody may be allowed more than to look."""
+
+        managed = False
+        db_table = event_table()
+        default_permissions = ("view",)
+        # By the time in the ids, and by the one index that there is.
+        ordering = ("-id",)
+        verbose_name = "event"
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id}"
+
+    save_base = _refuse
+    delete = _refuse
+
+
+HEADER_FIELDS: dict[str, str] = {}
+"""Field → header column. The prefix keeps them apart from the other fields; a field's name ends in no underscore."""
+for _column, _header in described_table().header_columns.items():
+    _name = "header_" + re.sub("_+", "_", _column).strip("_")
+    HEADER_FIELDS[_name] = _column
+    OutboxEvent.add_to_class(_name, models.TextField(_header, db_column=_column, null=True))

@@ -1,0 +1,1 @@
+"""SQL databases: tables, statements, drivers, roles, and what a server says about itself."""

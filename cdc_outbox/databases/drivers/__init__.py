@@ -1,0 +1,290 @@
+"""The seam to database drivers: one thin file each, found by the type of the connection it is given."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum, auto
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from cdc_outbox.databases.sql import ParameterStyle
+from cdc_outbox.databases.table import Dialect
+from cdc_outbox.errors import CdcOutboxError, DatabaseError, OutboxError, TransactionConflictError
+
+AnyConnection: TypeAlias = Any
+"""A connection of any database driver, or what holds one: a session, a cursor. Its driver knows its type."""
+Parameters = Mapping[str, Any] | None
+Row = tuple[Any, ...]
+
+_DRIVERS = {
+    "MySQLdb": "mysql",
+    "asyncpg": "asyncpg",
+    "django": "django",
+    "psycopg": "psycopg",
+    "psycopg2": "psycopg2",
+    "pymysql": "mysql",
+    "sqlalchemy": "sqlalchemy",
+    "sqlite3": "sqlite3",
+}
+"""The package that a connection's class lives in → our module that knows it. Subclasses are found by their bases."""
+
+ENTRY_POINTS = "cdc_outbox.drivers"
+"""The group under which other packages register a driver: the name of the package that a connection's class lives in,
+and a module with the functions ``find``, ``find_async`` and ``translate``, as the modules here have them."""
+
+
+class TransactionState(Enum):
+    """What became of the transaction that was begun on a connection, as far as the client knows."""
+
+    OPEN = auto()
+    """A transaction is open; whether it is still the same one, only the database can say."""
+    ABORTED = auto()
+    """A statement failed in it, so that nothing but a rollback can end it."""
+    ENDED = auto()
+    """None is open: it was committed or rolled back, or the connection was closed."""
+    LOST = auto()
+    """The connection broke, and the server undid it."""
+
+
+class Driver(Protocol):
+    """What a writer asks of a synchronous database driver.
+
+    Every method works on a connection of the caller's and opens none. Errors of the database leave as
+    :class:`~cdc_outbox.errors.DatabaseError` where an operator can do something about them, and as the driver's own
+    otherwise, so that the caller's handling of them keeps working.
+    """
+
+    dialect: Dialect
+    style: ParameterStyle
+    transaction_hint: str
+    """One sentence for who is not in a transaction: how to open one."""
+
+    def joins_transaction(self, connection: AnyConnection) -> bool:
+        """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
+
+    def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute a statement and return its rows as plain tuples, an empty list where it returns none."""
+
+
+@runtime_checkable
+class TransactionDriver(Driver, Protocol):
+    """What consumers and commands ask beside that: they open and end transactions of their own.
+
+    A driver remembers what it began, so one object serves one connection from :meth:`prepare` to the last commit.
+    """
+
+    def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
+        """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer than this.
+
+        Called once on a new connection, outside a transaction; where a pool stands behind the connection, its others
+        are prepared when they come. MySQL bounds nothing (MariaDB does, in whole seconds), and SQLite neither isolates
+        in another way nor has a server.
+
+        Raises:
+            ConfigError: The connection is set to another isolation level, or no server takes such a bound.
+            OutboxError: The connection has a transaction already.
+        """
+
+    def begin(self, connection: AnyConnection) -> None:
+        """Open a transaction as the connection is configured to; one that has a transaction is refused.
+
+        Until :meth:`commit` or :meth:`rollback` of the same object, the connection's own methods that would end it
+        are refused where the driver can do that.
+
+        Raises:
+            OutboxError: The connection has a transaction already.
+        """
+
+    def state(self, connection: AnyConnection) -> TransactionState:
+        """Tell what became of the transaction, without asking the server."""
+
+    def flush(self, connection: AnyConnection) -> None:
+        """Send what the connection holds back until its commit, as an ORM does; what fails now is the handler's."""
+
+    def commit(self, connection: AnyConnection) -> None:
+        """Commit, and return only if the server committed.
+
+        Raises:
+            TransactionAbortedError: A statement failed before: PostgreSQL answers COMMIT with ROLLBACK then, and
+                psycopg says nothing of it.
+            TransactionEndedError: There is nothing to commit any more.
+        """
+
+    def rollback(self, connection: AnyConnection) -> None:
+        """Undo the transaction; on a broken connection do nothing, for the server has undone it."""
+
+
+class AsyncDriver(Protocol):
+    """What a writer asks of an asynchronous driver; the twin of :class:`Driver`."""
+
+    dialect: Dialect
+    style: ParameterStyle
+    transaction_hint: str
+
+    async def joins_transaction(self, connection: AnyConnection) -> bool:
+        """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
+
+    async def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute a statement and return its rows as plain tuples, an empty list where it returns none."""
+
+
+@runtime_checkable
+class AsyncTransactionDriver(AsyncDriver, Protocol):
+    """The twin of :class:`TransactionDriver`, whose promises it makes; what is in memory is not waited for."""
+
+    async def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
+        """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer."""
+
+    async def begin(self, connection: AnyConnection) -> None:
+        """Open a transaction as the connection is configured to; one that has a transaction is refused."""
+
+    def state(self, connection: AnyConnection) -> TransactionState:
+        """Tell what became of the transaction, without asking the server."""
+
+    async def flush(self, connection: AnyConnection) -> None:
+        """Send what the connection holds back until its commit, as an ORM does."""
+
+    async def commit(self, connection: AnyConnection) -> None:
+        """Commit, and return only if the server committed."""
+
+    async def rollback(self, connection: AnyConnection) -> None:
+        """Undo the transaction; on a broken connection do nothing, for the server has undone it."""
+
+
+def find_driver(connection: object) -> Driver:
+    """Return the driver for a connection, or for what holds one: a session, a cursor.
+
+    Raises:
+        OutboxError: Nobody knows this type, or it is an asynchronous connection.
+    """
+    driver: Driver = _module(connection).find(connection)
+    return driver
+
+
+def find_async_driver(connection: object) -> AsyncDriver:
+    """Return the driver for an asynchronous connection.
+
+    Raises:
+        OutboxError: Nobody knows this type, or it is a synchronous connection.
+    """
+    driver: AsyncDriver = _module(connection).find_async(connection)
+    return driver
+
+
+def find_transaction_driver(connection: object) -> TransactionDriver:
+    """Return the driver for a connection whose transactions are ours to open and to end.
+
+    Raises:
+        OutboxError: Nobody knows this type, or its driver can only join transactions.
+    """
+    driver = find_driver(connection)
+    if not isinstance(driver, TransactionDriver):
+        raise _joins_only(connection, "a connection of psycopg, psycopg2, PyMySQL, sqlite3, SQLAlchemy or Django")
+    return driver
+
+
+def find_async_transaction_driver(connection: object) -> AsyncTransactionDriver:
+    """Return the driver for an asynchronous connection whose transactions are ours to open and to end.
+
+    Raises:
+        OutboxError: Nobody knows this type, or its driver can only join transactions.
+    """
+    driver = find_async_driver(connection)
+    if not isinstance(driver, AsyncTransactionDriver):
+        raise _joins_only(connection, "an asynchronous connection of psycopg, asyncpg or SQLAlchemy")
+    return driver
+
+
+def translate(error: BaseException) -> DatabaseError | None:
+    """Return our error for a driver's, ``None`` where the driver is unknown or an operator can do nothing."""
+    module = _find_module(type(error))
+    translated: DatabaseError | None = module.translate(error) if module else None
+    return translated
+
+
+def is_of_driver(error: BaseException) -> bool:
+    """Tell whether an error is of a kind that a database's driver raises, or a framework that stands on one."""
+    return _find_module(type(error)) is not None
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn a driver's errors into ours, but for conflicts, which the caller's own retry looks for."""
+    try:
+        yield
+    except Exception as error:
+        ours = translate(error)
+        if ours is None or isinstance(ours, TransactionConflictError):
+            raise
+        raise ours from error
+
+
+@contextmanager
+def translated_for_operator(hints: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Turn every error that the server numbered into ours, conflicts too: nobody above tries again by the driver's own.
+
+    Args:
+        hints: What to do, by SQLSTATE, about errors that have no class of their own.
+    """
+    try:
+        yield
+    except CdcOutboxError:
+        raise
+    except Exception as error:
+        sqlstate = getattr(error, "sqlstate", None)
+        if not sqlstate:
+            raise
+        message, hint = str(error).partition("\n")[0], (hints or {}).get(sqlstate)
+        raise translate(error) or DatabaseError(message, sqlstate=sqlstate, hint=hint) from error
+
+
+def wrong_kind(connection: object, *, asynchronous: bool) -> OutboxError:
+    """Return the error of a driver that knows the package but not this object."""
+    wanted = "an asynchronous" if asynchronous else "a synchronous"
+    return OutboxError(
+        f"{_name(type(connection))} is not {wanted} connection",
+        hint="Outbox takes synchronous connections, AsyncOutbox asynchronous ones; a pool is asked for a connection.",
+    )
+
+
+def _joins_only(connection: object, others: str) -> OutboxError:
+    name = _name(type(connection))
+    return OutboxError(f"the transactions of a {name} are opened by its own methods only", hint=f"Pass {others}.")
+
+
+def _module(connection: object) -> ModuleType:
+    module = _find_module(type(connection))
+    if module is None:
+        raise OutboxError(
+            f"{_name(type(connection))} is not a connection that is known here",
+            hint=f"Pass a connection of {', '.join(sorted({*_DRIVERS, *_registered()}))}.",
+        )
+    return module
+
+
+def _find_module(kind: type) -> ModuleType | None:
+    for ancestor in kind.__mro__:
+        module = _load(ancestor.__module__.partition(".")[0])
+        if module is not None:
+            return module
+    return None
+
+
+@cache
+def _load(package: str) -> ModuleType | None:
+    """Return the driver's module for a package, if there is one."""
+    if package in _DRIVERS:
+        return import_module(f"cdc_outbox.databases.drivers.{_DRIVERS[package]}")
+    return import_module(_registered()[package].value) if package in _registered() else None
+
+
+@cache
+def _registered() -> Mapping[str, EntryPoint]:
+    """Return the drivers that other packages brought."""
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,180 @@
+"""asyncpg.
+
+It keeps to itself whether a transaction is aborted, and whether a connection that is closed broke or was closed. So an
+aborted transaction looks open until the next statement, and the commit executes one; and each closed connection is
+taken for a lost one.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import TypeAlias
+
+from asyncpg import (
+    Connection,
+    InFailedSQLTransactionError,
+    InterfaceError,
+    InternalClientError,
+    PostgresError,
+    Record,
+)
+from asyncpg.pool import PoolConnectionProxy
+from asyncpg.transaction import Transaction
+
+from cdc_outbox.databases.drivers import (
+    AsyncDriver,
+    Driver,
+    Parameters,
+    Row,
+    TransactionState,
+    sqlstate,
+    translated,
+    wrong_kind,
+)
+from cdc_outbox.databases.drivers.transactions import AsyncSendsAtOnce, refuse_commit, session_settings
+from cdc_outbox.databases.sql import ParameterStyle, load
+from cdc_outbox.databases.table import Dialect
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError, TransactionEndedError
+
+Place: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"  # generic in the stubs only
+
+_CONSUMES_ERROR = "another operation (2) is in progress"
+"""PROTOCOL_ERROR_CONSUME of asyncpg/protocol/coreproto.pxd: a fatal error came while nothing was asked."""
+_MARK = "\0"
+"""Stands around a parameter's name until it gets its number. No identifier holds it, so none need be escaped."""
+
+
+class Asyncpg(AsyncSendsAtOnce):
+    """The driver, for connections and what a pool lends."""
+
+    dialect = Dialect.POSTGRESQL
+    style = ParameterStyle(f"{_MARK}{{}}{_MARK}")
+    transaction_hint = (
+        "Open a transaction first, with asyncpg `async with connection.transaction():`, and add the event inside it."
+    )
+
+    def __init__(self) -> None:
+        self._block: Transaction | None = None
+        self._aborted = False
+
+    async def joins_transaction(self, place: Place) -> bool:
+        """Ask the protocol, which knows from the server's last answer; asyncpg opens nothing by itself."""
+        return place.is_in_transaction()
+
+    async def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch; the user's class of records must not reach our rows."""
+        numbered, names = _number(sql)
+        values = parameters or {}
+        with _translated(place):
+            try:
+                rows = await place.fetch(numbered, *(values[name] for name in names), record_class=Record)
+            except InFailedSQLTransactionError:
+                self._aborted = True
+                raise
+        self._aborted = False
+        return [tuple(row) for row in rows]
+
+    async def prepare(self, place: Place, *, idle_seconds: float) -> None:
+        """Set the session; a level is nothing that a connection of asyncpg's would remember."""
+        _refuse_open(place)
+        for sql in session_settings(self.dialect, idle_seconds=idle_seconds):
+            await self.fetch(place, sql)
+
+    async def begin(self, place: Place) -> None:
+        """Start asyncpg's own transaction, so that the blocks of a handler are savepoints in it."""
+        _refuse_open(place)
+        with _translated(place):
+            block = place.transaction()  # which looks whether the connection is closed
+            await block.start()
+        self._block, self._aborted = block, False
+
+    def state(self, place: Place) -> TransactionState:
+        """Ask the protocol, and remember what the last statement of ours met."""
+        if _is_closed(place):
+            return TransactionState.LOST
+        if not place.is_in_transaction():
+            return TransactionState.ENDED
+        return TransactionState.ABORTED if self._aborted else TransactionState.OPEN
+
+    async def commit(self, place: Place) -> None:
+        """Ask whether the transaction is aborted, and commit; asyncpg keeps COMMIT's answer to itself."""
+        refuse_commit(self.state(place))
+        with suppress(InFailedSQLTransactionError):
+            await self.fetch(place, _ASK)
+        refuse_commit(self.state(place))
+        block, self._block = self._block, None
+        if block is None:
+            raise TransactionEndedError("there is no transaction of ours to commit")
+        with _translated(place):
+            await block.commit()
+
+    async def rollback(self, place: Place) -> None:
+        """Undo what is open, if anything is."""
+        block, self._block = self._block, None
+        if block is not None and not _is_closed(place):
+            # It may break now, or be undone already by whoever ended it.
+            with suppress(InterfaceError, PostgresError, OSError):
+                await block.rollback()
+
+
+def find(place: object) -> Driver:
+    """Refuse: asyncpg has asynchronous connections only."""
+    raise wrong_kind(place, asynchronous=False)
+
+
+def find_async(place: object) -> AsyncDriver:
+    """Return the driver for a connection."""
+    if isinstance(place, Connection | PoolConnectionProxy):
+        return Asyncpg()
+    raise wrong_kind(place, asynchronous=True)
+
+
+def translate(error: BaseException) -> DatabaseError | None:
+    """Return our error for one of asyncpg's, ``None`` where an operator can do nothing about it."""
+    if not isinstance(error, PostgresError) or not error.sqlstate:
+        return None
+    return sqlstate.translate(error.sqlstate, str(error.args[0]) if error.args else type(error).__name__)
+
+
+_ASK = load(Dialect.POSTGRESQL, "session")["begin"].text
+
+
+def _refuse_open(place: Place) -> None:
+    if not _is_closed(place) and place.is_in_transaction():
+        raise OutboxError("the connection has a transaction already")
+
+
+def _is_closed(place: Place) -> bool:
+    """Tell whether nothing can be asked of the connection; what a pool has taken back raises."""
+    try:
+        return place.is_closed()
+    except InterfaceError:
+        return True
+
+
+@contextmanager
+def _translated(place: Place) -> Iterator[None]:
+    with translated():
+        try:
+            yield
+        except InterfaceError as error:
+            if _is_closed(place):  # asyncpg has no code for it
+                raise DatabaseUnavailableError(str(error)) from error
+            raise
+        except ConnectionError as error:  # the socket's own, which asyncpg lets pass
+            raise DatabaseUnavailableError(str(error)) from error
+        except InternalClientError as error:
+            # The server's last words were read, and the connection is about to be closed.
+            if _CONSUMES_ERROR in str(error):
+                raise DatabaseUnavailableError(str(error)) from error
+            raise
+
+
+@lru_cache(maxsize=1000)
+def _number(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Return the statement with ``$1``, ``$2`` … in it, and whose number is whose; a name has one, however often."""
+    parts = sql.split(_MARK)
+    names = tuple(dict.fromkeys(parts[1::2]))
+    numbers = {name: f"${number}" for number, name in enumerate(names, start=1)}
+    parts[1::2] = [numbers[name] for name in parts[1::2]]
+    return "".join(parts), names

@@ -1,0 +1,208 @@
+"""Django's database connections: ``connections["orders"]``, and the default one, ``django.db.connection``.
+
+The outbox's table must be in the database of that alias, or the event would not share the fate of the business data:
+a database router is not asked.
+"""
+
+import logging
+from contextlib import suppress
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import Atomic
+from django.db.utils import Error
+from django.utils.connection import ConnectionProxy
+
+from cdc_outbox.databases import drivers
+from cdc_outbox.databases.drivers import (
+    AnyConnection,
+    AsyncDriver,
+    Driver,
+    Parameters,
+    Row,
+    TransactionState,
+    translated,
+    wrong_kind,
+)
+from cdc_outbox.databases.drivers.transactions import (
+    SendsAtOnce,
+    other_isolation,
+    raw_state,
+    refuse_commit,
+    session_settings,
+)
+from cdc_outbox.databases.sql import PYFORMAT, load
+from cdc_outbox.databases.table import Dialect
+from cdc_outbox.errors import DatabaseError, OutboxError, TransactionAbortedError, TransactionEndedError
+
+_log = logging.getLogger(__name__)
+
+_DIALECTS = {
+    "postgresql": Dialect.POSTGRESQL,
+    "mysql": Dialect.MYSQL,
+    "sqlite": Dialect.SQLITE,
+}
+"""By Django's word for the vendor; MariaDB's is mysql too."""
+
+
+def translate(error: BaseException) -> DatabaseError | None:
+    """Return our error for the one that Django wrapped, by the table of the driver that raised it."""
+    if not isinstance(error, Error) or error.__cause__ is None:
+        return None
+    return drivers.translate(error.__cause__)
+
+
+class Django(SendsAtOnce):
+    """The driver, for one vendor.
+
+    Its transaction is an ``atomic`` block of Django's, so that those of a handler are savepoints in it, callbacks of
+    ``on_commit`` run after our commit, and ``transaction.commit()`` and ``rollback()`` are refused.
+    """
+
+    style = PYFORMAT
+    transaction_hint = (
+        "Open a transaction first, with Django `with transaction.atomic(using=alias):`, and add the event inside it."
+    )
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._statements = load(dialect, "session")
+        self._idle_seconds: float | None = None
+        self._prepared: object = None
+        self._block: Atomic | None = None
+        self._committed = False
+
+    def joins_transaction(self, connection: AnyConnection) -> bool:
+        """Ask Django, which is told of every transaction that it is to leave alone; opens the connection if need be."""
+        with translated():
+            return bool(connection.in_atomic_block or not connection.get_autocommit())
+
+    def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch on a cursor of Django's, which takes one style of parameters everywhere."""
+        with translated(), connection.cursor() as cursor:
+            cursor.execute(sql, None if parameters is None else dict(parameters))
+            return list(map(tuple, cursor.fetchall())) if cursor.description else []
+
+    def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
+        """Set the session, and remember what to set where Django connects anew."""
+        _refuse_open(connection)
+        self._idle_seconds, self._prepared = idle_seconds, None
+        self.begin(connection)
+        self.rollback(connection)
+
+    def begin(self, connection: AnyConnection) -> None:
+        """Enter the outermost of Django's blocks, in which nobody else commits."""
+        with translated():
+            _refuse_open(connection)
+            self._set_session(connection)
+            if self.dialect is Dialect.SQLITE and not connection.transaction_mode:
+                connection.transaction_mode = "IMMEDIATE"  # one that reads first cannot write after another one has
+            block = Atomic(connection.alias, savepoint=True, durable=True)
+            block.__enter__()
+        self._block, self._committed = block, False
+        try:
+            connection.on_commit(self._note_commit)
+            self._open(connection)
+        except BaseException:
+            self.rollback(connection)
+            raise
+
+    def state(self, connection: AnyConnection) -> TransactionState:
+        """Ask Django, and behind it the database's driver, which sees what Django is not told."""
+        if self._block is None or self._block not in connection.atomic_blocks or connection.closed_in_transaction:
+            return TransactionState.ENDED
+        state = raw_state(connection.connection)
+        # mysqlclient does not tell that its connection is gone, and is asked only after an error.
+        asks = state is TransactionState.OPEN and connection.vendor == "mysql" and connection.errors_occurred
+        if asks and not connection.is_usable():
+            return TransactionState.LOST
+        if state is TransactionState.OPEN and connection.needs_rollback:
+            return TransactionState.ABORTED
+        return state
+
+    def commit(self, connection: AnyConnection) -> None:
+        """Leave the block, which without a look at it would roll back and say nothing.
+
+        A callback of ``on_commit`` that raises is logged: the transaction is committed, and nobody can undo it.
+        """
+        refuse_commit(self.state(connection))
+        self._ask(connection)
+        if connection.savepoint_ids:
+            raise TransactionAbortedError(
+                "an atomic block was left open", hint="Leave each `atomic` block in the handler that entered it."
+            )
+        assert self._block is not None  # noqa: S101 - the state says so
+        block, self._block = self._block, None
+        try:
+            with translated():
+                block.__exit__(None, None, None)
+        except Exception as error:
+            if not self._committed:
+                raise
+            _log.exception("callback failed after the commit", extra={"reason": type(error).__name__})
+        if not self._committed:
+            raise TransactionEndedError("Django did not commit")
+
+    def rollback(self, connection: AnyConnection) -> None:
+        """Leave every block that is open, if any is."""
+        block, self._block = self._block, None
+        if block is None or block not in connection.atomic_blocks:
+            return
+        connection.savepoint_ids.clear()  # of blocks that a handler left open in ours
+        del connection.atomic_blocks[1:]
+        connection.needs_rollback = True
+        with suppress(Exception):  # the server is gone, and so is the transaction
+            block.__exit__(None, None, None)
+
+    def _set_session(self, connection: AnyConnection) -> None:
+        connection.ensure_connection()
+        if self._idle_seconds is None or connection.connection is self._prepared:
+            return
+        level = getattr(connection, "isolation_level", None)
+        if level is not None and str(getattr(level, "name", level)).replace("_", " ").upper() != "READ COMMITTED":
+            raise other_isolation(str(getattr(level, "name", level)).replace("_", " "))
+        mariadb = getattr(connection, "mysql_is_mariadb", False)
+        for sql in session_settings(self.dialect, idle_seconds=self._idle_seconds, mariadb=mariadb):
+            self.fetch(connection, sql)
+        self._prepared = connection.connection
+
+    def _open(self, connection: AnyConnection) -> None:
+        """Open the transaction now, as Django does with SQLite's only: else it would look as if there were none."""
+        if self.dialect is not Dialect.SQLITE:
+            self.fetch(connection, self._statements["begin"].text)
+
+    def _ask(self, connection: AnyConnection) -> None:
+        """Look again after an answer of the server: an error in between may have ended the transaction."""
+        if self.dialect is Dialect.MYSQL:
+            name = "ask_mariadb" if connection.mysql_is_mariadb else "ask"
+            if self.fetch(connection, self._statements[name].text) == [(0,)]:
+                refuse_commit(TransactionState.ENDED)
+            refuse_commit(self.state(connection))
+
+    def _note_commit(self) -> None:
+        self._committed = True
+
+
+def find(place: object) -> Driver:
+    """Return the driver for a connection, or for the proxy that stands for each thread's own."""
+    # Caches have proxies too, and no vendor.
+    vendor = getattr(place, "vendor", None) if isinstance(place, BaseDatabaseWrapper | ConnectionProxy) else None
+    if vendor is None:
+        raise wrong_kind(place, asynchronous=False)
+    if vendor not in _DIALECTS:
+        raise OutboxError(
+            f"{vendor} has no outbox here", hint=f"Databases that have one are {', '.join(sorted(_DIALECTS))}."
+        )
+    return Django(_DIALECTS[vendor])
+
+
+def find_async(place: object) -> AsyncDriver:
+    """Refuse: Django's connections are synchronous, also under its asynchronous views."""
+    raise wrong_kind(place, asynchronous=True)
+
+
+def _refuse_open(connection: AnyConnection) -> None:
+    if connection.in_atomic_block or not connection.get_autocommit():
+        raise OutboxError(
+            "the connection has a transaction already",
+            hint="Leave AUTOCOMMIT of the database's settings as it is, and pass the connection outside `atomic`.",
+        )

@@ -1,0 +1,96 @@
+"""A synchronous driver in an asynchronous one's clothes, so that what is built on drivers is written once.
+
+And work for the client while the server works.
+"""
+
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+from cdc_outbox.databases.drivers import AnyConnection, Driver, Parameters, Row, TransactionDriver, TransactionState
+
+Meanwhile = Callable[[], bool]
+"""Do a little of what comes next, and tell whether there is more to do; it touches no connection."""
+
+
+def nothing_else() -> bool:
+    """Have nothing else to do."""
+    return False
+
+
+@runtime_checkable
+class Overlapping(Protocol):
+    """A driver that can do something else until the server answers."""
+
+    def overlapping(self, connection: AnyConnection, meanwhile: Meanwhile) -> AbstractContextManager[None]:
+        """Call this again and again while a statement of the block waits for its answer."""
+
+
+def overlapping(driver: object, connection: AnyConnection, meanwhile: Meanwhile) -> AbstractContextManager[None]:
+    """Return the block in which that is done, where the driver can do it."""
+    return driver.overlapping(connection, meanwhile) if isinstance(driver, Overlapping) else nullcontext()
+
+
+ResultT = TypeVar("ResultT")
+DriverT = TypeVar("DriverT", bound=Driver)
+
+
+def finish(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Run a coroutine that never waits, and return its result or raise its error."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: ResultT = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a coroutine over synchronous drivers waited for something")
+
+
+class Immediate(Generic[DriverT]):
+    """The methods of :class:`~cdc_outbox.databases.drivers.AsyncDriver` over a synchronous driver."""
+
+    def __init__(self, driver: DriverT) -> None:
+        self._driver = driver
+        self.dialect = driver.dialect
+        self.style = driver.style
+        self.transaction_hint = driver.transaction_hint
+
+    async def joins_transaction(self, connection: AnyConnection) -> bool:
+        """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
+        return self._driver.joins_transaction(connection)
+
+    async def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute a statement and return its rows."""
+        return self._driver.fetch(connection, sql, parameters)
+
+
+class ImmediateTransactions(Immediate[TransactionDriver]):
+    """The methods of :class:`~cdc_outbox.databases.drivers.AsyncTransactionDriver` over a synchronous driver."""
+
+    async def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
+        """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer."""
+        self._driver.prepare(connection, idle_seconds=idle_seconds)
+
+    async def flush(self, connection: AnyConnection) -> None:
+        """Send what the connection holds back until its commit."""
+        self._driver.flush(connection)
+
+    def overlapping(self, connection: AnyConnection, meanwhile: Meanwhile) -> AbstractContextManager[None]:
+        """Do something else until the server answers, if the driver can do that."""
+        return overlapping(self._driver, connection, meanwhile)
+
+    async def begin(self, connection: AnyConnection) -> None:
+        """Open a transaction."""
+        self._driver.begin(connection)
+
+    def state(self, connection: AnyConnection) -> TransactionState:
+        """Tell what became of it."""
+        return self._driver.state(connection)
+
+    async def commit(self, connection: AnyConnection) -> None:
+        """Commit, and return only if the server committed."""
+        self._driver.commit(connection)
+
+    async def rollback(self, connection: AnyConnection) -> None:
+        """Undo it."""
+        self._driver.rollback(connection)

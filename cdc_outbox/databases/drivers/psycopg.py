@@ -1,0 +1,394 @@
+"""psycopg 3, synchronous and asynchronous."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from selectors import EVENT_READ, DefaultSelector
+from typing import Any, TypeVar, overload
+
+import psycopg
+from psycopg.abc import Buffer, DumperKey, PQGen
+from psycopg.adapt import Dumper, PyFormat, RecursiveDumper
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg.types.array import ListBinaryDumper
+from psycopg.waiting import Wait
+
+from cdc_outbox.databases.drivers import (
+    AsyncDriver,
+    Driver,
+    Parameters,
+    Row,
+    TransactionState,
+    sqlstate,
+    translated,
+    wrong_kind,
+)
+from cdc_outbox.databases.drivers.immediate import Meanwhile
+from cdc_outbox.databases.drivers.transactions import (
+    AsyncSendsAtOnce,
+    SendsAtOnce,
+    async_transaction,
+    other_isolation,
+    refuse_commit,
+    session_settings,
+    transaction,
+)
+from cdc_outbox.databases.sql import PYFORMAT
+from cdc_outbox.databases.table import Dialect
+from cdc_outbox.errors import (
+    ConfigError,
+    DatabaseAccessError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    OutboxError,
+    TransactionEndedError,
+)
+from cdc_outbox.text_files.document import did_you_mean
+
+Place = psycopg.Connection[Any] | psycopg.Cursor[Any]
+AsyncPlace = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
+AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+Block = TypeVar("Block")
+
+_QUESTION = re.compile(r"\s*Is the server running [^?]*\?")
+"""A question of libpq's, which our hint answers, and which no full stop may follow."""
+_HINT = (
+    "In a postgresql:// URI write %25 for %, %40 for @, %2F for / and %20 for a space of the password; "
+    "in host=… dbname=… put it in single quotes. "
+    "Keys are libpq's: host, port, dbname, user, password, sslmode …"
+)
+_UNKNOWN_KEY = re.compile(r'invalid (?:connection option|URI query parameter:) "([^"]*)"')
+"""libpq's words about a key of a DSN; a part of a password may stand where the key does."""
+_UNENDED = {TransactionState.OPEN, TransactionState.ABORTED}
+
+
+def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:  # noqa: ANN401 - libpq's own
+    """Open a connection in autocommit mode.
+
+    Raises:
+        ConfigError: The DSN cannot be read, or not as it was meant.
+        DatabaseUnavailableError: Nobody answers, within ten seconds unless the DSN says otherwise.
+        DatabaseAccessError: The server refused the role, the password or the database.
+    """
+    _refuse_misread(dsn)
+    with translated():
+        # Said, because a database of SQL_ASCII has an encoding in which psycopg returns bytes for every text.
+        chosen: dict[str, Any] = {"connect_timeout": 10, "client_encoding": "UTF8"} | options
+        return psycopg.connect(dsn, autocommit=True, **chosen)
+
+
+def _refuse_misread(dsn: str) -> None:
+    """Refuse what libpq cannot read, and what it reads as host or port but is the rest of a password.
+
+    A password with a % or a space is an error of libpq's that quotes it; with an @ or a / in it, a part of it becomes
+    the host or the port, which the error of the attempt to connect would quote. So no such error is passed on, not
+    even as a cause; of a key that libpq does not know, the nearest that it knows is named.
+    """
+    offer = ""
+    try:
+        read = conninfo_to_dict(dsn)
+    # What is percent-encoded and is no UTF-8 is bytes of the password, which the error would hold.
+    except (psycopg.ProgrammingError, UnicodeDecodeError) as error:
+        read = None
+        if unknown := _UNKNOWN_KEY.search(str(error)):
+            keys = [option.keyword.decode() for option in Conninfo.get_defaults()]
+            offer = did_you_mean(unknown[1], keys)
+    # In front, @ is an abstract socket. An empty port between commas is the default one.
+    if read is None or "@" in str(read.get("host", ""))[1:] or re.search(r"[^0-9, ]", str(read.get("port", ""))):
+        raise ConfigError("the DSN cannot be read", field="dsn", hint=f"{offer} {_HINT}".strip())
+
+
+def translate(error: BaseException) -> DatabaseError | None:
+    """Return our error for one of psycopg's, ``None`` where an operator can do nothing about it."""
+    # A pipeline is aborted by a statement before this one, whose own error is the one to look at.
+    if not isinstance(error, psycopg.Error) or isinstance(error, psycopg.errors.PipelineAborted):
+        return None
+    state = error.sqlstate
+    if state is None:
+        return _without_sqlstate(error) if isinstance(error, psycopg.OperationalError) else None
+    return sqlstate.translate(state, _sentence(error))
+
+
+def _without_sqlstate(error: psycopg.OperationalError) -> DatabaseError:
+    # libpq keeps the SQLSTATE of a refused login to itself. Where the server speaks another language than English, a
+    # missing database is not told from a wrong password.
+    if re.search(r'database "[^"]*" does not exist', str(error)):
+        return DatabaseAccessError(_sentence(error), hint=sqlstate.NO_DATABASE)
+    # That a password was asked for in vain tells a refusal, in any language.
+    attempt = error.pgconn
+    refused = attempt is not None and (attempt.used_password or attempt.needs_password) and not attempt.server_version
+    return (DatabaseAccessError if refused else DatabaseUnavailableError)(_sentence(error))
+
+
+def _sentence(error: psycopg.Error) -> str:
+    """Return the server's message without its detail, which may quote a row."""
+    text = error.diag.message_primary or _QUESTION.sub("", str(error))
+    return " ".join(text.split())
+
+
+class _Psycopg:
+    dialect = Dialect.POSTGRESQL
+    style = PYFORMAT
+    transaction_hint = (
+        "Open a transaction first, with psycopg `with connection.transaction():`, and add the event inside it."
+    )
+
+    def state(self, connection: AnyConnection) -> TransactionState:
+        """Ask libpq, which knows from the server's last answer."""
+        if connection.broken:
+            return TransactionState.LOST
+        match connection.pgconn.transaction_status:
+            case TransactionStatus.INTRANS:
+                return TransactionState.OPEN
+            case TransactionStatus.INERROR:
+                return TransactionState.ABORTED
+            case _:
+                return TransactionState.ENDED
+
+
+class Psycopg(_Psycopg, SendsAtOnce):
+    """The synchronous driver, for connections and cursors."""
+
+    def __init__(self) -> None:
+        self._block: AbstractContextManager[object] | None = None
+
+    def joins_transaction(self, place: Place) -> bool:
+        """Ask libpq; see :class:`~cdc_outbox.databases.drivers.Driver`."""
+        connection = _connection(place)
+        _refuse_pipeline(connection)
+        return _joins(connection)
+
+    def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
+        cursor = psycopg.Cursor(_connection(place), row_factory=tuple_row)
+        cursor.adapters.register_dumper(list, _ListDumper)
+        with translated():
+            cursor.execute(sql, parameters)
+            return cursor.fetchall() if _returns_rows(cursor) else []
+
+    @contextmanager
+    def overlapping(self, connection: psycopg.Connection[Any], meanwhile: Meanwhile) -> Iterator[None]:
+        """Have psycopg wait for the server's answers only while there is nothing else to do.
+
+        Not by a pipeline: in one PostgreSQL bounds no idling, so that a process which is paused in it could keep its
+        transaction, and all who wait for that, for as long as it likes.
+        """
+        wait = connection.wait
+
+        def wait_later(steps: PQGen[Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+            return wait(_later(steps, connection.fileno(), meanwhile), *arguments, **options)
+
+        # Should psycopg once wait in another way, nothing is lost but time.
+        vars(connection)["wait"] = wait_later
+        try:
+            yield
+        finally:
+            del vars(connection)["wait"]
+
+    def prepare(self, connection: psycopg.Connection[Any], *, idle_seconds: float) -> None:
+        """Set the session, and refuse a level that psycopg would put into each BEGIN."""
+        settings = _settings(connection, idle_seconds)
+        with transaction(connection, self):
+            for sql in settings:
+                self.fetch(connection, sql)
+
+    def begin(self, connection: psycopg.Connection[Any]) -> None:
+        """Enter psycopg's own block: in it ``commit()``, ``rollback()`` and ``with connection`` raise."""
+        _refuse_open(connection)
+        block = connection.transaction()
+        with translated():
+            block.__enter__()
+        self._block = block
+
+    def commit(self, connection: psycopg.Connection[Any]) -> None:
+        """Leave the block, after a look at what the server said last: the block keeps COMMIT's answer to itself."""
+        block = _leave(self._block, self.state(connection))
+        self._block = None
+        with translated():
+            block.__exit__(None, None, None)
+
+    def rollback(self, connection: psycopg.Connection[Any]) -> None:
+        """Undo what is open, if anything is."""
+        block, self._block = self._block, None
+        with suppress(psycopg.Error):  # the server is gone, and so is the transaction
+            if block is not None:
+                block.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
+        with suppress(psycopg.Error):  # a block that somebody left open inside ours keeps psycopg from ending it
+            if self.state(connection) in _UNENDED:
+                connection.execute("rollback")
+
+
+class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
+    """The asynchronous driver, for connections and cursors; each step as the twin does it."""
+
+    def __init__(self) -> None:
+        self._block: AbstractAsyncContextManager[object] | None = None
+
+    async def joins_transaction(self, place: AsyncPlace) -> bool:
+        """Ask libpq; see :class:`~cdc_outbox.databases.drivers.AsyncDriver`."""
+        connection = _connection(place)
+        _refuse_pipeline(connection)
+        return _joins(connection)
+
+    async def fetch(self, place: AsyncPlace, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch on a cursor of our own."""
+        with translated():
+            cursor = psycopg.AsyncCursor(_connection(place), row_factory=tuple_row)
+            cursor.adapters.register_dumper(list, _ListDumper)
+            await cursor.execute(sql, parameters)
+            return await cursor.fetchall() if _returns_rows(cursor) else []
+
+    async def prepare(self, connection: psycopg.AsyncConnection[Any], *, idle_seconds: float) -> None:
+        """Set the session, and refuse a level that psycopg would put into each BEGIN."""
+        settings = _settings(connection, idle_seconds)
+        async with async_transaction(connection, self):
+            for sql in settings:
+                await self.fetch(connection, sql)
+
+    async def begin(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Enter psycopg's own block."""
+        _refuse_open(connection)
+        block = connection.transaction()
+        with translated():
+            await block.__aenter__()
+        self._block = block
+
+    async def commit(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Leave the block, after a look at what the server said last."""
+        block = _leave(self._block, self.state(connection))
+        self._block = None
+        with translated():
+            await block.__aexit__(None, None, None)
+
+    async def rollback(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Undo what is open, if anything is."""
+        block, self._block = self._block, None
+        with suppress(psycopg.Error):
+            if block is not None:
+                await block.__aexit__(psycopg.Rollback, psycopg.Rollback(), None)
+        with suppress(psycopg.Error):
+            if self.state(connection) in _UNENDED:
+                await connection.execute("rollback")
+
+
+def find(place: object) -> Driver:
+    """Return the driver for a synchronous connection or cursor."""
+    if isinstance(place, psycopg.Connection | psycopg.Cursor):
+        return Psycopg()
+    raise wrong_kind(place, asynchronous=False)
+
+
+def find_async(place: object) -> AsyncDriver:
+    """Return the driver for an asynchronous connection or cursor."""
+    if isinstance(place, psycopg.AsyncConnection | psycopg.AsyncCursor):
+        return AsyncPsycopg()
+    raise wrong_kind(place, asynchronous=True)
+
+
+def _later(steps: PQGen[Any], socket: int, meanwhile: Meanwhile) -> PQGen[Any]:
+    """Do something else whenever these steps wait for what the server has not sent yet."""
+    with DefaultSelector() as selector:
+        selector.register(socket, EVENT_READ)
+        try:
+            wanted = next(steps)
+            while True:
+                while wanted is Wait.R and not selector.select(0) and meanwhile():
+                    pass
+                wanted = steps.send((yield wanted))
+        except StopIteration as end:
+            return end.value
+
+
+class _ListDumper(RecursiveDumper):
+    """Lists as our statements take them, each of which says of what type its own are.
+
+    psycopg looks at each element of a list in turn, which costs as much as all else about a claim.
+    """
+
+    def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002 - psycopg's name
+        """Tell lists of nothing but texts, or of numbers, from others, and those apart as psycopg does."""
+        plain = _PLAIN.get(frozenset(map(type, obj)))
+        return (plain,) if plain else (list, ListBinaryDumper(list, self._tx).get_key(obj, format))
+
+    def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # noqa: A002
+        """Return the dumper of such a list."""
+        plain = _PLAIN.get(frozenset(map(type, obj)))
+        return plain(list, self._tx) if plain else ListBinaryDumper(list, self._tx).upgrade(obj, format)
+
+    def dump(self, obj: list[Any]) -> "Buffer | None":  # quoted, for psycopg 3.2 has a text for it
+        """Leave it to the dumper that this one became."""
+        raise NotImplementedError
+
+
+class _NumbersDumper(Dumper):
+    def dump(self, obj: list[int]) -> bytes:
+        return f"{{{','.join(map(str, obj))}}}".encode()
+
+
+class _TextsDumper(Dumper):
+    def dump(self, obj: list[str]) -> bytes:
+        # No text of PostgreSQL's has a NUL, so it stands between them until they are escaped, all at once.
+        texts = "\0".join(obj)
+        if texts.count("\0") >= len(obj):
+            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+        escaped = texts.replace("\\", r"\\").replace('"', r"\"").replace("\0", '","')
+        encoding = self.connection.info.encoding if self.connection else "utf-8"
+        # Of SQL_ASCII psycopg says ascii, and takes it for one that tells nothing about the bytes, as it does here.
+        return f'{{"{escaped}"}}'.encode("utf-8" if encoding == "ascii" else encoding)
+
+
+_PLAIN: Mapping[frozenset[type], type[Dumper]] = {
+    frozenset(): _NumbersDumper,
+    frozenset({int}): _NumbersDumper,
+    frozenset({str}): _TextsDumper,
+}
+
+
+def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> bool:
+    # `description` describes every column before it tells the same.
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0
+
+
+@overload
+def _connection(place: Place) -> psycopg.Connection[Any]: ...
+@overload
+def _connection(place: AsyncPlace) -> psycopg.AsyncConnection[Any]: ...
+def _connection(place: Place | AsyncPlace) -> AnyConnection:
+    return place.connection if isinstance(place, psycopg.Cursor | psycopg.AsyncCursor) else place
+
+
+def _joins(connection: AnyConnection) -> bool:
+    # Outside autocommit psycopg opens a transaction before the first statement, and the caller ends it.
+    status = connection.info.transaction_status
+    return not connection.autocommit or status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}
+
+
+def _refuse_open(connection: AnyConnection) -> None:
+    # A closed connection has another status, and says so itself.
+    if not connection.closed and connection.info.transaction_status is not TransactionStatus.IDLE:
+        raise OutboxError("the connection has a transaction already")
+
+
+def _leave(block: Block | None, state: TransactionState) -> Block:
+    refuse_commit(state)
+    if block is None:
+        raise TransactionEndedError("there is no transaction of ours to commit")
+    return block
+
+
+def _settings(connection: AnyConnection, idle_seconds: float) -> tuple[str, ...]:
+    level = connection.isolation_level
+    if level not in {None, psycopg.IsolationLevel.READ_COMMITTED}:
+        raise other_isolation(psycopg.IsolationLevel(level).name.replace("_", " "))
+    return session_settings(Dialect.POSTGRESQL, idle_seconds=idle_seconds)
+
+
+def _refuse_pipeline(connection: AnyConnection) -> None:
+    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        # Nobody knows in a pipeline whether a transaction is open before the server has answered.
+        raise OutboxError(
+            "the connection is in pipeline mode, in which a write could not be refused",
+            hint="Add events before the pipeline begins or after it has ended.",
+        )

@@ -1,0 +1,144 @@
+"""psycopg2."""
+
+from contextlib import suppress
+from typing import Any
+
+import psycopg2
+from psycopg2.extensions import (
+    ISOLATION_LEVEL_READ_COMMITTED,
+    TRANSACTION_STATUS_IDLE,
+    TRANSACTION_STATUS_INERROR,
+    TRANSACTION_STATUS_INTRANS,
+    TRANSACTION_STATUS_UNKNOWN,
+)
+from psycopg2.extensions import connection as Connection  # noqa: N812 - it is a class
+from psycopg2.extensions import cursor as Cursor  # noqa: N812 - it is a class
+
+from cdc_outbox.databases.drivers import (
+    AnyConnection,
+    AsyncDriver,
+    Driver,
+    Parameters,
+    Row,
+    TransactionState,
+    sqlstate,
+    translated,
+    wrong_kind,
+)
+from cdc_outbox.databases.drivers.transactions import (
+    SendsAtOnce,
+    other_isolation,
+    refuse_commit,
+    session_settings,
+    transaction,
+)
+from cdc_outbox.databases.sql import PYFORMAT
+from cdc_outbox.databases.table import Dialect
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
+
+Place = Connection | Cursor
+
+_STATES = {
+    TRANSACTION_STATUS_INTRANS: TransactionState.OPEN,
+    TRANSACTION_STATUS_INERROR: TransactionState.ABORTED,
+    TRANSACTION_STATUS_UNKNOWN: TransactionState.LOST,
+}
+_BROKEN = 2
+"""What ``closed`` says of a connection that nobody closed."""
+_LEVELS = {2: "REPEATABLE READ", 3: "SERIALIZABLE", 4: "READ UNCOMMITTED"}
+"""By psycopg2's numbers."""
+
+
+class Psycopg2(SendsAtOnce):
+    """The driver, for connections and cursors."""
+
+    dialect = Dialect.POSTGRESQL
+    style = PYFORMAT
+    transaction_hint = "Open a transaction first, with psycopg2 `with connection:`, and add the event inside it."
+
+    def joins_transaction(self, place: Place) -> bool:
+        """Ask libpq; see :class:`~cdc_outbox.databases.drivers.Driver`."""
+        connection = _connection(place)
+        if not connection.autocommit:
+            return True
+        if connection.get_transaction_status() == TRANSACTION_STATUS_IDLE:
+            # `with connection:` opens a transaction in autocommit mode too, but at the first statement, and keeps to
+            # itself that it will. So there is a first statement.
+            self.fetch(place, "select 1")
+        return connection.get_transaction_status() in {TRANSACTION_STATUS_INTRANS, TRANSACTION_STATUS_INERROR}
+
+    def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch on a cursor of our own: the user's factories must not reach our rows."""
+        with translated(), Cursor(_connection(place)) as cursor:
+            cursor.execute(sql, parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
+        """Set the session, and refuse a level that psycopg2 would put into each BEGIN."""
+        if connection.isolation_level not in {None, ISOLATION_LEVEL_READ_COMMITTED}:
+            raise other_isolation(_LEVELS[connection.isolation_level])
+        settings = session_settings(self.dialect, idle_seconds=idle_seconds)
+        with transaction(connection, self):
+            for sql in settings:
+                self.fetch(connection, sql)
+
+    def begin(self, connection: AnyConnection) -> None:
+        """Open a transaction now: psycopg2 would wait for the first statement, and look as if there were none."""
+        if not connection.closed and connection.get_transaction_status() != TRANSACTION_STATUS_IDLE:
+            raise OutboxError("the connection has a transaction already")
+        self.fetch(connection, "begin" if connection.autocommit else "select 1")
+
+    def state(self, connection: AnyConnection) -> TransactionState:
+        """Ask libpq, which knows from the server's last answer."""
+        if connection.closed:
+            return TransactionState.LOST if connection.closed == _BROKEN else TransactionState.ENDED
+        return _STATES.get(connection.get_transaction_status(), TransactionState.ENDED)
+
+    def commit(self, connection: AnyConnection) -> None:
+        """Commit, after a look at what the server said last: psycopg2 keeps COMMIT's answer to itself."""
+        refuse_commit(self.state(connection))
+        if connection.autocommit:  # where its own method does nothing
+            self.fetch(connection, "commit")
+        else:
+            with translated():
+                connection.commit()
+
+    def rollback(self, connection: AnyConnection) -> None:
+        """Undo what is open, if anything is."""
+        with suppress(psycopg2.Error):  # the server is gone, and so is the transaction
+            if not connection.autocommit:
+                connection.rollback()
+            elif self.state(connection) in {TransactionState.OPEN, TransactionState.ABORTED}:
+                with Cursor(connection) as cursor:
+                    cursor.execute("rollback")
+
+
+def find(place: object) -> Driver:
+    """Return the driver for a connection or cursor."""
+    # psycopg2's own asynchronous mode answers before the server does.
+    if isinstance(place, Connection | Cursor) and not _connection(place).async_:
+        return _DRIVER
+    raise wrong_kind(place, asynchronous=False)
+
+
+def find_async(place: object) -> AsyncDriver:
+    """Refuse: asyncio and psycopg2 do not go together."""
+    raise wrong_kind(place, asynchronous=True)
+
+
+def translate(error: BaseException) -> DatabaseError | None:
+    """Return our error for one of psycopg2's, ``None`` where an operator can do nothing about it."""
+    if not isinstance(error, psycopg2.Error):
+        return None
+    message = error.diag.message_primary or " ".join(str(error).split())
+    if error.pgcode:
+        return sqlstate.translate(error.pgcode, message)
+    # libpq lost the server, or never reached it.
+    return DatabaseUnavailableError(message) if isinstance(error, psycopg2.OperationalError) else None
+
+
+_DRIVER = Psycopg2()
+
+
+def _connection(place: Place) -> Any:  # noqa: ANN401 - its stubs miss some of what it has
+    return place.connection if isinstance(place, Cursor) else place

@@ -1,0 +1,369 @@
+"""SQLAlchemy 2: sessions and connections, their asynchronous twins, and what is built on them, such as SQLModel's.
+
+Where transactions are ours, a session is reset after each, as at the end of ``with Session(engine) as session:``: its
+objects are detached, nothing of one event is seen by the next, and its connection goes back to the pool.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection, TextClause, text
+from sqlalchemy.engine import AdaptedConnection
+from sqlalchemy.engine import Dialect as EngineDialect
+from sqlalchemy.exc import DBAPIError, StatementError, UnboundExecutionError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+
+from cdc_outbox.databases import drivers
+from cdc_outbox.databases.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
+from cdc_outbox.databases.drivers.transactions import other_isolation, raw_state, refuse_commit, session_settings
+from cdc_outbox.databases.sql import ParameterStyle, load
+from cdc_outbox.databases.table import Dialect
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
+
+Place = Connection | Session | scoped_session[Any]
+AsyncPlace = AsyncConnection | AsyncSession | async_scoped_session[Any]
+Result = TypeVar("Result")
+
+_DIALECTS = {
+    "postgresql": Dialect.POSTGRESQL,
+    "mysql": Dialect.MYSQL,
+    "mariadb": Dialect.MYSQL,
+    "sqlite": Dialect.SQLITE,
+}
+
+_PLAIN = {"stream_results": False, "yield_per": None}
+"""What a user may have set on the engine or connection that has no place here: only a SELECT can be streamed."""
+
+_PREPARED = "cdc_outbox.idle_seconds"
+"""Where a connection of the pool's keeps what it was prepared with, for as long as it lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A transaction of ours: what must still be there for it to be the same one."""
+
+    connection: Connection
+    root: Any
+    raw: Any
+
+    @classmethod
+    def on(cls, connection: Connection) -> "_Begun":
+        raw: Any = connection.connection.dbapi_connection
+        return cls(
+            connection=connection,
+            root=connection.get_transaction(),
+            raw=raw.driver_connection if isinstance(raw, AdaptedConnection) else raw,
+        )
+
+
+class _SqlAlchemy:
+    style = ParameterStyle(":{}", special=":", escape="\\")
+    transaction_hint = (
+        "Use an engine, connection or session whose isolation level is not AUTOCOMMIT, and open the transaction "
+        "with SQLAlchemy `with session.begin():`."
+    )
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+
+class SqlAlchemy(_SqlAlchemy):
+    """The synchronous driver. It works on the session's connection and sees no mapped object before it is to commit."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self._statements = load(dialect, "session")
+        self._idle_seconds: float | None = None
+        self._begun: _Begun | None = None
+        self._aborted = False
+
+    def joins_transaction(self, place: Place) -> bool:
+        """Ask the database's driver; see :class:`~cdc_outbox.databases.drivers.Driver`.
+
+        ``in_transaction()`` is true under AUTOCOMMIT as well, where every statement commits itself.
+        """
+        session = _called(place)
+        if isinstance(session, Session) and not (session.autobegin or session.in_transaction()):
+            return False
+        with translated():
+            with _reaching():
+                connection = _connection(place)  # a session may open it only now
+            raw: Any = connection.connection.dbapi_connection
+            return not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
+
+    def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch on the connection; without parameters nothing in the text is one."""
+        with translated():
+            try:
+                connection = _connection(place)
+                if parameters is None:
+                    result = connection.exec_driver_sql(sql, execution_options={**_PLAIN, "no_parameters": True})
+                else:
+                    result = connection.execute(_text(sql), parameters, execution_options=_PLAIN)
+            except StatementError as error:
+                error.hide_parameters = True  # the payload is among them
+                self._aborted = getattr(error.orig, "sqlstate", None) == _IN_FAILED_TRANSACTION
+                raise
+            self._aborted = False
+            return [tuple(row) for row in result] if result.returns_rows else []
+
+    def prepare(self, place: Place, *, idle_seconds: float) -> None:
+        """Remember what to set on each connection that the pool will lend, and set the first."""
+        session_settings(self.dialect, idle_seconds=idle_seconds)  # which looks at the number
+        self._idle_seconds = idle_seconds
+        self.begin(place)
+        self.rollback(place)
+
+    def begin(self, place: Place) -> None:
+        """Open the transaction of the session and, at once, that of the database."""
+        session = _called(place)
+        _refuse_open(session)
+        with translated(), _reaching():
+            try:
+                session.begin()
+                self._aborted = False
+                connection = _connection(session)
+                self._set_session(connection)
+                self._begun = _Begun.on(connection)
+                self._open(connection)
+            except BaseException:
+                self.rollback(place)
+                raise
+
+    def state(self, place: Place) -> TransactionState:
+        """Compare SQLAlchemy's transaction with the one that was begun, and ask the database's driver below it."""
+        begun, session = self._begun, _called(place)
+        if begun is None:
+            return TransactionState.ENDED
+        if begun.connection.invalidated:
+            return TransactionState.LOST
+        if isinstance(session, Session) and not session.is_active:  # a flush failed, and undid everything
+            return TransactionState.ABORTED
+        if begun.connection.get_transaction() is not begun.root:
+            return TransactionState.ENDED
+        state = _in_transaction(begun.raw) if self.dialect is Dialect.SQLITE else raw_state(begun.raw)
+        return TransactionState.ABORTED if state is TransactionState.OPEN and self._aborted else state
+
+    def flush(self, place: Place) -> None:
+        """Send what objects of the session's have changed."""
+        session = _called(place)
+        if isinstance(session, Session):
+            with translated():
+                session.flush()
+
+    def commit(self, place: Place) -> None:
+        """Flush and commit, after a look at what the database's driver says: SQLAlchemy believes every commit."""
+        refuse_commit(self.state(place))
+        self.flush(place)
+        self._ask(place)
+        refuse_commit(self.state(place))
+        with translated():
+            _called(place).commit()
+        self._reset(place)
+
+    def rollback(self, place: Place) -> None:
+        """Undo what is open, if anything is; a connection that cannot is thrown away."""
+        session = _called(place)
+        try:
+            session.rollback()
+        except Exception:  # noqa: BLE001 - the server is gone, and so is the transaction
+            with suppress(Exception):
+                session.invalidate()
+        self._reset(place)
+
+    def _reset(self, place: Place) -> None:
+        session, self._begun = _called(place), None
+        if isinstance(session, Session):
+            with suppress(Exception):  # of a connection that breaks on its way back to the pool
+                session.reset()
+
+    def _set_session(self, connection: Connection) -> None:
+        """Set what a connection of the pool's has not been set to, and commit that below SQLAlchemy's transaction."""
+        if self._idle_seconds is None or connection.info.get(_PREPARED) == self._idle_seconds:
+            return
+        mariadb = bool(getattr(connection.dialect, "is_mariadb", False))
+        for sql in session_settings(self.dialect, idle_seconds=self._idle_seconds, mariadb=mariadb):
+            self.fetch(connection, sql)
+        connection.connection.commit()
+        # An engine may have a level of its own, which each of its transactions begins with.
+        level = connection.get_isolation_level()
+        if self.dialect is not Dialect.SQLITE and level != "READ COMMITTED":
+            raise other_isolation(level)
+        connection.info[_PREPARED] = self._idle_seconds
+
+    def _open(self, connection: Connection) -> None:
+        raw: Any = connection.connection.dbapi_connection
+        if self.dialect is Dialect.SQLITE and getattr(raw, "driver_connection", raw).in_transaction:
+            return  # SQLAlchemy's own recipe for SQLite begins by an event
+        if connection.dialect.detect_autocommit_setting(raw):
+            raise OutboxError("each statement would commit itself", hint=self.transaction_hint)
+        connection.exec_driver_sql(self._statements["begin"].text)
+
+    def _ask(self, place: Place) -> None:
+        """Look again after an answer of the server, where what is below does not show that an error ended it all."""
+        connection = _connection(_called(place))
+        if connection.dialect.driver in _SEEING:
+            return
+        name = "begin" if self.dialect is Dialect.POSTGRESQL else "ask"
+        if getattr(connection.dialect, "is_mariadb", False):
+            name = "ask_mariadb"
+        try:
+            rows = self.fetch(place, self._statements[name].text)
+        except DBAPIError:
+            refuse_commit(self.state(place))
+            raise
+        if name == "ask_mariadb" and rows == [(0,)]:
+            refuse_commit(TransactionState.ENDED)
+
+
+class AsyncSqlAlchemy(_SqlAlchemy):
+    """The asynchronous driver: the synchronous one, run where SQLAlchemy runs its own."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self._driver = SqlAlchemy(dialect)
+
+    async def joins_transaction(self, place: AsyncPlace) -> bool:
+        """Ask as the twin does."""
+        return await _run(place, self._driver.joins_transaction)
+
+    async def fetch(self, place: AsyncPlace, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch as the twin does."""
+        return await _run(place, self._driver.fetch, sql, parameters)
+
+    async def prepare(self, place: AsyncPlace, *, idle_seconds: float) -> None:
+        """Remember what to set on each connection that the pool will lend, and set the first."""
+        await _run(place, partial(self._driver.prepare, idle_seconds=idle_seconds))
+
+    async def begin(self, place: AsyncPlace) -> None:
+        """Open the transaction as the twin does."""
+        await _run(place, self._driver.begin)
+
+    def state(self, place: AsyncPlace) -> TransactionState:
+        """Compare as the twin does."""
+        return self._driver.state(_synchronous(place))
+
+    async def flush(self, place: AsyncPlace) -> None:
+        """Send what objects of the session's have changed."""
+        await _run(place, self._driver.flush)
+
+    async def commit(self, place: AsyncPlace) -> None:
+        """Flush and commit as the twin does."""
+        await _run(place, self._driver.commit)
+
+    async def rollback(self, place: AsyncPlace) -> None:
+        """Undo as the twin does."""
+        await _run(place, self._driver.rollback)
+
+
+def find(place: object) -> Driver:
+    """Return the driver for a session or connection."""
+    if not isinstance(place, Connection | Session | scoped_session):
+        raise wrong_kind(place, asynchronous=False)
+    return SqlAlchemy(_dialect(place))
+
+
+def find_async(place: object) -> AsyncDriver:
+    """Return the driver for an asynchronous session or connection."""
+    if isinstance(place, AsyncConnection):
+        return AsyncSqlAlchemy(known_dialect(place.engine.dialect))
+    if isinstance(place, AsyncSession | async_scoped_session):
+        return AsyncSqlAlchemy(_dialect(_called(place).sync_session))
+    raise wrong_kind(place, asynchronous=True)
+
+
+def known_dialect(dialect: EngineDialect) -> Dialect:
+    """Return whose statements a database of this kind understands; raises OutboxError where it has no outbox."""
+    if dialect.name not in _DIALECTS:
+        raise OutboxError(
+            f"{dialect.name} has no outbox here", hint=f"Databases that have one are {', '.join(sorted(_DIALECTS))}."
+        )
+    return _DIALECTS[dialect.name]
+
+
+def translate(error: BaseException) -> DatabaseError | None:
+    """Return our error for the one that SQLAlchemy wrapped, by the table of the driver that raised it."""
+    if not isinstance(error, DBAPIError) or error.orig is None:
+        return None
+    # Under an asynchronous driver ``orig`` is SQLAlchemy's own, too, and the driver's is its cause.
+    causes = [error.orig, error.orig.__cause__]
+    for cause in causes:
+        if cause is not None and (ours := drivers.translate(cause)):
+            return ours
+    return DatabaseUnavailableError("the connection was lost") if error.connection_invalidated else None
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    """Turn what the operating system says about a connection into ours: asyncpg lets it pass, and SQLAlchemy too."""
+    try:
+        yield
+    except OSError as error:
+        raise DatabaseUnavailableError(f"the database cannot be reached: {error}") from error
+
+
+_SEEING = {"psycopg", "psycopg2", "psycopg_async", "pysqlite", "aiosqlite"}
+"""SQLAlchemy's names of the drivers that know the transaction's state from each answer, an error too."""
+_IN_FAILED_TRANSACTION = "25P02"
+
+
+def _called(place: Any) -> Any:  # noqa: ANN401 - each kind yields its own
+    """Return the session that a registry of sessions has for this thread or task."""
+    return place() if isinstance(place, scoped_session | async_scoped_session) else place
+
+
+def _synchronous(place: AsyncPlace) -> Connection | Session:
+    called = _called(place)
+    found: Any = called.sync_connection if isinstance(called, AsyncConnection) else called.sync_session
+    return cast("Connection | Session", found)
+
+
+def _refuse_open(session: Connection | Session) -> None:
+    bind = session.get_bind() if isinstance(session, Session) else session
+    if session.in_transaction() or (isinstance(bind, Connection) and bind.in_transaction()):
+        raise OutboxError("the session has a transaction already")
+
+
+def _connection(place: Place) -> Connection:
+    return place if isinstance(place, Connection) else place.connection()
+
+
+def _dialect(place: Place) -> Dialect:
+    try:
+        return known_dialect(place.dialect if isinstance(place, Connection) else place.get_bind().dialect)
+    except UnboundExecutionError as error:
+        raise OutboxError(
+            "the session has no engine, or several, and nothing says which one has the outbox",
+            hint='Pass its connection: `session.connection(bind_arguments={"mapper": Order})`.',
+        ) from error
+
+
+def _in_transaction(raw: Any) -> TransactionState:  # noqa: ANN401 - of sqlite3 or aiosqlite
+    with suppress(ValueError, sqlite3.Error):  # it was closed
+        return TransactionState.OPEN if raw.in_transaction else TransactionState.ENDED
+    return TransactionState.ENDED
+
+
+def _has_transaction(raw: Any) -> bool:  # noqa: ANN401 - any driver's connection
+    """Tell whether somebody opened a transaction by statement, as is usual with SQLite."""
+    try:
+        if isinstance(raw, AdaptedConnection):
+            return raw.run_async(drivers.find_async_driver(raw.driver_connection).joins_transaction)
+        return drivers.find_driver(raw).joins_transaction(raw)
+    except OutboxError:  # a driver that nobody knows here: what SQLAlchemy says of it must do
+        return False
+
+
+async def _run(place: AsyncPlace, function: Callable[..., Result], *arguments: object) -> Result:
+    result: Result = await _called(place).run_sync(function, *arguments)
+    return result
+
+
+@lru_cache(maxsize=1000)
+def _text(sql: str) -> TextClause:
+    return text(sql)

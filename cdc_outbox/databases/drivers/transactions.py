@@ -1,0 +1,127 @@
+"""What drivers that open and end transactions have in common."""
+
+import math
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+from cdc_outbox.databases.drivers import (
+    AnyConnection,
+    AsyncTransactionDriver,
+    TransactionDriver,
+    TransactionState,
+    find_async_driver,
+    find_driver,
+)
+from cdc_outbox.databases.sql import load
+from cdc_outbox.databases.table import Dialect
+from cdc_outbox.errors import (
+    ConfigError,
+    DatabaseUnavailableError,
+    OutboxError,
+    TransactionAbortedError,
+    TransactionEndedError,
+)
+
+_MAX_IDLE_SECONDS = 86_400
+"""What idles in a transaction for a day is forgotten; every server takes as much."""
+
+
+class SendsAtOnce:
+    """What a driver is made of that holds nothing back."""
+
+    def flush(self, connection: AnyConnection) -> None:
+        """Do nothing: what was executed was sent."""
+
+
+class AsyncSendsAtOnce:
+    """The twin of :class:`SendsAtOnce`."""
+
+    async def flush(self, connection: AnyConnection) -> None:
+        """Do nothing: what was executed was sent."""
+
+
+@contextmanager
+def changing_tables(connection: AnyConnection, driver: TransactionDriver) -> Iterator[None]:
+    """Make all changes of tables or none, where the database can undo them; MySQL commits each by itself.
+
+    Raises:
+        OutboxError: The connection has a transaction already.
+    """
+    if not driver.dialect.undoes_ddl:
+        yield
+        return
+    with transaction(connection, driver):
+        yield
+
+
+@contextmanager
+def transaction(connection: AnyConnection, driver: TransactionDriver) -> Iterator[None]:
+    """Commit at the end of the block, or undo what was done in it."""
+    driver.begin(connection)
+    try:
+        yield
+        driver.commit(connection)
+    except BaseException:
+        driver.rollback(connection)
+        raise
+
+
+@asynccontextmanager
+async def async_transaction(connection: AnyConnection, driver: AsyncTransactionDriver) -> AsyncIterator[None]:
+    """Commit at the end of the block, or undo what was done in it."""
+    await driver.begin(connection)
+    try:
+        yield
+        await driver.commit(connection)
+    except BaseException:
+        await driver.rollback(connection)
+        raise
+
+
+def raw_state(raw: object) -> TransactionState:
+    """Tell what the driver's connection below a framework's says, OPEN where it keeps that to itself."""
+    for find, kind in ((find_driver, TransactionDriver), (find_async_driver, AsyncTransactionDriver)):
+        with suppress(OutboxError):
+            driver = find(raw)
+            return driver.state(raw) if isinstance(driver, kind) else TransactionState.OPEN
+    return TransactionState.OPEN
+
+
+def refuse_commit(state: TransactionState) -> None:
+    """Raise what a commit has to say about a transaction that is not open any more."""
+    match state:
+        case TransactionState.ABORTED:
+            raise TransactionAbortedError("a statement failed, and the server would answer COMMIT with ROLLBACK")
+        case TransactionState.LOST:
+            raise DatabaseUnavailableError("the connection broke before the commit")
+        case TransactionState.ENDED:
+            raise TransactionEndedError("there is no transaction to commit")
+
+
+def session_settings(dialect: Dialect, *, idle_seconds: float, mariadb: bool = False) -> tuple[str, ...]:
+    """Return the statements that :meth:`TransactionDriver.prepare` stands for; they take no parameters.
+
+    Raises:
+        ConfigError: No server takes such a bound.
+    """
+    if not 0 < idle_seconds <= _MAX_IDLE_SECONDS:
+        raise ConfigError(f"a transaction cannot be bound to idle for {idle_seconds} seconds", field="idle_seconds")
+    if dialect is Dialect.SQLITE:
+        return ()
+    # Rounded up: 0 would be no bound at all.
+    bounds = {
+        "idle_seconds": str(math.ceil(idle_seconds)),
+        "idle_milliseconds": str(math.ceil(idle_seconds * 1000)),
+    }
+    wanted = ["isolate", "bound_idling"] if mariadb or dialect is Dialect.POSTGRESQL else ["isolate"]
+    statements = load(dialect, "session")
+    return tuple(statements[name].render(bounds) for name in wanted)
+
+
+def other_isolation(level: str) -> ConfigError:
+    """Return the error about a connection that was set to another isolation level than ours."""
+    return ConfigError(
+        f"the connection's transactions are {level.upper()}, and a consumer's are READ COMMITTED",
+        field="connect",
+        hint="Open it without an isolation level: who waited for another transaction must see what that one wrote.",
+    )

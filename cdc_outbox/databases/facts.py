@@ -1,0 +1,329 @@
+"""What PostgreSQL, MariaDB or MySQL says about a pipeline, as values; ``None`` for what does not exist."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cdc_outbox.databases.binlog import Log
+from cdc_outbox.databases.lsn import Lsn
+
+COUNTED_ROWS = 100_000
+"""Rows are counted up to here; beyond it "at least" says enough, and an outbox may hold billions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that has been open for long.
+
+    Args:
+        name: The server's process, or the name of a prepared one.
+        since: When it was begun, or prepared.
+    """
+
+    name: str
+    since: datetime
+    is_prepared: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """The server's settings and state, as far as they decide about slots; the defaults are PostgreSQL's.
+
+    Args:
+        is_standby: Whether it follows another server.
+        free_senders: How many more readers of the log there may be.
+        encoding: The database's.
+        slot_plugins: The plugins that slots may have; ``None`` where the server does not restrict them, or does not
+            tell this role.
+        idle_slot_seconds: How long a slot may go unread until it is given up, 0 for ever.
+        sender_timeout_seconds: After what time a reader that is silent counts as gone, 0 for never.
+        max_wal_bytes: The WAL that is kept for the server's own sake, roughly.
+        max_slot_wal_bytes: The WAL that is kept for a slot, ``None`` for all.
+        awaits_standbys: Whether slots are told to wait for standbys, as they are where they outlive a failover.
+        wal_end: Where the log ends; on a standby, where it has come to.
+        open_for_long: What a new slot would have to wait for.
+        idle_slots: The database's other slots that nobody reads, each with the bytes of WAL that it keeps.
+    """
+
+    is_standby: bool = False
+    free_senders: int = 10
+    encoding: str = "UTF8"
+    slot_plugins: Sequence[str] | None = None
+    idle_slot_seconds: float = 0
+    sender_timeout_seconds: float = 60
+    max_wal_bytes: int = 1024**3
+    max_slot_wal_bytes: int | None = None
+    awaits_standbys: bool = False
+    wal_end: Lsn | None = None
+    open_for_long: Sequence[OpenTransaction] = ()
+    idle_slots: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFacts:
+    """The connector's role; ``can_select`` is about the outbox, whose rows only publishing them again reads.
+
+    Args:
+        can_connect: To the database.
+        sees_all_rows: Whether no policy hides rows of the outbox from it.
+        expired: Whether its password has expired.
+    """
+
+    can_login: bool
+    can_replicate: bool
+    can_select: bool = True
+    can_connect: bool = True
+    sees_all_rows: bool = True
+    expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """One column.
+
+    Args:
+        type: As PostgreSQL spells it, without a length; of a domain, the type below it.
+        length: Of a ``varchar`` that has one.
+        not_null: Whether it refuses nulls.
+        is_generated: Whether the server computes it.
+        is_enum: Whether its type is an enum.
+    """
+
+    type: str
+    length: int | None = None
+    not_null: bool = True
+    is_generated: bool = False
+    is_enum: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """The outbox table as it is; of events that are messages, the head table.
+
+    Args:
+        kind: ``r`` for a table, ``p`` for a partitioned one (``pg_class.relkind``).
+        persistence: ``p`` for permanent; nothing else reaches the log (``pg_class.relpersistence``).
+        partition_of: The table that it is a partition of, empty for none.
+        children: Tables that inherit from it.
+        refuses_deletes: Whether a publication sends deletes, and the table has nothing that tells which row is meant.
+        keys: The columns of each unique index that is valid and leaves out no row.
+        rules: Rules that do something else instead of an insert, quoted.
+        triggers: Triggers that may return null before a row is inserted, so that none is, quoted.
+    """
+
+    kind: str
+    persistence: str
+    columns: Mapping[str, ColumnFacts]
+    partition_of: str = ""
+    children: Sequence[str] = ()
+    refuses_deletes: bool = False
+    keys: Sequence[Sequence[str]] = ()
+    rules: Sequence[str] = ()
+    triggers: Sequence[str] = ()
+
+    @property
+    def has_log(self) -> bool:
+        """Whether its rows are its own, and may be in the log: it is a table, and no view."""
+        return self.kind == "r" or self.is_partitioned
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether its rows are in partitions of it."""
+        return self.kind == "p"
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationFacts:
+    """The publication.
+
+    Args:
+        row_filter: The condition that rows must meet to be published, empty if there is none.
+        columns: Those of the outbox that are published, in the order in which they come; ``None`` for all.
+        carries: What else is in it by itself: ``all tables``, ``all tables of a schema``, or nothing.
+        also_publishes: What it sends beside inserts.
+        outboxes: Other tables that were put into it and are outboxes.
+        tables: Those that are none.
+    """
+
+    publishes_inserts: bool
+    covers_table: bool
+    row_filter: str = ""
+    columns: Sequence[str] | None = None
+    carries: str = ""
+    also_publishes: Sequence[str] = ()
+    outboxes: Sequence[str] = ()
+    tables: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """The replication slot.
+
+    Args:
+        reader: The server's process that reads it for somebody, 0 if nobody does.
+        wal_status: ``lost`` when the WAL it needs is gone.
+        confirmed: What lies before it was confirmed and is never sent again.
+        restart: The WAL from here on is kept for it.
+        invalidation: Why it cannot be read any more, where the server says so.
+        safe_bytes: How much may still be written until it is given up, ``None`` for any amount.
+        is_temporary: Whether it goes with the session that made it.
+        is_two_phase: Whether prepared transactions are sent before they are committed.
+        outlives_failover: Whether standbys keep a copy of it; ``None`` where the server knows nothing of that.
+        is_copy: Whether it is such a copy.
+    """
+
+    plugin: str
+    database: str
+    reader: int
+    wal_status: str
+    confirmed: Lsn | None
+    restart: Lsn | None = None
+    invalidation: str = ""
+    safe_bytes: int | None = None
+    is_temporary: bool = False
+    is_two_phase: bool = False
+    outlives_failover: bool | None = None
+    is_copy: bool = False
+
+    @property
+    def active(self) -> bool:
+        """Whether somebody reads it now."""
+        return self.reader != 0
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nobody reads it now, and it could be read."""
+        return not self.active and self.wal_status != "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFacts:
+    """What the outbox holds.
+
+    Args:
+        rows: Rows in the table; the count ends at :data:`COUNTED_ROWS`.
+        has_heads: Whether a sequence was ever given out, also if its row was pruned since.
+        rows_outside_slot: Events that a slot which nobody has read yet does not hold, because they were committed
+            before it; 0 while nobody has looked.
+        keeps_rows: Whether what was written can be published again.
+        forgotten: Rows without a number that are older than what consumers remember; 0 while nobody has looked.
+    """
+
+    rows: int = 0
+    has_heads: bool = False
+    rows_outside_slot: int = 0
+    keeps_rows: bool = True
+    forgotten: int = 0
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there is anything to look for in a slot."""
+        return bool(self.rows or (self.has_heads and not self.keeps_rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseFacts:
+    """Everything that preflight and plan look at; ``None`` for what does not exist.
+
+    Args:
+        has_heartbeat: Whether the function that writes heartbeats is there, or none is wanted.
+        may_write_heartbeat: Whether the connector's role may execute it.
+    """
+
+    version: int
+    wal_level: str
+    database: str
+    free_slots: int
+    role: RoleFacts | None
+    table: TableFacts | None
+    publication: PublicationFacts | None
+    slot: SlotFacts | None
+    written: WrittenFacts
+    server: ServerFacts = field(default_factory=ServerFacts)
+    has_heartbeat: bool = True
+    may_write_heartbeat: bool = True
+
+    @property
+    def published(self) -> Sequence[str]:
+        """The outbox's columns that are published, in their order; one that the server computes only if it is named."""
+        if self.publication is not None and self.publication.columns is not None:
+            return self.publication.columns
+        return [name for name, facts in (self.table.columns if self.table else {}).items() if not facts.is_generated]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountFacts:
+    """One of the accounts that the connector's user may log in by.
+
+    Args:
+        host: From where.
+        may: What it was granted, in small letters: ``select`` on the outbox, ``replication slave``, ``replication
+            client``.
+        has_roles: Whether it was granted roles, into which nobody looked.
+    """
+
+    host: str
+    is_locked: bool = False
+    may: frozenset[str] = frozenset()
+    has_roles: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinlogColumn:
+    """One column.
+
+    Args:
+        type: Without a length, in small letters; MariaDB's ``json`` is ``longtext``.
+        length: In characters, where it has one.
+        charset: Empty where it holds no text.
+    """
+
+    type: str
+    length: int | None = None
+    not_null: bool = True
+    charset: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinlogTable:
+    """The outbox as it is.
+
+    Args:
+        kind: ``BASE TABLE`` for a table.
+        keys: The columns of each unique index.
+    """
+
+    kind: str
+    engine: str
+    is_transactional: bool
+    columns: Mapping[str, BinlogColumn]
+    keys: Sequence[Sequence[str]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinlogFacts:
+    """Everything that a preflight looks at; ``None`` for what does not exist, and what this role may not see.
+
+    Args:
+        has_gtids: Whether positions have a meaning on other servers too, in an order that is kept.
+        gtid_state: MariaDB's last GTID of each server in each domain, by commas; also of binlogs that were purged.
+        keep_seconds: How long a binlog is kept, 0 for ever.
+        replicas: The server ids of those who read the binlog and said so.
+        rows: In the outbox; the count ends at :data:`COUNTED_ROWS`.
+        unseen: What this role may not see, each with what it takes.
+    """
+
+    is_mariadb: bool
+    database: str
+    server_id: str
+    log: Log
+    row_image: str
+    is_compressed: bool
+    has_gtids: bool
+    keep_seconds: float
+    replicas: Sequence[str] | None
+    accounts: Sequence[AccountFacts] | None
+    table: BinlogTable | None
+    rows: int = 0
+    gtid_state: str | None = None
+    unseen: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,387 @@
+"""The tables this package reads and writes: names, columns, and how they are quoted."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import ClassVar
+
+from cdc_outbox.contract.outbox_options import OutboxMode, Partitions, refuse_elsewhere, refuse_together
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
+from cdc_outbox.redaction import has_controls
+
+MAX_IDENTIFIER_BYTES = 63
+"""PostgreSQL cuts a longer name off without a word, and two names may become one."""
+
+
+class Dialect(StrEnum):
+    """A family of databases that understand the same statements; the value is their folder in ``sql/``."""
+
+    POSTGRESQL = "postgresql"
+    MYSQL = "mysql"
+    """MariaDB too."""
+    SQLITE = "sqlite"
+
+    @property
+    def default_schema(self) -> str | None:
+        """Where a table is that nobody gave a schema; ``None`` is the connection's database."""
+        return {Dialect.POSTGRESQL: "public", Dialect.MYSQL: None, Dialect.SQLITE: "main"}[self]
+
+    @property
+    def undoes_ddl(self) -> bool:
+        """Whether a rollback undoes changes of tables; MySQL commits before and after each."""
+        return self is not Dialect.MYSQL
+
+    @property
+    def max_payload_depth(self) -> int:
+        """How deep a payload may be nested: MariaDB's ``json_valid`` refuses 32 levels."""
+        return 31 if self is Dialect.MYSQL else 100
+
+    def quote(self, identifier: str) -> str:
+        """Return the identifier in this dialect's quotes; raises what :func:`quote` raises."""
+        return quote(identifier, "`" if self is Dialect.MYSQL else '"')
+
+    def literal(self, text: str) -> str:
+        """Return the text as a string constant of this dialect; raises what :func:`literal` raises."""
+        # A backslash means itself or escapes what follows, as the session's sql_mode says; digits mean one thing.
+        if self is Dialect.MYSQL and "\\" in text:
+            return f"_utf8mb4 x'{text.encode().hex()}'"
+        return literal(text)
+
+
+def quote(identifier: str, mark: str = '"') -> str:
+    """Return the identifier in quotes, ready to stand in a statement.
+
+    Raises:
+        ConfigError: It is empty, holds a control character, or is longer than 63 bytes in UTF-8.
+    """
+    refuse_controls(identifier)
+    if not identifier:
+        raise ConfigError(f"{identifier!r} cannot be the name of a table, schema or column")
+    if len(identifier.encode()) > MAX_IDENTIFIER_BYTES:
+        raise ConfigError(f"the name {identifier!r} is longer than {MAX_IDENTIFIER_BYTES} bytes")
+    return mark + identifier.replace(mark, mark * 2) + mark
+
+
+def refuse_controls(name: str) -> None:
+    """Refuse a name that a terminal or a program that reads a script line by line could obey.
+
+    Raises:
+        ConfigError: It holds a control character, a line separator, or what turns the direction of writing.
+    """
+    if has_controls(name):
+        raise ConfigError(f"the name {name!a} holds a control character", hint="Choose a name of visible characters.")
+
+
+def literal(text: str) -> str:
+    """Return the text as an SQL string constant, for statements that take no parameters (DDL)."""
+    if "\0" in text:
+        raise ConfigError("a NUL cannot stand in SQL")
+    return "'" + text.replace("'", "''") + "'"
+
+
+def dollar_quoted(body: str) -> str:
+    """Quote a block of PL/pgSQL with a tag that does not occur in it, whatever the tables are called."""
+    tag, number = "$$", 0
+    while tag in body:
+        number += 1
+        tag = f"$q{number}$"
+    return f"{tag}\n{body}\n{tag}"
+
+
+def derived_name(name: str, suffix: str) -> str:
+    """Return ``name_suffix``, shortened by a hash where it would pass 63 bytes."""
+    whole = f"{name}_{suffix}"
+    if len(whole.encode()) <= MAX_IDENTIFIER_BYTES:
+        return whole
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    kept = name.encode()[: MAX_IDENTIFIER_BYTES - len(suffix) - len(digest) - 2].decode(errors="ignore")
+    return f"{kept}_{digest}_{suffix}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """A table's schema and name; both are checked at birth.
+
+    Args:
+        schema: Never left to the search path: connector, writer and preflight must mean the same table. ``None`` is
+            the connection's database, on MySQL only.
+    """
+
+    schema: str | None
+    name: str
+    dialect: Dialect = Dialect.POSTGRESQL
+
+    def __post_init__(self) -> None:
+        if self.schema is not None:
+            quote(self.schema)
+        quote(self.name)
+
+    @property
+    def quoted(self) -> str:
+        """Both names, ready to stand in a statement."""
+        schema = "" if self.schema is None else f"{self.dialect.quote(self.schema)}."
+        return schema + self.dialect.quote(self.name)
+
+    def named(self, name: str) -> "TableName":
+        """Return another table of the same schema."""
+        return replace(self, name=name)
+
+    def sibling(self, suffix: str) -> "TableName":
+        """Return a table of the same schema, named after this one."""
+        return self.named(derived_name(self.name, suffix))
+
+    def literals(self) -> Mapping[str, str]:
+        """Return what the statements in ``sql/`` that look for a table call its names."""
+        literal, schema = self.dialect.literal, self.schema
+        return {
+            "schema": "" if schema is None else self.dialect.quote(schema),
+            "schema_literal": "database()" if schema is None else literal(schema),
+            "name_literal": literal(self.name),
+            "table_literal": literal(self.quoted),
+        }
+
+    def __str__(self) -> str:
+        return self.name if self.schema is None else f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxColumns:
+    """The outbox's column names, by what they hold; the defaults are Debezium's where it has one.
+
+    Args:
+        sequence: ``None`` where a table of another make has none; its events are not numbered then.
+        source: ``None`` likewise.
+        created_at: ``None`` likewise; the record's timestamp is the connector's then.
+    """
+
+    id: str = "id"
+    aggregate_type: str = "aggregatetype"
+    aggregate_id: str = "aggregateid"
+    type: str = "type"
+    payload: str = "payload"
+    sequence: str | None = "sequence"
+    source: str | None = "source"
+    created_at: str | None = "created_at"
+
+    DEFAULT_CREATED_AT: ClassVar[str] = "created_at"
+
+    def __post_init__(self) -> None:
+        roles: dict[str, str] = {}
+        for role, column in self.names().items():
+            quote(column)
+            if column in roles:
+                raise ConfigError(
+                    f"the column {column!r} cannot hold both {roles[column]} and {role}", field=f"OutboxColumns.{role}"
+                )
+            roles[column] = role
+
+    def names(self) -> Mapping[str, str]:
+        """Return role → column name of those that the table has, in its order."""
+        found = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {role: column for role, column in found.items() if column is not None}
+
+
+TRACE_HEADERS: Mapping[str, str] = {"traceparent": "traceparent", "tracestate": "tracestate"}
+"""W3C trace context, as OpenTelemetry writes it."""
+HEADER_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+"""A header column's name is a parameter's, and stands in quotes as a key of JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxTable:
+    """The table that events are written to, in the business transaction.
+
+    Args:
+        schema: ``None`` is ``public`` on PostgreSQL and the connection's database elsewhere.
+        name: At most 63 bytes; any character but control characters.
+        headers: Header column → header of the message; text columns that may be null.
+        format: What the writer adds to each event; it brings header columns of its own.
+        partitions: PostgreSQL only; ``None`` is a table that is not partitioned.
+        adopted: Whether somebody else made it. Nothing here touches such a table then, but to write events.
+        capitals: Whether the columns that the format adds are in capital letters, as Oracle's are.
+    """
+
+    schema: str | None = None
+    name: str = "outbox"
+    columns: OutboxColumns = field(default_factory=OutboxColumns)
+    headers: Mapping[str, str] = field(default_factory=lambda: dict(TRACE_HEADERS))
+    payload_type: PayloadType = PayloadType.JSON
+    mode: OutboxMode = OutboxMode.KEEP
+    format: EventFormat = EventFormat.PLAIN
+    partitions: Partitions | None = None
+    adopted: bool = False
+    capitals: bool = False
+
+    def __post_init__(self) -> None:
+        _ = self.table  # which checks both names
+        if self.adopted and self.partitions is not None:
+            raise ConfigError("an adopted table's partitions are its owner's", field="partitions")
+        if self.mode is OutboxMode.MESSAGE:
+            self._refuse_what_messages_cannot()
+        refuse_together(self.mode, self.payload_type, self.format)
+        if self.format is EventFormat.CLOUDEVENTS_BINARY and not self.is_numbered:
+            raise ConfigError("CloudEvents have a source, and the table has no columns for one", field="format")
+        taken = {column: role for role, column in self.columns.names().items()}
+        taken |= dict.fromkeys(self._format_columns, f"format {self.format}")
+        for column in self.headers:
+            if not HEADER_COLUMN.fullmatch(column):
+                reason = "is not named with letters, digits and underscores"
+            elif column in taken:
+                reason = f"belongs to the {taken[column]} already"
+            else:
+                continue
+            raise ConfigError(f"the header column {column!r} {reason}", field="headers")
+
+    def _refuse_what_messages_cannot(self) -> None:
+        if self.adopted or self.partitions is not None:
+            field = "columns" if self.adopted else "partitions"
+            raise ConfigError("logical messages need no table, to adopt or to partition", field=field)
+
+    def refuse_elsewhere(self, database: str) -> None:
+        """Refuse a database that cannot have such an outbox.
+
+        Args:
+            database: A dialect, or whose database it is.
+
+        Raises:
+            ConfigError: The outbox is partitioned or without a table, which only PostgreSQL's can be; or Debezium's
+                router for its documents does not make what the payload or the format asks for.
+        """
+        refuse_elsewhere(database, self.mode, self.payload_type, self.format)
+        if self.partitions is not None and database != Dialect.POSTGRESQL:
+            raise ConfigError("only PostgreSQL's outbox can be partitioned", field="partitions")
+
+    @property
+    def header_columns(self) -> Mapping[str, str]:
+        """Every header column with its header: the declared ones, and those of the format."""
+        return {**self.headers, **self._format_columns}
+
+    @property
+    def _format_columns(self) -> Mapping[str, str]:
+        named = FORMAT_HEADERS[self.format]
+        return {column.upper(): header for column, header in named.items()} if self.capitals else named
+
+    @property
+    def header_parameters(self) -> Mapping[str, str]:
+        """Every header column with the parameter that a statement takes its value from."""
+        return {column: f"header_{column}" for column in self.header_columns}
+
+    @property
+    def timestamp_column(self) -> str | None:
+        """The column that gives the record its timestamp; ``None`` leaves it to the connector's clock."""
+        return None if self.mode is OutboxMode.MESSAGE else self.columns.created_at
+
+    @property
+    def message_prefix(self) -> str:
+        """The prefix of this outbox's logical messages, which no other table's has."""
+        return f"cdc-outbox:{self.table.quoted}"
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the table can hold a sequence and say whose it is."""
+        return self.columns.sequence is not None and self.columns.source is not None
+
+    @property
+    def table(self) -> TableName:
+        """The outbox itself, on PostgreSQL."""
+        return self.table_in(Dialect.POSTGRESQL)
+
+    @property
+    def heads(self) -> TableName:
+        """The last sequence given out, one row per source and aggregate; never pruned."""
+        return self.table.sibling("heads")
+
+    def table_in(self, dialect: Dialect) -> TableName:
+        """Return the outbox as a database of this dialect calls it."""
+        schema = dialect.default_schema if self.schema is None else self.schema
+        return TableName(schema=schema, name=self.name, dialect=dialect)
+
+    def heads_in(self, dialect: Dialect) -> TableName:
+        """Return the heads as a database of this dialect calls them."""
+        return self.table_in(dialect).sibling("heads")
+
+    @property
+    def marks(self) -> TableName:
+        """Where the log ended at earlier prunings; see :mod:`cdc_outbox.operations.delivery_proof`."""
+        return self.table.sibling("marks")
+
+    @property
+    def has_heartbeats(self) -> bool:
+        """Whether the connector writes heartbeats through it, on PostgreSQL: into no table that somebody else made."""
+        return not self.adopted and self.is_numbered
+
+    @property
+    def heartbeats(self) -> TableName:
+        """The last day's heartbeats, on PostgreSQL; see :mod:`cdc_outbox.operations.heartbeats`."""
+        return self.table.sibling("heartbeats")
+
+    @property
+    def heartbeat(self) -> TableName:
+        """The function that writes one: what the connector calls."""
+        # Without the last letter: whoever knows the one from a connector's configuration finds the other.
+        return self.heartbeats.named(self.heartbeats.name[:-1])
+
+    @property
+    def rest(self) -> TableName:
+        """The partition that takes every id for which no other partition was made."""
+        return self.table.sibling("rest")
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """The columns that the database fills in, and that the writer reads back beside the id."""
+        columns = self.columns.names()
+        return tuple(columns[role] for role in ("sequence", "source", "created_at") if role in columns)
+
+    def names(self, dialect: Dialect = Dialect.POSTGRESQL) -> Mapping[str, str]:
+        """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}``, the columns and lists of them."""
+        quote, table = dialect.quote, self.table_in(dialect)
+        columns = {role: quote(column) for role, column in self.columns.names().items()}
+        headers = {column: quote(column) for column in self.header_columns}
+        return {
+            "outbox": table.quoted,
+            "heads": table.sibling("heads").quoted,
+            "marks": table.sibling("marks").quoted,
+            "schema": "" if table.schema is None else quote(table.schema),
+            "header_columns": "".join(f", {column}" for column in headers.values()),
+            "header_fields": "".join(f", given.headers ->> '{column}'" for column in headers),
+            "header_definitions": "".join(f",\n    {column} {_HEADER_TYPES[dialect]}" for column in headers.values()),
+            "rest": table.sibling("rest").quoted,
+            "partitioning": "" if self.partitions is None else f" partition by range ({columns['id']})",
+            "in_order": _in_order(columns),
+            "returned": ", ".join(
+                _returned(dialect, role, columns.get(role, "null")) for role in ("sequence", "source", "created_at")
+            ),
+            "payload_type": _PAYLOAD_TYPES[dialect][self.payload_type.stored],
+            "payload_input": _PAYLOAD_INPUTS[self.payload_type.stored],
+            "payload_decoded": _PAYLOADS_DECODED[self.payload_type.stored],
+        } | columns
+
+
+_PAYLOAD_TYPES = {
+    Dialect.POSTGRESQL: {PayloadType.JSON: "json", PayloadType.BYTES: "bytea"},
+    Dialect.MYSQL: {PayloadType.JSON: "json", PayloadType.BYTES: "longblob"},
+    Dialect.SQLITE: {PayloadType.JSON: "text", PayloadType.BYTES: "blob"},
+}
+"""Of the payload column."""
+_PAYLOAD_INPUTS = {PayloadType.JSON: "text", PayloadType.BYTES: "bytea"}
+"""PostgreSQL's type of a payload on its way there."""
+_PAYLOADS_DECODED = {PayloadType.JSON: "cast(payload as json)", PayloadType.BYTES: "decode(payload, 'hex')"}
+"""How PostgreSQL makes a payload from the text that stands in a list of events."""
+_HEADER_TYPES = {Dialect.POSTGRESQL: "text", Dialect.MYSQL: "longtext", Dialect.SQLITE: "text"}
+"""MySQL's ``text`` ends at 65,535 bytes, and outside strict mode it is cut there without an error."""
+
+
+def _returned(dialect: Dialect, role: str, column: str) -> str:
+    """Return a column as it comes back: a time in ISO 8601, whatever the session's DateStyle is."""
+    if dialect is Dialect.POSTGRESQL and role == "created_at" and column != "null":
+        return f"to_char({column}, 'YYYY-MM-DD\"T\"HH24:MI:SS.USTZH:TZM')"
+    return column
+
+
+def _in_order(columns: Mapping[str, str]) -> str:
+    """Return the clause that sorts rows as they were written, empty where no column tells."""
+    keys = [f"{columns[role]} nulls first" for role in ("sequence", "created_at") if role in columns]
+    return f"order by {', '.join(keys)}" if keys else ""

@@ -1,0 +1,250 @@
+"""From a connector that somebody configured by hand to the spec that becomes the same by meaning. Pure.
+
+What a spec has words for is recognised, the spec rendered, and the result compared with the configuration. What still
+differs becomes an override where one is allowed, and is told where none is: nothing differs without a word.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.adopt.consequences import consequence_of
+from cdc_outbox.debezium.adopt.recognition import WORDS, Recognition, Statement
+from cdc_outbox.debezium.adopt.written import written
+from cdc_outbox.debezium.lint import Config
+from cdc_outbox.debezium.lint.promises import reason_against
+from cdc_outbox.debezium.lint.secrets import secret_in_clear_text
+from cdc_outbox.debezium.lint.specs import rendered
+from cdc_outbox.debezium.normalized_config import Difference, Meaning, default_of, differences
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.event import SequenceMode
+from cdc_outbox.finding import Finding, Severity
+from cdc_outbox.spec import Spec, parse_spec
+from cdc_outbox.text_files.document import Document, Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """A spec, and what a configuration has that it does not.
+
+    Args:
+        text: Its YAML.
+        findings: Notes are about nothing that is in a message.
+    """
+
+    text: str
+    spec: Spec
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the events' messages stay as they are."""
+        return all(finding.severity is Severity.NOTE for finding in self.findings)
+
+
+def adopt(config: Config, aggregates: Mapping[str, SequenceMode | None], *, made_from: str) -> Adopted:
+    """Return the spec of a connector that runs, or would.
+
+    Args:
+        aggregates: What no configuration tells: the aggregate types and how each is numbered, ``None`` as the table
+            looks. Without any the spec has one, by the connector's name.
+        made_from: What the spec's first line calls it.
+
+    Raises:
+        ConfigError: With ``findings``: it is not the configuration of an outbox, or none of a kind that is rendered. Or
+            the aggregates do not fit the table.
+    """
+    _refuse_others(config)
+    draft = _Draft(config, Recognition(config), aggregates)
+    draft.take_words()
+    draft.take_overrides()
+    return draft.adopted(made_from)
+
+
+def _refuse_others(config: Config) -> None:
+    """Refuse what is no outbox's."""
+    where, message, remedy = "", "", ""
+    if config.kind is None:
+        where, message = "connector.class", "this is no connector of Debezium's, so it reads no outbox."
+    elif not config.routers:
+        where, message = (
+            "transforms",
+            "there is no EventRouter in it, so it publishes changes of tables, and no events.",
+        )
+        remedy = "Only a connector of an outbox becomes a spec."
+    if message:
+        place = config.places(where)
+        finding = Finding(code="CC957", severity=Severity.ERROR, place=place, message=message, remedy=remedy)
+        raise ConfigError("there is nothing to adopt", field=where, findings=(finding,))
+
+
+@dataclass
+class _Draft:
+    """A spec on its way: what it says so far, and what of the configuration was told."""
+
+    config: Config
+    seen: Recognition
+    aggregates: Mapping[str, SequenceMode | None]
+    comments: dict[Path, str] = field(default_factory=dict)
+    overrides: dict[str, str] = field(default_factory=dict)
+    content: dict[str, Any] = field(default_factory=dict)
+    hidden: dict[str, str] = field(default_factory=dict)
+    """Option → the reference that stands for its secret."""
+
+    def take_words(self) -> None:
+        """Say in the spec what it has words for; what it refuses stays at its default, and will differ."""
+        statements = [self._without_secret(statement) for statement in self.seen.statements()]
+        modes = self._modes()
+        self.content = _with(self._least(modes), statements)
+        if _spec_of(self.content) is not None:
+            return
+        # Something is refused. One by one, in order, so that nothing is left out for another's sake.
+        self.content = self._least(dict.fromkeys(modes, SequenceMode.NONE))
+        for statement in statements:
+            more = _with(self.content, [statement])
+            self.content = more if _spec_of(more) is not None else self.content
+        self.content = _with(self.content, [(("aggregates",), _aggregates(modes))])
+        parse_spec(Document(name="spec", content=self.content))
+
+    def take_overrides(self) -> None:
+        """Say as raw options what the spec has no word for, and allows."""
+        plain = self._rendered()
+        for difference in differences(self.config, plain):
+            value = self._value(difference)
+            if value is not None and not reason_against(difference.key, value, plain.options):
+                self.overrides[difference.key] = self._hide(difference.option, value)
+                if difference.before is None:
+                    self.comments["overrides", difference.key] = "Debezium's default, as before"
+        if self.overrides:
+            self.content["overrides"] = dict(sorted(self.overrides.items()))
+
+    def adopted(self, made_from: str) -> Adopted:
+        """Return what came of it."""
+        self._comment(made_from)
+        text = written(self.content, self.comments)
+        spec, findings = parse_spec(text), tuple(self._findings())
+        order = sorted(findings, key=lambda found: (found.place.line or 0, found.code, found.place.path))
+        return Adopted(text=text, spec=spec, findings=tuple(order))
+
+    def _findings(self) -> Iterator[Finding]:
+        after = self._rendered()
+        for option, reference in self.hidden.items():
+            message = f"{option} is a secret in clear text; in the spec {reference} stands for it."
+            remedy = "Let the worker resolve that, or write the reference that it knows; and change the secret."
+            yield self._finding("CC955", Severity.WARNING, option, message, remedy)
+        for difference in differences(self.config, after):
+            if difference.option not in self.hidden:
+                yield consequence_of(difference, self.config, after)
+        for option in Meaning(self.config).idle:
+            if option not in after.options:
+                message = f"{option} does nothing, and is left out."
+                yield self._finding("CC951", Severity.NOTE, option, message)
+        if not self.aggregates:
+            message = "no configuration says which aggregate types there are; the spec has one, by the pipeline's name."
+            remedy = "Write yours below aggregates, or run again with --aggregate TYPE for each."
+            yield self._finding("CC956", Severity.NOTE, "connector.class", message, remedy)
+
+    def _finding(self, code: str, severity: Severity, option: str, message: str, remedy: str = "") -> Finding:
+        place = self.config.places(option)
+        return Finding(code=code, severity=severity, place=place, message=message, remedy=remedy)
+
+    def _modes(self) -> dict[str, SequenceMode]:
+        numbered = self.seen.is_ours and self.seen.is_numbered
+        default = SequenceMode.GAPLESS if numbered else SequenceMode.NONE
+        return {name: mode or default for name, mode in (self.aggregates or {self._name(): None}).items()}
+
+    def _least(self, modes: Mapping[str, SequenceMode]) -> dict[str, Any]:
+        """Return the least that a spec may say."""
+        kind, name = self.seen.kind, self._name()
+        login = {
+            "host": self._reference("database.hostname"),
+            "user": _identifier(f"{name}_connector"),
+            "password": self._reference("database.password"),
+        }
+        if kind is DatabaseKind.MONGODB:
+            login = {"connection_string": self._reference("mongodb.connection.string")}
+        content: dict[str, Any] = {
+            "version": 1,
+            "name": name,
+            "database": {"kind": str(kind), "name": _identifier(name), **login},
+            "aggregates": _aggregates(modes),
+        }
+        return {**content, "outbox": {"schema": "OUTBOX"}} if kind is DatabaseKind.ORACLE else content
+
+    def _name(self) -> str:
+        """Return the connector's name, or what of it can be one in a spec."""
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", self.config.name).strip("._-")[:100] or "outbox"
+
+    def _reference(self, option: str) -> str:
+        """Return a reference to an environment variable for an option."""
+        return f"${{env:{re.sub(r'[^A-Z0-9]+', '_', f'{self._name()}_{option}'.upper())}}}"
+
+    def _without_secret(self, statement: Statement) -> Statement:
+        path, value = statement
+        option = next((option for word, option in WORDS if word == path and self.config.has(option)), "")
+        return (path, self._hide(option, value)) if isinstance(value, str) and option else statement
+
+    def _hide(self, option: str, value: str) -> str:
+        """Return a value, or the reference that stands for it if it is a secret."""
+        if not any(hit.option == option for hit in secret_in_clear_text(self.config)):
+            return value
+        self.hidden[option] = self._reference(option)
+        return self.hidden[option]
+
+    def _value(self, difference: Difference) -> str | None:
+        """Return what an option is in the configuration, spelled out; ``None`` if that is not known."""
+        if difference.before is None:
+            return default_of(self.config, difference.key)
+        return difference.before if isinstance(difference.before, str) else self.config.get(difference.option)
+
+    def _rendered(self) -> Config:
+        return rendered(parse_spec(Document(name="spec", content=self.content)), self.config.version)
+
+    def _comment(self, made_from: str) -> None:
+        modes = "how they are numbered" if self.aggregates else "which there are"
+        self.comments[()] = (
+            f"Made by `cdc-outbox adopt` from {made_from}.\n"
+            "It becomes the same configuration by meaning, but for what `adopt` told of."
+        )
+        self.comments["aggregates",] = f"no configuration says {modes}: correct it"
+        hidden = (path for path, option in WORDS if option in self.hidden)
+        self.comments |= dict.fromkeys(hidden, "stood in clear text")
+        if self.seen.columns["type"] not in self.seen.placed and "columns" in self.content.get("outbox", {}):
+            self.comments["outbox", "columns", "type"] = (
+                "no configuration says which, where it is no header: correct it"
+            )
+        table, usual = self.seen.table or "", str.upper if self.seen.kind is DatabaseKind.ORACLE else str.lower
+        if table != usual(table) and not self.seen.router.get("predicate"):
+            # Debezium's lists ignore case, and the predicate that a spec renders does not.
+            self.comments["outbox", "table"] = "its case counts here, and did not before: as the database has it"
+        if self.content["database"].get("slot") == "debezium":
+            self.comments["database", "slot"] = "the slot of every connector that names none"
+
+
+def _with(content: Mapping[str, Any], statements: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
+    """Return a spec's content that says more."""
+    said = {key: dict(value) if isinstance(value, dict) else value for key, value in content.items()}
+    for path, value in statements:
+        inside = said
+        for key in path[:-1]:
+            inside[str(key)] = dict(inside.get(str(key), {}))
+            inside = inside[str(key)]
+        inside[str(path[-1])] = value
+    return said
+
+
+def _aggregates(modes: Mapping[str, SequenceMode]) -> dict[str, dict[str, str]]:
+    return {aggregate_type: {"sequence": str(mode)} for aggregate_type, mode in modes.items()}
+
+
+def _spec_of(content: Mapping[str, Any]) -> Spec | None:
+    try:
+        return parse_spec(Document(name="spec", content=content))
+    except ConfigError:
+        return None
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)[:63]

@@ -1,0 +1,193 @@
+"""What differs between two configurations of one connector, by meaning, what that does, and its key in a spec."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cdc_outbox.debezium.config import NEWEST, Config, Version
+from cdc_outbox.debezium.impact import Effect, Reach, effect_of
+from cdc_outbox.debezium.normalized_config import Difference, Meaning, Value, differences
+from cdc_outbox.finding import Place
+from cdc_outbox.redaction import MASK, hides
+from cdc_outbox.text_files.document import Path
+
+_ROUTERS = ("transforms.EventRouter.", "transforms.MongoEventRouter.")
+_FORM = "outbox.payload_type, outbox.format"
+_COLUMN = "outbox.columns."
+_OPTIONS = {
+    "name": "name",
+    "topic.prefix": "topic_prefix",
+    "connector.class": "database.kind",
+    "database.hostname": "database.host",
+    "database.port": "database.port",
+    "database.user": "database.user",
+    "database.password": "database.password",
+    "database.dbname": "database.name",
+    "database.names": "database.name",
+    "database.pdb.name": "database.pdb",
+    "database.server.id": "database.server_id",
+    "mongodb.connection.string": "database.connection_string",
+    "slot.name": "database.slot",
+    "publication.name": "database.publication",
+    "table.include.list": "outbox.table",
+    "collection.include.list": "outbox.table",
+    "message.prefix.include.list": "outbox.mode",
+    "message.prefix.exclude.list": "outbox.mode",
+    "binary.handling.mode": "outbox.mode",
+    "poll.interval.ms": "latency",
+    "producer.override.linger.ms": "latency",
+    "value.converter": _FORM,
+    "value.converter.schemas.enable": _FORM,
+    "value.converter.delegate.converter.type": _FORM,
+    "topic.creation.default.partitions": "topics.partitions",
+    "topic.creation.default.replication.factor": "topics.replication_factor",
+    "topic.creation.default.retention.ms": "topics.retention",
+    "topic.creation.heartbeat.include": "topics.name",
+    "topic.creation.heartbeat.replication.factor": "topics.replication_factor",
+    "schema.history.internal.kafka.topic": "history.topic",
+    "schema.history.internal.kafka.bootstrap.servers": "history.bootstrap_servers",
+}
+_ROUTER_OPTIONS = {
+    "predicate": "outbox.table",
+    "route.by.field": f"{_COLUMN}aggregate_type",
+    "route.topic.replacement": "topics.name",
+    "table.field.event.id": f"{_COLUMN}id",
+    "table.field.event.key": f"{_COLUMN}aggregate_id",
+    "table.field.event.payload": f"{_COLUMN}payload",
+    "table.field.event.timestamp": f"{_COLUMN}created_at",
+    "table.fields.additional.placement": "outbox.headers",
+    "table.expand.json.payload": "outbox.payload_type",
+    "table.json.payload.null.behavior": "outbox.payload_type",
+    "table.json.payload.empty.array.behavior": "outbox.payload_type",
+    "route.tombstone.on.empty.payload": "outbox.payload_type",
+}
+
+
+def spec_key_of(option: str) -> str:
+    """Return the key that sets an option, the dots between its parts; empty for what no key but ``overrides`` sets.
+
+    Args:
+        option: By today's name; a transform's has its class in the alias's place.
+    """
+    for router in _ROUTERS:
+        if option.startswith(router):
+            own = option.removeprefix(router).replace("collection.", "table.", 1)
+            return _ROUTER_OPTIONS.get(own, "")
+    return _OPTIONS.get(option, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One option of the configuration, before and after; ``None`` where it is not set. Secrets are masked.
+
+    Args:
+        effect: What it does to who reads the events; ``None`` where nobody reads any yet.
+        formerly: What the option is called in the configuration before, where that is another name.
+        key: The spec's key that sets it; empty where no single one does, or nothing ran before.
+        dropped: Of a list, the entries that only the configuration before has.
+        added: Of a list, those that only the one after has.
+    """
+
+    option: str
+    before: str | None
+    after: str | None
+    effect: Effect | None = None
+    formerly: str = ""
+    key: str = ""
+    dropped: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+
+    @property
+    def is_dangerous(self) -> bool:
+        """Whether it is made only if somebody says so."""
+        return self.effect is not None and self.effect.reach is Reach.DANGEROUS
+
+    @property
+    def shown(self) -> tuple[str | None, str | None]:
+        """Before and after, as they may be shown."""
+        return masked(self.formerly or self.option, self.before), masked(self.option, self.after)
+
+    def __str__(self) -> str:
+        before, after = self.shown
+        formerly = f" (was {self.formerly})" if self.formerly else ""
+        if before is None:
+            return f"+ {self.option}{formerly} = {after}"
+        if after is None:
+            return f"- {self.option}{formerly} = {before}"
+        if (self.dropped or self.added) and MASK not in {before, after}:
+            entries = [*(f"- {entry}" for entry in self.dropped), *(f"+ {entry}" for entry in self.added)]
+            return f"~ {self.option}{formerly}: {', '.join(entries)}"
+        return f"~ {self.option}{formerly} = {before} -> {after}"
+
+    @property
+    def line(self) -> str:
+        """The change with the spec's key before it."""
+        text = str(self)
+        return f"{text[0]} {self.key}: {text[2:]}" if self.key else text
+
+
+def changes_between(
+    before: Mapping[str, str] | None, after: Mapping[str, str], *, version: Version = NEWEST
+) -> tuple[Change, ...]:
+    """Return the differences of two configurations by meaning; of a connector that does not exist, every option.
+
+    Args:
+        version: Debezium's, whose defaults count.
+    """
+    if before is None:
+        return tuple(Change(option, None, after[option]) for option in sorted(after))
+    first, second = _config(before, version), _config(after, version)
+    old, new = Meaning(first), Meaning(second)
+    found = []
+    for difference in differences(first, second):
+        key = difference.key
+        was = old.said[key].option if key in old.said else old.option(key)
+        becomes = new.said[key].option if key in new.said else new.option(key)
+        formerly = was if was != becomes and was in before else ""
+        texts = before.get(was), after.get(becomes)
+        dropped, added = _entries(difference)
+        if texts[0] == texts[1]:  # what differs stands elsewhere: in the predicate that both name
+            texts = _text(difference.before), _text(difference.after)
+        found.append(
+            Change(becomes, *texts, effect_of(difference), formerly, spec_key_of(key), dropped=dropped, added=added)
+        )
+    return tuple(sorted(found, key=lambda change: change.option))
+
+
+def version_of(text: str) -> Version:
+    """Return Debezium's version as Connect says it, ``3.6.0.Final``; the newest if it says nothing that is one."""
+    parts = text.split(".")[:2]
+    return tuple(map(int, parts)) if len(parts) == 2 and all(part.isdecimal() for part in parts) else NEWEST
+
+
+def masked(option: str, value: str | None) -> str | None:
+    """Return a value as it may be shown."""
+    return MASK if value is not None and hides(option, value) else value
+
+
+def _entries(difference: Difference) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what only the one and only the other of two lists has; nothing where they are no lists."""
+    before, after = difference.before, difference.after
+    if not isinstance(before, tuple) or not isinstance(after, tuple) or not before or not after:
+        return (), ()
+    return (
+        tuple(entry for entry in before if entry not in after),
+        tuple(entry for entry in after if entry not in before),
+    )
+
+
+def _text(value: Value | None) -> str | None:
+    return value if value is None or isinstance(value, str) else ", ".join(value)
+
+
+def _config(options: Mapping[str, str], version: Version) -> Config:
+    return Config(name=options.get("name", ""), options=options, places=_Nowhere(), version=version)
+
+
+class _Nowhere:
+    """Configurations that come from no document have no lines."""
+
+    def __call__(self, option: str) -> Place:
+        return Place(document="connect", path=option)
+
+    def path(self, option: str) -> Path:
+        return (option,)

@@ -1,0 +1,113 @@
+"""A connector's configuration → findings, each with a code, a place and a remedy. Pure.
+
+Connect's ``/validate`` takes most configurations that then fail, hang or lose events, for it never asks the
+transforms. The rules stand by theme, each a few lines; what a code means at length, ``cdc-outbox explain`` tells.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from cdc_outbox.debezium.config import NEWEST, Config, Kind, Version
+from cdc_outbox.debezium.event_router.regex_program import limited
+from cdc_outbox.debezium.lint import (
+    capture,
+    converters,
+    databases,
+    framework,
+    options,
+    placements,
+    postgresql,
+    router,
+    routing,
+    rows,
+    secrets,
+    topics,
+    values,
+)
+from cdc_outbox.debezium.lint.promises import PROMISE_RULES
+from cdc_outbox.debezium.lint.reading import find_configs
+from cdc_outbox.debezium.lint.rule import Rule
+from cdc_outbox.debezium.lint.several import compare
+from cdc_outbox.debezium.lint.texts import find_in_text
+from cdc_outbox.finding import Finding, Severity
+
+__all__ = [
+    "NEWEST",
+    "RULES",
+    "Config",
+    "Kind",
+    "Rule",
+    "Version",
+    "compare",
+    "find_configs",
+    "find_in_text",
+    "lint",
+    "lint_all",
+]
+
+RULES: tuple[Rule, ...] = (
+    *options.book.rules,
+    *values.book.rules,
+    *secrets.book.rules,
+    *PROMISE_RULES,
+    *framework.book.rules,
+    *topics.book.rules,
+    *router.book.rules,
+    *placements.book.rules,
+    *routing.book.rules,
+    *converters.book.rules,
+    *capture.book.rules,
+    *rows.book.rules,
+    *postgresql.book.rules,
+    *databases.book.rules,
+)
+"""Every rule about one configuration; what several have in common is compared besides."""
+
+
+_MOST_STEPS = 1_000_000
+"""Of all regular expressions of one configuration together: about a second."""
+_OF_DEFAULTS = frozenset({"CC110", "CC258", "CC335", "CC515"})
+"""Notes about defaults that nearly every configuration keeps."""
+
+
+def lint(config: Config) -> tuple[Finding, ...]:
+    """Return what is wrong with a configuration, in the order of its lines."""
+    with limited(_MOST_STEPS) as allowance:
+        found = [finding for rule in RULES for finding in rule.findings(config)]
+    findings = _in_order([*found, *([_unjudged(config)] if allowance.is_spent else [])])
+    of_defaults = [finding for finding in findings if finding.code in _OF_DEFAULTS]
+    if len({finding.code for finding in of_defaults}) < 2:
+        return findings
+    rest = (finding for finding in findings if finding.code not in _OF_DEFAULTS)
+    return _in_order((*rest, _folded(of_defaults)))
+
+
+def _unjudged(config: Config) -> Finding:
+    return Finding(
+        code="CC122",
+        severity=Severity.WARNING,
+        place=config.places("connector.class"),
+        message="its regular expressions take too long: what some of them match was not looked at.",
+        remedy="Simplify them, or list fewer.",
+    )
+
+
+def _folded(findings: Sequence[Finding]) -> Finding:
+    """Return one note in the place of several about defaults."""
+    named = ", ".join(f"{finding.place.path} ({finding.code})" for finding in findings)
+    return Finding(
+        code="CC119",
+        severity=Severity.NOTE,
+        place=findings[0].place,
+        message=f"defaults that suit few outboxes: {named}.",
+        remedy="`cdc-outbox explain CODE` says what each does.",
+    )
+
+
+def lint_all(configs: Sequence[Config]) -> tuple[Finding, ...]:
+    """Return what is wrong with each configuration, and with all of them together."""
+    alone = [finding for config in configs for finding in lint(config)]
+    return (*alone, *_in_order(compare(configs)))
+
+
+def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda found: (found.place.document, found.place.line or 0, found.code)))

@@ -1,0 +1,232 @@
+"""Options as such: whether the connector knows them, needs them, and takes what they say."""
+
+import re
+from difflib import get_close_matches
+from functools import cache
+
+from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, Kind, is_placeholder, is_reference
+from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
+from cdc_outbox.debezium.options import (
+    Catalogue,
+    Option,
+    Rename,
+    catalogue,
+    connector_of,
+    find_framework,
+    renamed,
+    renamed_value,
+)
+from cdc_outbox.text_files.document import ALIKE_OPTION, did_you_mean
+
+book = Rulebook()
+
+_OPERATIONS = frozenset({"c", "r", "u", "d", "t", "none"})
+
+_HISTORY_BEFORE, _HISTORY = "database.history.", "schema.history.internal."
+
+_ELSEWHERE = re.compile(
+    r"(transforms|predicates|(key|value|header)\.converter|converters|config|post\.processors|internal|openlineage|"
+    r"log\.mining\.buffer\.infinispan\.client|_aiven|errors\.deadletterqueue)(\..*)?"
+)
+"""What a plugin or a library reads, or another rule tells of."""
+
+
+_OF_THE_WORKER = re.compile(
+    r"(offset|config|status)\.(flush|storage)\..+|topic\.creation\.enable|plugin\.(path|discovery)|bootstrap\.servers|"
+    r"group\.id|rest\..+|listeners|producer\.(?!override\.).+"
+)
+_SET_THERE = "It is an option of the worker: set it there."
+
+
+def _known_to(config: Config) -> Catalogue | None:
+    """Return what a configuration's connector knows in its version, ``None`` if it is none of the six."""
+    connector = connector_of(config.get("connector.class"))
+    return None if connector is None else catalogue(connector, ".".join(map(str, config.version)))
+
+
+@cache
+def _find(connector: str, version: str, option: str) -> Option | None:
+    """Return a connector's option; every rule of this module asks, and a name with an argument is long looked for."""
+    return catalogue(connector, version).find(option)
+
+
+@cache
+def _find_framework(option: str) -> Option | None:
+    return find_framework(option)
+
+
+def find_option(config: Config, option: str) -> Option | None:
+    """Return an option of the connector's, of Connect's or of the producer's, ``None`` if it is none of theirs."""
+    known = _known_to(config)
+    found = None if known is None else _find(known.connector, known.version, option)
+    return found or _find_framework(option)
+
+
+def find_rename(config: Config, option: str) -> Rename | None:
+    """Return what became of an option, ``None`` if its connector still reads it, or never did."""
+    known = _known_to(config)
+    return None if known is None else _find_rename(known.connector, known.version, option)
+
+
+@cache
+def _find_rename(connector: str, version: str, option: str) -> Rename | None:
+    if _find(connector, version, option) is not None:
+        return None
+    found = renamed(option, connector)
+    if found is None and option.startswith(_HISTORY_BEFORE):
+        return Rename(option, "", "2.0.0")  # of a connector that keeps no history
+    return found
+
+
+@book.rule("CC101", WARNING, *Kind)
+def unknown_option(config: Config) -> Hits:
+    known = _known_to(config)
+    for option in config.options:
+        if known is None or _ELSEWHERE.fullmatch(option) or _find_framework(option):
+            continue
+        if _find(known.connector, known.version, option) is not None or _fails(config, option):
+            continue
+        near = get_close_matches(option, list(known.options), n=1, cutoff=0.9)
+        # What begins so is handed on to the JDBC driver: only what looks like a slip of the pen is one.
+        if find_rename(config, option) is None and (near or not option.startswith("database.")):
+            offer = did_you_mean(option, list(known.options), alike=ALIKE_OPTION)
+            offer = _SET_THERE if _OF_THE_WORKER.fullmatch(option) else offer
+            yield Hit(option, f"{option!r} is no option of this connector, and does nothing.", offer)
+
+
+def _fails(config: Config, option: str) -> bool:
+    """Tell whether an option that a connector does not have fails its task, of which CC805 tells."""
+    return config.kind is Kind.MONGODB and option == "heartbeat.action.query" and config.version < (3, 7)
+
+
+@book.rule("CC102", ERROR, *Kind)
+def option_of_an_earlier_version(config: Config) -> Hits:
+    for option in config.options:
+        rename = find_rename(config, option)
+        if rename is not None and rename.new and not config.has(rename.new):
+            message = f"{option} is called {rename.new} since Debezium {_short(rename)}, and does nothing."
+            yield Hit(option, message, f"Write {rename.new}.")
+
+
+@book.rule("CC103", WARNING, *Kind)
+def option_that_is_gone(config: Config) -> Hits:
+    for option in config.options:
+        rename = find_rename(config, option)
+        if rename is not None and (not rename.new or config.has(rename.new)):
+            became = f"called {rename.new}" if rename.new else "gone"
+            message = f"{option} is {became} since Debezium {_short(rename)}, and does nothing."
+            yield Hit(option, message, "Leave it out.")
+
+
+def _short(rename: Rename) -> str:
+    return rename.version.removesuffix(".0")
+
+
+@book.rule("CC104", ERROR, *Kind)
+def value_of_an_earlier_version(config: Config) -> Hits:
+    for option in config.options:
+        rename = find_renamed_value(config, option)
+        if rename is not None:
+            message = f"{option} has no value {rename.old} any more, since Debezium {_short(rename)}."
+            yield Hit(option, message, f"Write {rename.new}." if rename.new else "Leave it out.")
+
+
+def find_renamed_value(config: Config, option: str) -> Rename | None:
+    known, value = _known_to(config), config.get(option).lower()
+    return None if known is None or value in _allowed(config, option) else renamed_value(option, value, known.connector)
+
+
+@book.rule("CC105", ERROR, *Kind)
+def value_out_of_the_list(config: Config) -> Hits:
+    for option in config.options:
+        value, allowed = config.get(option), _allowed(config, option)
+        fits = not allowed or not value or value.lower() in allowed or is_reference(value)
+        if not fits and find_renamed_value(config, option) is None:
+            offer = did_you_mean(value.lower(), list(allowed)) or f"It may be {', '.join(allowed)}."
+            yield Hit(option, f"{option} has a value that is none of this connector's.", offer)
+    yield from _wrong_operations(config)
+
+
+def _wrong_operations(config: Config) -> Hits:
+    option = "skipped.operations"
+    # Java's split drops empty parts at the end, and nowhere else.
+    given = [entry.strip() for entry in config.get(option).rstrip(",").split(",")]
+    wrong = [entry for entry in given if entry not in _OPERATIONS]
+    if option not in config.options or is_reference(config.get(option)):
+        return
+    if wrong:
+        yield Hit(option, f"{wrong[0]!r} is no operation, and Debezium refuses.", "Write u,d,t.")
+    elif "none" in given and len(given) > 1:
+        yield Hit(option, "none stands beside operations, and Debezium refuses.", "Write u,d,t.")
+
+
+def _allowed(config: Config, option: str) -> tuple[str, ...]:
+    found = find_option(config, option)
+    return () if found is None else tuple(value.lower() for value in found.allowed)
+
+
+@book.rule("CC106", ERROR, *Kind)
+def missing_option(config: Config) -> Hits:
+    known = _known_to(config)
+    given = {rename.new for option in config.options if (rename := find_rename(config, option)) is not None}
+    if config.kind is Kind.ORACLE and config.has("database.url"):
+        given.add("database.hostname")
+    for option in [] if known is None else sorted(name for name, found in known.options.items() if found.required):
+        if not config.has(option) and option not in given:
+            yield Hit(option, f"{option} is missing, and this connector does not start without it.", f"Set {option}.")
+
+
+@book.rule("CC107", ERROR, *Kind)
+def prefix_that_is_none(config: Config) -> Hits:
+    prefix = config.get("topic.prefix")
+    if prefix and not is_placeholder(prefix) and not re.fullmatch(r"[A-Za-z0-9._-]+", prefix):
+        message = "topic.prefix holds something else than letters, digits, dots, hyphens and underscores."
+        yield Hit("topic.prefix", message, "Debezium refuses it: choose another, and never change it again.")
+
+
+@book.rule("CC108", ERROR, *Kind)
+def queue_smaller_than_a_batch(config: Config) -> Hits:
+    queue, batch = config.number("max.queue.size", 8192), config.number("max.batch.size", 2048)
+    if queue is not None and batch is not None and queue <= batch:
+        option = "max.queue.size" if config.has("max.queue.size") else "max.batch.size"
+        yield Hit(option, "max.queue.size must be above max.batch.size.", "Make the queue four times a batch.")
+
+
+@book.rule("CC109", ERROR, *Kind)
+def pause_that_is_none(config: Config) -> Hits:
+    pause = config.number("poll.interval.ms", 500)
+    if pause is not None and pause <= 0:
+        message = "poll.interval.ms is not above 0, which Debezium refuses."
+        yield Hit("poll.interval.ms", message, "5 to 20 is quick and costs little.")
+
+
+@book.rule("CC110", NOTE, *Kind)
+def half_a_second_late(config: Config) -> Hits:
+    if config.routers and not config.has("poll.interval.ms"):
+        message = "poll.interval.ms is not set: its 500 make events a quarter of a second late on average."
+        yield Hit("poll.interval.ms", message, "10 costs a tenth of a core while idle.")
+
+
+@book.rule("CC114", NOTE, *Kind)
+def pause_before_each_batch(config: Config) -> Hits:
+    pause = config.number("poll.dispatch.interval.ms", 0)
+    if config.routers and pause:
+        message = f"every batch waits {pause} ms more."
+        yield Hit("poll.dispatch.interval.ms", message, "Leave it out.")
+
+
+@book.rule("CC111", ERROR, *BINLOG)
+def server_id_that_is_none(config: Config) -> Hits:
+    number = config.number("database.server.id", 1)
+    if number is not None and not 0 < number < 2**32:
+        yield Hit("database.server.id", "database.server.id is not between 1 and 4294967295.", "Choose one in between.")
+
+
+@book.rule("CC112", ERROR, *HISTORY)
+def history_without_a_place(config: Config) -> Hits:
+    if "kafka" not in config.get("schema.history.internal", "kafka").lower():
+        return
+    for option in ("schema.history.internal.kafka.topic", "schema.history.internal.kafka.bootstrap.servers"):
+        renamed = config.has(option.replace(_HISTORY, _HISTORY_BEFORE))
+        if not config.has(option) and not renamed:
+            yield Hit(option, f"{option} is missing: there is no place for the schema's history.", f"Set {option}.")

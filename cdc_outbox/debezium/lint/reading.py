@@ -1,0 +1,125 @@
+"""From a document to the configurations in it, in every form in which people keep them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_outbox.debezium.config import NEWEST, Config, Version
+from cdc_outbox.finding import Finding, Place
+from cdc_outbox.text_files.document import Document, Path
+
+_CLASS = "connector.class"
+
+
+@dataclass(frozen=True, slots=True)
+class InDocument:
+    """Where the options of one configuration stand in a document.
+
+    Args:
+        around: The path of the object that holds them.
+        aliases: Paths of options that stand elsewhere, or by another name.
+    """
+
+    document: Document
+    around: Path
+    aliases: Mapping[str, Path]
+
+    def __call__(self, option: str) -> Place:
+        """Return an option's place, or that of what it would stand in."""
+        place = self.document.place(self.path(option))
+        return Place(document=place.document, path=option, line=place.line)
+
+    def path(self, option: str) -> Path:
+        """Return an option's path, or the one that it would have."""
+        return self.aliases.get(option, (*self.around, option))
+
+
+def find_configs(document: Document, version: Version = NEWEST) -> tuple[list[Config], list[Finding]]:
+    """Return the connectors' configurations in a document, and what keeps it from having any.
+
+    It may be a flat configuration; an object with ``config``, as Connect's REST API takes and gives it; what that API
+    answers to ``/connectors?expand=info``; a KafkaConnector of Strimzi, also in a ``List`` of Kubernetes; a list of
+    these, or several documents of YAML. Other resources of Kubernetes beside a KafkaConnector are left out.
+    """
+    if document.findings:
+        return [], list(document.findings)
+    reader = _Reading(document, version)
+    configs = list(reader.configs(document.content, ()))
+    if not configs and not reader.findings:
+        message, remedy = "there is no connector's configuration in it.", "It needs the option connector.class."
+        reader.findings.append(document.error("CC003", (), message, remedy))
+    return configs, reader.findings
+
+
+def is_config(content: Any) -> bool:  # noqa: ANN401 - what a document holds
+    """Tell whether YAML is meant to hold connectors' configurations, and not a spec of ours."""
+    match content:
+        case list():
+            return any(map(is_config, content))
+        case {"connector.class": _} | {"apiVersion": _} | {"config": dict()}:
+            return True
+        case dict():
+            return any(isinstance(entry, dict) and "info" in entry for entry in content.values())
+    return False
+
+
+class _Reading:
+    """One pass over one document."""
+
+    def __init__(self, document: Document, version: Version) -> None:
+        self._document = document
+        self._version = version
+        self.findings: list[Finding] = []
+
+    def configs(self, content: Any, path: Path) -> Iterator[Config]:  # noqa: ANN401 - what a document holds
+        match content:
+            case list():
+                for index, item in enumerate(content):
+                    yield from self.configs(item, (*path, index))
+            case {"kind": str(kind), "items": list() as items} if kind.endswith("List"):
+                yield from self.configs(items, (*path, "items"))
+            case {"kind": "KafkaConnector", "spec": {"config": dict() as options, **spec}, **resource}:
+                yield self._strimzi(options, spec, resource, path)
+            case {"connector.class": _}:
+                yield self._config(content, path, {})
+            case {"config": dict() as options}:
+                yield self._config(options, (*path, "config"), content)
+            case dict():
+                for name, entry in content.items():
+                    if isinstance(entry, dict) and isinstance(entry.get("info"), dict):
+                        yield from self.configs(entry["info"], (*path, name, "info"))
+
+    def _config(self, options: Mapping[str, Any], path: Path, around: Mapping[str, Any]) -> Config:
+        texts = dict(self._texts(options, path))
+        outside = around.get("name")
+        aliases = {"name": (*path[:-1], "name")} if isinstance(outside, str) else {}
+        name = outside if isinstance(outside, str) else texts.get("name", "")
+        if "name" in texts and texts["name"] != name:
+            message = f"the configuration's own name is {texts['name']!r}, and Connect refuses two of them."
+            self.findings.append(self._document.error("CC005", (*path, "name"), message, "Leave it out there."))
+        places = InDocument(self._document, path, aliases)
+        return Config(name=name, options=texts, places=places, version=self._version)
+
+    def _strimzi(self, options: Any, spec: Any, resource: Any, path: Path) -> Config:  # noqa: ANN401
+        within, meta = (*path, "spec"), resource.get("metadata")
+        texts = dict(self._texts(options, (*within, "config")))
+        aliases: dict[str, Path] = {"name": (*path, "metadata", "name")}
+        for key, option in (("class", _CLASS), ("tasksMax", "tasks.max")):
+            if isinstance(spec.get(key), str | int):
+                texts[option], aliases[option] = str(spec[key]), (*within, key)
+        name = meta.get("name") if isinstance(meta, dict) else ""
+        places = InDocument(self._document, (*within, "config"), aliases)
+        return Config(name=str(name or ""), options=texts, places=places, version=self._version)
+
+    def _texts(self, options: Mapping[str, Any], path: Path) -> Iterator[tuple[str, str]]:
+        for option, value in options.items():
+            match value:
+                case bool():
+                    yield option, "true" if value else "false"
+                case str() | int() | float():
+                    yield option, str(value)
+                case None:
+                    pass  # Connect takes it for an option that is not given.
+                case _:
+                    message = f"{option} must be text: Connect refuses lists and objects."
+                    self.findings.append(self._document.error("CC004", (*path, option), message, "Write a text."))

@@ -1,0 +1,103 @@
+"""The records that a connector hands to its transforms: a row's change, a logical message, a heartbeat. Pure."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cdc_outbox.contract.placements import PlacementKind
+from cdc_outbox.debezium.event_router import (
+    Change,
+    ConnectRecord,
+    ConnectSchema,
+    ConnectStruct,
+    ConnectType,
+    ConnectValue,
+    EventRouter,
+    LogicalName,
+)
+from cdc_outbox.debezium.event_router.record import ENVELOPE_SUFFIX
+
+_FIELDS = frozenset({"before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns"})
+STRUCTURE = ConnectSchema(type=ConnectType.STRUCT)
+MESSAGE = "io.debezium.connector.postgresql.MessageValue"
+_HEARTBEAT = ConnectSchema(
+    type=ConnectType.STRUCT,
+    name="io.debezium.connector.common.Heartbeat",
+    fields=(("ts_ms", ConnectSchema(type=ConnectType.INT64, optional=False)),),
+)
+KEY = ConnectStruct(STRUCTURE, {})
+_KEY_OF_HEARTBEAT = ConnectStruct(
+    ConnectSchema(type=ConnectType.STRUCT, fields=(("serverName", ConnectSchema(type=ConnectType.STRING)),)), {}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope(Change):
+    """A change whose envelope transforms have added fields to, or taken fields from.
+
+    Its ``connector_time_ms`` is ``None`` where ``ts_ms`` is not there, or no number any more.
+    """
+
+    fields: frozenset[str] = _FIELDS
+
+    @property
+    def structure(self) -> ConnectStruct:
+        """What the EventRouter sees in it if it has no row."""
+        schema = ConnectSchema(type=ConnectType.STRING)
+        fields = tuple((name, schema) for name in sorted(self.fields))
+        return ConnectStruct(replace(STRUCTURE, name=ENVELOPE_SUFFIX, fields=fields), {"op": self.operation})
+
+
+def fields_of(value: object) -> frozenset[str] | None:
+    """Return the names of a structure's fields, ``None`` where they are not known."""
+    if isinstance(value, Envelope):
+        return value.fields
+    if isinstance(value, ConnectStruct) and value.schema.fields:
+        return frozenset(name for name, _ in value.schema.fields)
+    return None
+
+
+def with_fields(value: Any, fields: frozenset[str]) -> Any:  # noqa: ANN401 - a key or a value of a record
+    """Return a structure with these fields, if they were known before."""
+    if isinstance(value, Envelope):
+        return replace(value, fields=fields, connector_time_ms=value.connector_time_ms if "ts_ms" in fields else None)
+    if isinstance(value, ConnectStruct) and value.schema.fields:
+        schema = ConnectSchema(type=ConnectType.STRING)
+        return replace(value, schema=replace(value.schema, fields=tuple((name, schema) for name in sorted(fields))))
+    return value
+
+
+def typical_row(routers: list[EventRouter]) -> dict[str, ConnectValue]:
+    """Return an outbox's row with every column that the routers read, of a type that they take."""
+    row = {}
+    for router in routers:
+        for placement in router.placements:
+            integer = placement.kind is PlacementKind.PARTITION
+            row[placement.column] = ConnectValue(ConnectType.INT32, 0) if integer else text("x")
+        if router.version_column is not None:
+            row[router.version_column] = ConnectValue(ConnectType.INT32, 1)
+        if router.timestamp_column is not None:
+            row[router.timestamp_column] = ConnectValue(ConnectType.INT64, 0, LogicalName.MICRO_TIMESTAMP)
+        row |= {column: text("1") for column in (router.id_column, router.key_column)}
+        row |= {router.payload_column: text("{}"), router.route_by_column: text("order")}
+    return row
+
+
+def text(value: str) -> ConnectValue:
+    """Return a text of Connect's."""
+    return ConnectValue(ConnectType.STRING, value)
+
+
+def change(topic: str, row: dict[str, ConnectValue], *, of_mongo: bool = False) -> ConnectRecord:
+    """Return the record of an inserted row or document, before any transform."""
+    value = Envelope(row=row, connector_time_ms=0, row_schema=f"{topic}.Value", document="{}" if of_mongo else None)
+    return ConnectRecord(topic=topic, key=KEY, value=value)
+
+
+def logical_message(topic: str) -> ConnectRecord:
+    """Return the record of a logical message of PostgreSQL's, before any transform."""
+    return ConnectRecord(topic=topic, key=KEY, value=ConnectStruct(replace(STRUCTURE, name=MESSAGE), {}))
+
+
+def heartbeat(topic: str) -> ConnectRecord:
+    """Return the record of a heartbeat."""
+    return ConnectRecord(topic=topic, key=_KEY_OF_HEARTBEAT, value=ConnectStruct(_HEARTBEAT, {"ts_ms": 0}))

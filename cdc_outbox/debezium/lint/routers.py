@@ -1,0 +1,61 @@
+"""A configuration's EventRouters, as far as the router simulator can imitate them. Pure."""
+
+from dataclasses import replace
+
+from cdc_outbox.debezium.config import Config, Kind, Router, is_reference
+from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectStruct, EventRouter
+from cdc_outbox.debezium.event_router.expanded_envelope import EnvelopeMemory
+from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError
+from cdc_outbox.debezium.java_patterns import compiled
+from cdc_outbox.debezium.lint.records import STRUCTURE, Envelope
+from cdc_outbox.errors import RoutingError
+
+
+def compiled_router(router: Router, config: Config) -> tuple[EventRouter, bool]:
+    """Return a router that routes as this one does, and whether the topics that it gives are known.
+
+    JSON is not expanded. MongoDB's options are those of the usual router under another name.
+
+    Raises:
+        RoutingError: The real one's ``configure()`` throws.
+        ConfigError: It cannot be imitated.
+    """
+    options = {
+        f"table.{option.removeprefix('collection.')}" if option.startswith("collection.") else option: value
+        for option, value in router.options.items()
+        if not option.endswith(".expand.json.payload")
+    }
+    knows = _is_known(router.get("route.topic.regex")) and not is_reference(router.get("route.topic.replacement"))
+    if not knows:
+        options = {option: value for option, value in options.items() if not option.startswith("route.topic.re")}
+    connector = "oracle" if config.kind is Kind.ORACLE else ""
+    version = (config.version[0], config.version[1])
+    return EventRouter.from_options(options, version=version, connector=connector), knows
+
+
+def _is_known(regex: str) -> bool:
+    try:
+        return compiled(regex) is not None
+    except InvalidRegexError:
+        return True  # EventRouter refuses it, as the real one does
+
+
+def routed(router: Router, real: EventRouter, record: ConnectRecord, *, knows_topic: bool) -> ConnectRecord | None:
+    """Return what a router makes of a record; an expanded payload is a structure of fields that are not known.
+
+    Raises:
+        RoutingError: The task fails on it.
+        ConfigError: What becomes of it is not known.
+    """
+    value = record.value
+    if isinstance(value, Envelope):
+        if not {"op", "after"} <= value.fields:
+            record = replace(record, value=value.structure)
+        elif value.connector_time_ms is None and real.timestamp_column is None:
+            raise RoutingError("ts_ms is no number in it any more", exception="DataException")
+    found = real.transform(record, EnvelopeMemory())
+    if found is None or not isinstance(record.value, Change):
+        return found
+    if not knows_topic:
+        found = replace(found, topic="")
+    return replace(found, value=ConnectStruct(STRUCTURE, {})) if router.expands else found

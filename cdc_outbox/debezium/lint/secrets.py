@@ -1,0 +1,64 @@
+"""Secrets that stand in a configuration themselves, and connections on which they can be read.
+
+No finding ever repeats a secret.
+"""
+
+import re
+
+from cdc_outbox.debezium.config import Config, Kind
+from cdc_outbox.debezium.lint.rule import WARNING, Hit, Hits, Rulebook
+from cdc_outbox.redaction import shows_password, shows_secret
+
+book = Rulebook()
+
+_HERE = {"localhost", "127.0.0.1", "::1"}
+_UNVERIFIED = {
+    Kind.POSTGRESQL: {"database.sslmode": {"disable", "allow", "prefer", "require"}},
+    Kind.MYSQL: {"database.ssl.mode": {"disabled", "preferred", "required"}},
+    Kind.MARIADB: {"database.ssl.mode": {"disable", "trust"}},
+    Kind.SQLSERVER: {"driver.encrypt": {"false", "no", "optional"}, "driver.trustServerCertificate": {"true"}},
+    Kind.MONGODB: {"mongodb.ssl.invalid.hostname.allowed": {"true"}},
+}
+"""Values by which the connector encrypts nothing, or does not look at the server's certificate."""
+_VERIFIED = {
+    Kind.POSTGRESQL: "Set it to verify-full, and database.sslrootcert to the authority's certificate.",
+    Kind.MYSQL: "Set it to verify_identity.",
+    Kind.MARIADB: "Set it to verify-full.",
+}
+
+_USER_INFO = re.compile(r"(basic\.auth\.)?user\.info$")
+_PLACEHOLDER = re.compile(r"\$\{[^{}:\s]{1,100}\}|\{\{[^{}]{1,200}\}\}")
+"""What is filled in before Connect gets the configuration, or stays as it is: no secret in either case."""
+
+
+@book.rule("CC113", WARNING)
+def secret_in_clear_text(config: Config) -> Hits:
+    for option in config.options:
+        value = _PLACEHOLDER.sub("${template:value}", config.get(option))
+        shown = value and (shows_secret(option, value) or shows_password(value))
+        if shown or (_USER_INFO.search(option) and ":" in value and "${" not in value):
+            message = f"{option} is a secret; who may read the connector's configuration or its topic has it."
+            yield Hit(option, message, "Make it a reference that the worker resolves, such as ${env:NAME}.")
+
+
+@book.rule("CC115", WARNING, *_UNVERIFIED)
+def database_not_verified(config: Config) -> Hits:
+    kind = config.kind
+    if kind is None or config.get("database.hostname").lower() in _HERE:
+        return
+    for option, values in _UNVERIFIED[kind].items():
+        value = config.get(option)
+        if value.lower() in values:
+            message = f"with {value} another machine on the way may take the database's place and read the password."
+            yield Hit(option, message, _VERIFIED.get(kind, "Leave it out: the certificate is verified by default."))
+
+
+@book.rule("CC116", WARNING)
+def kafka_not_verified(config: Config) -> Hits:
+    for option in config.options:
+        if option.endswith("security.protocol") and config.get(option).upper() in {"PLAINTEXT", "SASL_PLAINTEXT"}:
+            message = "events go to Kafka unencrypted, and so does what logs in."
+            yield Hit(option, message, "Set it to SSL or SASL_SSL.")
+        if option.endswith("ssl.endpoint.identification.algorithm") and not config.get(option):
+            message = "empty, it lets a broker show the certificate of any other machine."
+            yield Hit(option, message, "Leave it out: https is the default.")

@@ -1,0 +1,91 @@
+"""The topics that Connect makes for events."""
+
+import re
+
+from cdc_outbox.debezium.config import Config, listed
+from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError
+from cdc_outbox.debezium.java_patterns import compiled, literal
+from cdc_outbox.debezium.lint.promises import CLEANUP_POLICY, COMPACTION
+from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
+
+book = Rulebook()
+
+_CREATION = "topic.creation."
+_DEFAULT = f"{_CREATION}default."
+
+
+@book.rule("CC251", ERROR)
+def creation_without_defaults(config: Config) -> Hits:
+    if not any(option.startswith(_CREATION) for option in config.options):
+        return
+    for option in (f"{_DEFAULT}replication.factor", f"{_DEFAULT}partitions"):
+        if not config.has(option):
+            yield Hit(
+                option, f"{option} is missing, and the task fails on topic.creation without it.", f"Set {option}."
+            )
+
+
+@book.rule("CC252", WARNING)
+def group_that_takes_nothing(config: Config) -> Hits:
+    for group in _groups(config):
+        option = f"{_CREATION}{group}.include"
+        if not config.has(option):
+            yield Hit(option, f"the group {group!r} takes no topic, so its options do nothing.", f"Set {option}.")
+
+
+@book.rule("CC253", WARNING)
+def group_that_is_not_listed(config: Config) -> Hits:
+    known = {"default", *_groups(config)}
+    for option in config.options:
+        group = re.fullmatch(r"topic\.creation\.([^.]+)\..+", option)
+        if group and group[1] not in known:
+            yield Hit(
+                option, f"the group {group[1]!r} is not in topic.creation.groups, so this does nothing.", "Add it."
+            )
+
+
+@book.rule("CC254", ERROR)
+def group_with_a_broken_pattern(config: Config) -> Hits:
+    for group in _groups(config):
+        for option in (f"{_CREATION}{group}.include", f"{_CREATION}{group}.exclude"):
+            for pattern in listed(config.get(option)):
+                try:
+                    compiled(pattern)
+                except InvalidRegexError as reason:
+                    yield Hit(option, f"no regular expression: {reason}.", "Correct the pattern.")
+
+
+@book.rule("CC255", WARNING)
+def compacted_events(config: Config) -> Hits:
+    for option in config.options:
+        if CLEANUP_POLICY.fullmatch(option) and "compact" in config.get(option).lower():
+            yield Hit(option, f"{COMPACTION}.", "Set it to delete.")
+
+
+@book.rule("CC256", WARNING)
+def one_replica(config: Config) -> Hits:
+    for option in config.options:
+        if option.startswith(_CREATION) and option.endswith(".replication.factor") and config.get(option) == "1":
+            yield Hit(option, "with one replica the events go with the broker that has it.", "Set it to 3, or to -1.")
+
+
+@book.rule("CC257", NOTE)
+def one_partition(config: Config) -> Hits:
+    for option in config.options:
+        group = option.removeprefix(_CREATION).removesuffix(".partitions")
+        # Of one topic that is named somebody has thought.
+        named = literal(config.get(f"{_CREATION}{group}.include")) is not None and group != "default"
+        if option == f"{_CREATION}{group}.partitions" and config.get(option) == "1" and not named:
+            message = "with one partition there is one consumer; more of them later break the order per aggregate."
+            yield Hit(option, message, "Take what you will need from the beginning.")
+
+
+@book.rule("CC258", NOTE)
+def topics_of_the_brokers_making(config: Config) -> Hits:
+    if config.routers and not any(option.startswith(_CREATION) for option in config.options):
+        message = "topics are made as the broker makes them: often with one partition, or not at all."
+        yield Hit(f"{_DEFAULT}partitions", message, f"Set {_DEFAULT}partitions and {_DEFAULT}replication.factor.")
+
+
+def _groups(config: Config) -> list[str]:
+    return [group for group in dict.fromkeys(listed(config.get(f"{_CREATION}groups"))) if group != "default"]

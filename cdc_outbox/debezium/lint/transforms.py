@@ -1,0 +1,347 @@
+"""What a connector's transforms and predicates make of a record, as far as that is known. Pure.
+
+As in :mod:`cdc_outbox.debezium.event_router`, a :class:`RoutingError` means that the task would fail on the record, and
+a :class:`ConfigError` that it is not known what would become of it.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from cdc_outbox.debezium.config import DECODER, MONGO_ROUTER, ROUTER, TOPIC_NAMES, Plugin, is_reference, listed
+from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectStruct, ConnectValue
+from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError, replace_first
+from cdc_outbox.debezium.java_patterns import compiled, matches
+from cdc_outbox.debezium.lint.records import KEY, MESSAGE, STRUCTURE, Envelope, change, fields_of, text, with_fields
+from cdc_outbox.errors import ConfigError, RoutingError
+
+_KAFKA = "org.apache.kafka.connect.transforms."
+_DEBEZIUM = "io.debezium.transforms."
+_TOMBSTONES = f"{_KAFKA}predicates.RecordIsTombstone"
+_HEADER_KEY = f"{_KAFKA}predicates.HasHeaderKey"
+TIMESTAMP_ROUTER = f"{_KAFKA}TimestampRouter"
+
+UNWRAPPING = frozenset(
+    {f"{_DEBEZIUM}ExtractNewRecordState", "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"}
+)
+"""They take the envelope off a change, and leave other records as they are."""
+
+_LEAVE_CHANGES = frozenset(
+    {
+        *(
+            f"{_DEBEZIUM}{name}"
+            for name in (
+                "ExtractChangedRecordState",
+                "GeometryFormatTransformer",
+                "SwapGeometryCoordinates",
+                "TimezoneConverter",
+                "VectorToJsonConverter",
+                "openlineage.OpenLineage",
+                "partitions.PartitionRouting",
+                "tracing.ActivateTracingSpan",
+            )
+        ),
+        "io.debezium.connector.mysql.transforms.ReadToInsertEvent",
+    }
+)
+"""They leave a change under its topic, and the columns of an outbox as they are."""
+
+_NEED_A_STRUCTURE = frozenset(
+    {
+        *(
+            f"{_KAFKA}{name}"
+            for name in (
+                "ExtractField",
+                "Flatten",
+                "HeaderFrom",
+                "InsertField",
+                "MaskField",
+                "ReplaceField",
+                "SetSchemaMetadata",
+                "TimestampConverter",
+                "ValueToKey",
+            )
+        ),
+        f"{_DEBEZIUM}HeaderToValue",
+        f"{_DEBEZIUM}partitions.PartitionRouting",
+    }
+)
+_READ_BY_ROUTERS = frozenset({"op", "after", "ts_ms"})
+"""The fields of an envelope that a router reads, the last one where no column has the event's time."""
+_SCRIPTS = frozenset({f"{_DEBEZIUM}Filter", f"{_DEBEZIUM}ContentBasedRouter"})
+_Transform = Callable[[Plugin, ConnectRecord], ConnectRecord | None]
+
+
+def keeps_topic(plugin: Plugin) -> bool:
+    """Tell whether a transform is known to leave the topics of what no router has routed as they are."""
+    name = plugin.type.removeprefix(_KAFKA)
+    keeps = {ROUTER, MONGO_ROUTER, DECODER, *UNWRAPPING, *_LEAVE_CHANGES}
+    return plugin.type in keeps or (name in _KNOWN and name not in _RENAMING)
+
+
+def holds(predicate: Plugin, record: ConnectRecord) -> bool:
+    """Tell whether a predicate is true of a record.
+
+    Raises:
+        ConfigError: That is not known.
+    """
+    answer = None
+    if predicate.type == TOPIC_NAMES and record.topic:
+        # Lists are compared without regard to case: the case that a table's name has in its topic is not known.
+        answers = {matches(predicate.get("pattern"), record.topic, ignores_case=ignores) for ignores in (False, True)}
+        answer = answers.pop() if len(answers) == 1 else None
+    elif predicate.type == _TOMBSTONES:
+        answer = record.value is None
+    elif predicate.type == _HEADER_KEY and not predicate.get("name").startswith("__debezium"):
+        answer = predicate.get("name") in dict(record.headers)
+    if answer is None:
+        raise ConfigError(f"what the predicate {predicate.alias} answers is not known")
+    return answer
+
+
+def transformed(plugin: Plugin, record: ConnectRecord, row: dict[str, ConnectValue]) -> ConnectRecord | None:
+    """Return what a transform other than a router makes of a record, ``None`` where it drops it.
+
+    Args:
+        row: What a decoded message holds.
+
+    Raises:
+        RoutingError: The task fails on it.
+        ConfigError: What becomes of it is not known.
+    """
+    if plugin.type in _NEED_A_STRUCTURE and isinstance(_side(plugin, record), ConnectValue):
+        raise RoutingError("it needs a structure, and gets text or bytes", exception="DataException")
+    if plugin.type in _SCRIPTS:
+        return _scripted(plugin, record)
+    if plugin.type in _LEAVE_CHANGES and isinstance(record.value, Change):
+        return record
+    if plugin.type in UNWRAPPING:
+        return _unwrapped(record)
+    if plugin.type == DECODER:
+        is_message = isinstance(record.value, ConnectStruct) and record.value.schema.name == MESSAGE
+        return change(record.topic, row) if is_message else record
+    known = _KNOWN.get(plugin.type.removeprefix(_KAFKA)) or _KNOWN.get(plugin.type)
+    if known is None:
+        raise _unknown(plugin)
+    return known(plugin, record)
+
+
+def _unknown(plugin: Plugin) -> ConfigError:
+    return ConfigError(f"what {plugin.alias} makes of it is not known")
+
+
+def _is_for_keys(plugin: Plugin) -> bool:
+    return plugin.options.get("type", "").strip().endswith("$Key")
+
+
+def _side(plugin: Plugin, record: ConnectRecord) -> object:
+    return record.key if _is_for_keys(plugin) else record.value
+
+
+def _with_fields(plugin: Plugin, record: ConnectRecord, fields: frozenset[str]) -> ConnectRecord:
+    """Return the record with these fields in the structure that a transform works on."""
+    if _is_for_keys(plugin):
+        return replace(record, key=with_fields(record.key, fields))
+    return replace(record, value=with_fields(record.value, fields))
+
+
+def _scripted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    script, topics = plugin.get("condition") or plugin.get("topic.expression"), plugin.get("topic.regex")
+    asked = matches(topics, record.topic) if topics and record.topic else not topics
+    if asked is False:
+        return record
+    if asked and isinstance(record.value, ConnectValue) and "value." in script:
+        raise RoutingError("its script reads a field, and the value is text or bytes", exception="DebeziumException")
+    raise _unknown(plugin)
+
+
+def _unwrapped(record: ConnectRecord) -> ConnectRecord:
+    return replace(record, value=ConnectStruct(STRUCTURE, {})) if isinstance(record.value, Change) else record
+
+
+def _renamed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    """Return the record under the topic that RegexRouter or Debezium's router of logical tables gives it."""
+    of_debezium = plugin.type.startswith(_DEBEZIUM)
+    regex, replacement = (f"topic.{name}" if of_debezium else name for name in ("regex", "replacement"))
+    try:
+        pattern = compiled(plugin.get(regex))
+    except InvalidRegexError as reason:
+        raise RoutingError(str(reason), exception="ConfigException", stage="configure") from reason
+    if pattern is None or not record.topic or is_reference(plugin.get(replacement)):
+        return replace(record, topic="")
+    if not pattern.fullmatch(record.topic):
+        return record
+    if of_debezium and not isinstance(record.value, Change):
+        raise _unknown(plugin)
+    topic = replace_first(pattern, record.topic, plugin.get(replacement))
+    if not isinstance(record.value, Change) and not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
+        raise RoutingError("it gives a topic that no broker takes", exception="InvalidTopicException")
+    return replace(record, topic=topic)
+
+
+def _dated(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    if record.timestamp_ms is None:
+        raise RoutingError("it has no timestamp", exception="DataException")
+    form = plugin.get("topic.format", "${topic}-${timestamp}")
+    topic = form.replace("${topic}", record.topic).replace("${timestamp}", "19700101")
+    return replace(record, topic=topic if record.topic else "")
+
+
+def _extracted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    name, fields = plugin.get("field"), fields_of(_side(plugin, record))
+    if plugin.get("field.syntax.version", "V1").upper() != "V1":
+        raise _unknown(plugin)
+    if fields is not None and name not in fields:
+        raise RoutingError(f"there is no field {name}", exception="IllegalArgumentException")
+    if _is_for_keys(plugin):
+        return replace(record, key=text("1"))
+    if isinstance(record.value, Change) and name in {"before", "after", "source"}:
+        return _unwrapped(record)
+    if isinstance(record.value, Change) and name in {"op", "ts_ms", "ts_us", "ts_ns"}:
+        return replace(record, value=text("c"))
+    raise _unknown(plugin)
+
+
+def _replaced(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    fields = fields_of(_side(plugin, record))
+    if fields is None:
+        return record
+    if plugin.get("whitelist") or plugin.get("blacklist"):
+        raise _unknown(plugin)  # which Kafka before 4.0 reads
+    included, excluded = listed(plugin.get("include")), listed(plugin.get("exclude"))
+    renames = dict(entry.partition(":")[::2] for entry in listed(plugin.get("renames")))
+    if renames.keys() & _READ_BY_ROUTERS or set(renames.values()) & _READ_BY_ROUTERS:
+        raise _unknown(plugin)
+    kept = {name for name in fields if name not in excluded and (not included or name in included)}
+    return _with_fields(plugin, record, frozenset(renames.get(name, name) for name in kept))
+
+
+def _inserted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    sources = ("offset", "partition", "static", "timestamp", "topic")
+    return _widened(plugin, record, *(plugin.get(f"{source}.field").rstrip("!?") for source in sources))
+
+
+def _widened(plugin: Plugin, record: ConnectRecord, *names: str) -> ConnectRecord:
+    """Return the record with further fields in the structure that a transform works on."""
+    fields = fields_of(_side(plugin, record))
+    return record if fields is None else _with_fields(plugin, record, fields | set(filter(None, names)))
+
+
+def _masked(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    if isinstance(record.value, Change) and _READ_BY_ROUTERS & set(listed(plugin.get("fields"))):
+        raise _unknown(plugin)
+    return record
+
+
+def _with_field_as_header(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    names, fields = listed(plugin.get("fields")), fields_of(_side(plugin, record))
+    if fields is None:
+        raise _unknown(plugin)
+    missing = sorted(set(names) - fields)
+    if missing:
+        raise RoutingError(f"there is no field {missing[0]}", exception="NullPointerException")
+    headers = tuple((name, text("x")) for name in listed(plugin.get("headers")))
+    if plugin.get("operation").lower() == "move":
+        record = _with_fields(plugin, record, fields - set(names))
+    return replace(record, headers=(*record.headers, *headers))
+
+
+def _with_header_as_field(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    """Return a record that has none of the headers as it is; of another one the fields are not known."""
+    if set(listed(plugin.get("headers"))) & dict(record.headers).keys():
+        raise _unknown(plugin)
+    return record
+
+
+def _named_anew(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    """Return the record under another schema's name, by which a router may know it for a change no more."""
+    name = plugin.get("schema.name")
+    if _is_for_keys(plugin) or not name or name.endswith(".Envelope"):
+        return record
+    return _unwrapped(record)
+
+
+def _cast(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    """Return the record as it is: which type a text has makes no difference here, but that of ``ts_ms`` does."""
+    takes_fields, is_text = ":" in plugin.get("spec"), isinstance(_side(plugin, record), ConnectValue)
+    if takes_fields is is_text:
+        needed = "a structure, and gets text or bytes" if takes_fields else "text or bytes, and gets a structure"
+        raise RoutingError(f"it needs {needed}", exception="DataException")
+    types = dict(entry.partition(":")[::2] for entry in listed(plugin.get("spec")))
+    return _retyped(plugin, record, {name for name, kind in types.items() if (name, kind) != ("ts_ms", "int64")})
+
+
+def _converted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    return _retyped(plugin, record, {plugin.get("field")} if plugin.get("target.type") != "unix" else set())
+
+
+def _retyped(plugin: Plugin, record: ConnectRecord, names: set[str]) -> ConnectRecord:
+    """Return the record with fields of other types."""
+    if _is_for_keys(plugin) or not isinstance(record.value, Envelope) or not names & _READ_BY_ROUTERS:
+        return record
+    if names & {"op", "after"}:
+        raise _unknown(plugin)
+    return replace(record, value=replace(record.value, connector_time_ms=None))
+
+
+def _keyed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    """Return the record with a key of fields of its value."""
+    there = fields_of(record.value)
+    if there is None:
+        raise _unknown(plugin)
+    missing = sorted(set(listed(plugin.get("fields"))) - there)
+    if missing:
+        raise RoutingError(f"the value has no field {missing[0]}", exception="DataException")
+    return replace(record, key=KEY)
+
+
+def _flattened(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    if not isinstance(record.value, Envelope) or _is_for_keys(plugin):
+        return record
+    if record.value.document is not None:
+        raise _unknown(plugin)  # MongoDB's documents are texts, and stay
+    return _with_fields(plugin, record, record.value.fields - {"before", "after", "source"})
+
+
+def _hoisted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    structure = ConnectStruct(STRUCTURE, {})
+    return replace(record, key=structure) if _is_for_keys(plugin) else replace(record, value=structure)
+
+
+def _dropped(_plugin: Plugin, _record: ConnectRecord) -> None:
+    return None
+
+
+def _with_header(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    return replace(record, headers=(*record.headers, (plugin.get("header"), text("x"))))
+
+
+def _without_headers(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+    names = listed(plugin.get("headers"))
+    return replace(record, headers=tuple(header for header in record.headers if header[0] not in names))
+
+
+_KNOWN: dict[str, _Transform] = {
+    "Cast": _cast,
+    "DropHeaders": _without_headers,
+    "ExtractField": _extracted,
+    "Filter": _dropped,
+    "Flatten": _flattened,
+    "HeaderFrom": _with_field_as_header,
+    "HoistField": _hoisted,
+    "InsertField": _inserted,
+    "InsertHeader": _with_header,
+    "MaskField": _masked,
+    "RegexRouter": _renamed,
+    "ReplaceField": _replaced,
+    "SetSchemaMetadata": _named_anew,
+    "TimestampConverter": _converted,
+    "TimestampRouter": _dated,
+    "ValueToKey": _keyed,
+    f"{_DEBEZIUM}ByLogicalTableRouter": _renamed,
+    f"{_DEBEZIUM}HeaderToValue": _with_header_as_field,
+}
+"""By the name of the class, without Kafka's package."""
+
+_RENAMING = frozenset({"RegexRouter", "TimestampRouter", f"{_DEBEZIUM}ByLogicalTableRouter"})
+"""Of these, what gives records other topics."""

@@ -1,0 +1,323 @@
+"""What a configuration comes to, so that two of them can be compared by what they mean. Pure.
+
+What is written in another way means the same: a default that is spelled out, a list in another order, an option by a
+name that it had before, a transform under another alias, a predicate that lets everything pass. What no plugin reads
+means nothing.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from cdc_outbox.debezium import options as catalogue
+from cdc_outbox.debezium.config import DECODER, IMPLICIT, MONGO_ROUTER, ROUTER, Plugin, Router, listed
+from cdc_outbox.debezium.java_patterns import literal, matches
+from cdc_outbox.debezium.lint import RULES, Config, Kind
+from cdc_outbox.debezium.lint.options import find_rename, find_renamed_value
+from cdc_outbox.debezium.options import Option
+
+PLACEHOLDER = "{aggregate_type}"
+"""Stands in a topic's name for the aggregate type, as in a spec."""
+
+_DEFAULT_TOPIC = f"outbox.event.{PLACEHOLDER}"
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_PASSED_ON = ("delegate.converter.type.", "json.", "avro.")
+"""What begins so is another converter's, which Debezium's converters have inside; Kafka's have nothing of that name."""
+_HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+_NUMBERS = {"int", "long", "short"}
+_DEAD = {"CC101", "CC103", "CC225", "CC302", "CC319", "CC323", "CC329"}
+"""The rules that find options which do nothing."""
+_NAMES = re.compile(r".*\.(include|exclude)\.list")
+_EVERYTHING = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>\.\*\)|\(\.\*\)|\.\*")
+"""A regular expression that takes an aggregate type whole."""
+_GROUP = re.compile(r"\$\{([A-Za-z][A-Za-z0-9]*)\}|\$(\d)")
+_PLUGIN = re.compile(r"(transforms|predicates)(\..*)?")
+
+Value = str | tuple[str, ...]
+
+
+class Said(NamedTuple):
+    """An option as a configuration has it, and what it comes to."""
+
+    option: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing in which two configurations differ.
+
+    Args:
+        key: The option by today's name; a transform's has its class in the alias's place.
+        option: As the first configuration has it, or would have it.
+        before: ``None`` where it is at its default, or there is none.
+        after: Likewise.
+    """
+
+    key: str
+    option: str
+    before: Value | None
+    after: Value | None
+
+
+def differences(before: Config, after: Config) -> tuple[Difference, ...]:
+    """Return everything in which two configurations differ by meaning, sorted."""
+    first, second = Meaning(before), Meaning(after)
+    found = (
+        Difference(
+            key=key,
+            option=first.said[key].option if key in first.said else first.option(key),
+            before=first.said[key].value if key in first.said else None,
+            after=second.said[key].value if key in second.said else None,
+        )
+        for key in sorted(first.said.keys() | second.said.keys())
+    )
+    return tuple(each for each in found if each.before != each.after)
+
+
+def default_of(config: Config, option: str) -> str | None:
+    """Return what an option of a connector, or of Connect itself, is where nobody sets it; ``None`` if not known."""
+    found = _find(config, option)
+    return None if found is None else found.default
+
+
+def topic_template(router: Router) -> str | None:
+    """Return where events go, the aggregate type as :data:`PLACEHOLDER`; ``None`` if it cannot be said so."""
+    whole = _EVERYTHING.fullmatch(router.get("route.topic.regex", "(?<routedByValue>.*)"))
+    replacement = router.get("route.topic.replacement", "outbox.event.${routedByValue}")
+    if whole is None:
+        return None
+    groups = {"0", *(["1"] if "(" in whole[0] else []), *([whole[1]] if whole[1] else [])}
+    for group in _GROUP.finditer(replacement):
+        if (group[1] or group[2]) not in groups:
+            return None
+    template = _GROUP.sub(PLACEHOLDER, replacement)
+    return None if set(template.replace(PLACEHOLDER, "")) & set("$\\{}") else template
+
+
+def in_todays_names(config: Config) -> tuple[Config, Mapping[str, str]]:
+    """Return a configuration without names and values of earlier versions, and what was called otherwise before."""
+    options: dict[str, str] = {}
+    before: dict[str, str] = {}
+    for option, value in config.options.items():
+        rename, now = find_rename(config, option), find_renamed_value(config, option)
+        if rename is not None and rename.new and rename.same_values and not config.has(rename.new):
+            before[rename.new] = option
+        if now is not None and now.same_values and now.new:
+            value = now.new  # noqa: PLW2901 - the same value
+        options[next((new for new, old in before.items() if old == option), option)] = value
+    return replace(config, options=options), before
+
+
+class Meaning:
+    """One configuration, as far as anything reads it."""
+
+    def __init__(self, config: Config) -> None:
+        self.given = config
+        self.config, self._before = in_todays_names(config)
+
+    @cached_property
+    def said(self) -> Mapping[str, Said]:
+        """What is not at its default, by today's name."""
+        found = {"name": Said("name", self.config.name)} if self.config.name else {}
+        for key, (option, value) in (*self._own(), *self._plugins(), *self._converters()):
+            found.setdefault(key, Said(self._before.get(option, option), value))
+        return found
+
+    @cached_property
+    def idle(self) -> tuple[str, ...]:
+        """The options that nothing reads, in their order."""
+        return tuple(self._before.get(option, option) for option in self.config.options if self._is_idle(option))
+
+    def option(self, key: str) -> str:
+        """Return how this configuration calls, or would call, what goes by a key."""
+        for plugin, prefix in self._prefixes:
+            if key.startswith(prefix):
+                return plugin.prefix + key.removeprefix(prefix)
+        return key
+
+    @cached_property
+    def _dead(self) -> frozenset[str]:
+        rules = (rule for rule in RULES if rule.code in _DEAD)
+        return frozenset(hit.option for rule in rules for hit in rule.hits(self.config))
+
+    def _is_idle(self, option: str) -> bool:
+        config = self.config
+        if option.startswith("transforms."):
+            plugin = next((plugin for plugin in config.transforms if option.startswith(plugin.prefix)), None)
+            return plugin is None or option in self._dead or not _reads(plugin, option.removeprefix(plugin.prefix))
+        if option.startswith("predicates."):
+            used = {plugin.get("predicate") for plugin in config.transforms}
+            return not any(option.startswith(f"predicates.{alias}.") for alias in used if alias)
+        converter = next((each for each in _CONVERTERS if option.startswith(f"{each}.")), None)
+        if converter is not None:
+            found = catalogue.plugin(config.get(converter))
+            own = option.removeprefix(f"{converter}.")
+            known = found is None or own in {*found.options, "plugin.version"}
+            passed_on = found is not None and found.class_name.startswith("io.debezium.") and own.startswith(_PASSED_ON)
+            return not config.has(converter) or not (known or passed_on)
+        if option == "tasks.max":
+            return config.kind not in {Kind.SQLSERVER, Kind.MONGODB, None}
+        return option in self._dead and option not in self._of_listed
+
+    @cached_property
+    def _of_listed(self) -> frozenset[str]:
+        """The options of custom converters and post processors, which have the names that their list gives them."""
+        aliases = [*listed(self.config.get("converters")), *listed(self.config.get("post.processors"))]
+        prefixes = tuple(f"{alias}." for alias in aliases)
+        return frozenset(option for option in self.config.options if prefixes and option.startswith(prefixes))
+
+    def _own(self) -> Iterator[tuple[str, Said]]:
+        """Return what is the connector's, and Connect's."""
+        for option in self.config.options:
+            if option == "name" or _PLUGIN.fullmatch(option) or option.startswith(_CONVERTERS):
+                continue
+            if not self.config.has(option) or self._is_idle(option):
+                continue
+            known = _find(self.config, option)
+            key = known.name if known is not None and option in known.aliases else option
+            spelled = self._spelled(key, self.config.get(option), known)
+            if self._narrows_nothing(key, spelled):
+                continue
+            if known is None or known.default is None or spelled != self._spelled(key, known.default, known):
+                yield key, Said(option, spelled)
+
+    def _spelled(self, key: str, value: str, known: Option | None) -> Value:
+        """Return a value in one of the ways in which it can be written."""
+        if key == "connector.class":
+            return self.config.kind.value if self.config.kind is not None else value
+        if _NAMES.fullmatch(key):
+            return tuple(sorted(literal(entry) or entry for entry in listed(value)))
+        kind = known.type if known is not None else ""
+        if kind == "list":
+            return tuple(sorted(listed(value)))
+        if kind in _NUMBERS and re.fullmatch(r"[-+]?[0-9]{1,18}", value):
+            return str(int(value))
+        closed = known is not None and known.allowed
+        return value.lower() if kind == "boolean" or closed else value
+
+    def _narrows_nothing(self, key: str, value: Value) -> bool:
+        """Tell whether a list names what stands before the tables that are captured anyway."""
+        if key not in {"schema.include.list", "database.include.list"} or not self.config.tables:
+            return False
+        if len(self.config.tables) < len(self.config.captured) or isinstance(value, str):
+            return False
+        before = {table.partition(".")[0] for table in self.config.tables if "." in table}
+        return all(any(matches(pattern, each, ignores_case=True) for pattern in value) for each in before)
+
+    @cached_property
+    def _prefixes(self) -> tuple[tuple[Plugin, str], ...]:
+        """Every transform, with what stands for its alias: its class, and a number if it is not the first of it."""
+        found: list[tuple[Plugin, str]] = []
+        for plugin in self.config.transforms:
+            name = _class_of(plugin).rpartition(".")[2]
+            number = 1 + sum(prefix.startswith((f"transforms.{name}.", f"transforms.{name}#")) for _, prefix in found)
+            found.append((plugin, f"transforms.{name}{f'#{number}' * (number > 1)}."))
+        return tuple(found)
+
+    def _plugins(self) -> Iterator[tuple[str, Said]]:
+        chain = tuple(_class_of(plugin) for plugin in self.config.transforms)
+        if chain:
+            yield "transforms", Said("transforms", chain)
+        for plugin, prefix in self._prefixes:
+            router = next((router for router in self.config.routers if router.alias == plugin.alias), None)
+            yield from self._predicate(plugin, prefix)
+            known = catalogue.plugin(plugin.type)
+            for option in plugin.options:
+                whole = plugin.prefix + option
+                if option in {"type", "predicate", "negate"} or self._is_idle(whole) or not plugin.get(option):
+                    continue
+                rename = catalogue.renamed(option, plugin=plugin.type)
+                name = rename.new if rename is not None and option not in (known.options if known else ()) else option
+                found = known.options.get(name) if known is not None else None
+                value = self._spelled_in_plugin(name, plugin, option, found, router)
+                if value is not None:
+                    yield prefix + name, Said(whole, value)
+
+    def _spelled_in_plugin(
+        self, name: str, plugin: Plugin, option: str, known: Option | None, router: Router | None
+    ) -> Value | None:
+        """Return an option of a transform, ``None`` if it is at its default."""
+        if router is not None and name == router.placement:
+            placed = ([*parts, parts[0]][:3] for parts in router.placements)
+            # Of two for the same place the order counts.
+            places = sorted(placed, key=lambda parts: parts[1:] if parts[1].lower() != "partition" else parts[1:2])
+            return tuple(map(":".join, places))
+        if router is not None and name.startswith("route.topic.") and topic_template(router) is not None:
+            template = topic_template(router)
+            return None if name.endswith(".regex") or template == _DEFAULT_TOPIC else template
+        default = None if known is None else known.default
+        if router is not None and name == f"{router.table}.field.event.key":
+            default = "aggregateid"  # that of documents tells a worker of none
+        if router is not None and default is not None and self.config.kind is Kind.ORACLE:
+            # The router of Oracle's connector has the names of its columns in capital letters.
+            default = default.upper() if name.startswith("table.field.event.") or name == "route.by.field" else default
+        if known is not None and known.type == "list":  # a transform may take two lists side by side
+            entries = listed(plugin.get(option))
+            return None if default is not None and entries == listed(default) else entries
+        value = self._spelled(name, plugin.get(option), known)
+        return None if default is not None and value == self._spelled(name, default, known) else value
+
+    def _predicate(self, plugin: Plugin, prefix: str) -> Iterator[tuple[str, Said]]:
+        alias = plugin.get("predicate")
+        if not alias or (plugin.type in {ROUTER, MONGO_ROUTER, DECODER} and self._sees_everything(plugin)):
+            return
+        predicate = self.config.predicates.get(alias)
+        options = () if predicate is None else tuple(f"{key}={value}" for key, value in predicate.options.items())
+        negated = ("not",) if plugin.on("negate") else ()
+        yield f"{prefix}predicate", Said(f"{plugin.prefix}predicate", (*negated, *sorted(options)))
+
+    def _sees_everything(self, plugin: Plugin) -> bool:
+        """Tell whether a predicate lets every captured table pass; a router lets pass unchanged what is no table's."""
+        all_named = len(self.config.tables) == len(self.config.captured)
+        return all_named and bool(self.config.raw_topics) and self.seen_by(plugin) == self.config.raw_topics
+
+    def seen_by(self, plugin: Plugin) -> tuple[str, ...] | None:
+        """Return which of the tables' topics a transform sees, ``None`` where that cannot be told."""
+        topics, predicate = self.config.raw_topics, self.config.predicates.get(plugin.get("predicate"))
+        if not plugin.get("predicate"):
+            return topics
+        if predicate is None or not predicate.type.endswith("TopicNameMatches"):
+            return None
+        found = {topic: matches(predicate.get("pattern"), topic) for topic in topics}
+        if None in found.values():
+            return None
+        return tuple(topic for topic, fits in found.items() if fits is not plugin.on("negate"))
+
+    def _converters(self) -> Iterator[tuple[str, Said]]:
+        for converter in _CONVERTERS:
+            found = catalogue.plugin(self.config.get(converter))
+            name = self.config.get(converter) if found is None else found.class_name
+            if name and (converter, name) != ("header.converter", _HEADER_CONVERTER):
+                yield converter, Said(converter, name)
+            for option in self.config.options:
+                if not option.startswith(f"{converter}.") or self._is_idle(option) or not self.config.has(option):
+                    continue
+                known = None if found is None else found.options.get(option.removeprefix(f"{converter}."))
+                value = self._spelled(option, self.config.get(option), known)
+                if known is None or known.default is None or value != self._spelled(option, known.default, known):
+                    yield option, Said(option, value)
+
+
+def _find(config: Config, option: str) -> Option | None:
+    connector = catalogue.connector_of(config.get("connector.class"))
+    version = ".".join(map(str, config.version))
+    own = None if connector is None else catalogue.catalogue(connector, version).find(option)
+    return own or catalogue.find_framework(option)
+
+
+def _class_of(plugin: Plugin) -> str:
+    found = catalogue.plugin(plugin.get("type"))
+    return plugin.get("type") if found is None else found.class_name
+
+
+def _reads(plugin: Plugin, option: str) -> bool:
+    """Tell whether a transform reads an option, as far as is known."""
+    found = catalogue.plugin(plugin.get("type"))
+    if found is None or option in {*found.options, *IMPLICIT}:
+        # Declared, and read by nobody: the router takes no type but from a placed column.
+        return not option.endswith(".field.event.type")
+    rename = catalogue.renamed(option, plugin=plugin.get("type"))
+    return rename is not None and bool(rename.new) and rename.same_values and rename.new not in plugin.options

@@ -1,0 +1,12 @@
+"""What a database says against what the connector needs, and what the connector remembers against both. Pure."""
+
+from cdc_outbox.debezium.preflight.postgresql_rules import check_database, check_outbox, check_republish
+from cdc_outbox.debezium.preflight.slot_rules import slot_in_use, slot_older_than_publication
+
+__all__ = [
+    "check_database",
+    "check_outbox",
+    "check_republish",
+    "slot_in_use",
+    "slot_older_than_publication",
+]

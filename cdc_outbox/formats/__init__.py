@@ -1,0 +1,1 @@
+"""Payloads and envelopes: JSON, bytes, CloudEvents, JSON Schemas, and other people's outboxes."""

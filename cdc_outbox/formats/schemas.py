@@ -1,0 +1,173 @@
+"""JSON Schemas by event type and version, against which a payload is checked before it is written."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from cdc_outbox.errors import ConfigError, EventError
+from cdc_outbox.event import Event
+from cdc_outbox.formats import payload
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
+
+Key = tuple[str, str | None]
+"""An event type and, where there are several, the version as the header says it."""
+
+VERSION_HEADER = "schema_version"
+"""The event's header that says which version of its type's schema it keeps."""
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+@dataclass(frozen=True, slots=True)
+class EventSchemas:
+    """JSON Schemas, draft 2020-12, one for each event type and version.
+
+    They are compiled here, once, from copies. A ``$ref`` stays inside its own schema or names a part of JSON Schema
+    itself; nothing is ever fetched. ``format`` describes and does not check, as the draft has it.
+
+    Args:
+        schemas: By event type and version; the version is ``None`` for events without the header
+            ``schema_version``. A type that stands here in other versions only is refused, strict or not.
+        strict: Refuse event types that have no schema.
+
+    Raises:
+        ConfigError: A schema is not valid, or refers to what is not there.
+    """
+
+    schemas: Mapping[Key, Mapping[str, Any]]
+    strict: bool = field(default=False, kw_only=True)
+    _validators: dict[Key, "Draft202012Validator"] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        copied = copy.deepcopy(dict(self.schemas))
+        object.__setattr__(self, "schemas", MappingProxyType(copied))
+        object.__setattr__(self, "_validators", {key: _compiled(key, schema) for key, schema in copied.items()})
+
+    def check(self, event: Event, text: str | bytes | None) -> None:
+        """Refuse the event if its payload, as :func:`cdc_outbox.formats.payload.encode` returned it, breaks its schema.
+
+        A tombstone has no payload and keeps every schema.
+
+        Raises:
+            EventError: The payload breaks the schema, is bytes where there is a schema, or there is no schema and
+                there should be. The message names places and keywords, never the content.
+        """
+        validator = None if text is None else self._validator_of(event)
+        if text is None or validator is None:
+            return
+        if isinstance(text, bytes):
+            raise EventError(f"the payload of {event.type} is bytes, which a JSON Schema cannot check")
+        try:
+            error = _worst(validator, payload.decode(text.encode()))
+        except (RecursionError, ArithmeticError, ValueError) as caught:
+            # A schema that refers to itself in a circle, a number that multipleOf cannot divide, no JSON at all.
+            raise EventError(f"the payload of {event.type} cannot be checked: {type(caught).__name__}") from caught
+        if error is not None:
+            # The schema `false` refuses everything and is no keyword; jsonschema reports it at what is around it.
+            keyword = "false" if error.schema is False else error.validator
+            raise EventError(
+                f"the payload of {event.type} breaks its schema: {_path(error, validator.schema)} violates {keyword}",
+                hint=f"In the schema that is {_pointer(error)}, references followed.",
+            )
+
+    def _validator_of(self, event: Event) -> "Draft202012Validator | None":
+        version = event.headers.get(VERSION_HEADER)
+        if (event.type, version) in self._validators:
+            return self._validators[event.type, version]
+        known = sorted(other or "none" for event_type, other in self.schemas if event_type == event.type)
+        if known:
+            raise EventError(
+                f"{event.type} has no schema for {VERSION_HEADER} {version or 'none'}",
+                hint=f"There is one for {', '.join(known)}.",
+            )
+        if self.strict:
+            raise EventError(f"{event.type} has no schema", hint="Add one to EventSchemas, or leave strict out.")
+        return None
+
+
+def _compiled(key: Key, schema: Any) -> "Draft202012Validator":  # noqa: ANN401 - it is checked here
+    # Imported here because it takes longer than everything else that a writer imports, and most have no schemas.
+    from jsonschema import Draft202012Validator  # noqa: PLC0415
+    from jsonschema.exceptions import SchemaError  # noqa: PLC0415
+    from referencing import Registry  # noqa: PLC0415
+
+    match key:
+        case (str(event_type), None | str() as version):
+            place = f"schemas[{event_type!r}, {version!r}]"
+        case _:
+            raise ConfigError(f"{key!r} is not an event type and a version, both texts", field="schemas")
+    try:
+        for part in _parts(schema, place):
+            Draft202012Validator.check_schema(part)
+    except SchemaError as error:
+        raise ConfigError(f"not a JSON Schema: {error.message} at {error.json_path}", field=place) from error
+    return Draft202012Validator(schema, registry=Registry())
+
+
+def _parts(schema: Any, place: str) -> Iterator[Any]:  # noqa: ANN401 - it is checked by who asks
+    """Yield the schema and everything that its references lead to; the caller checks each before asking for more."""
+    from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - as above
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
+
+    if not isinstance(schema, dict):
+        raise ConfigError(f"the schema is of type {type(schema).__name__}, not dict", field=place)
+    yield schema
+    pending: list[tuple[Any, Any]] = [(schema, REGISTRY.resolver_with_root(DRAFT202012.create_resource(schema)))]
+    seen = set()
+    while pending:
+        part, resolver = pending.pop()
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if part.get("$schema", _DIALECT).rstrip("#") != _DIALECT:
+            raise ConfigError(f"the schema is not of draft 2020-12 but of {part['$schema']}", field=place)
+        for reference in (part[keyword] for keyword in ("$ref", "$dynamicRef") if keyword in part):
+            try:
+                found = resolver.lookup(reference)
+            except Exception as error:  # Unresolvable, or whatever a pointer stumbles over on its way
+                raise ConfigError(
+                    f"the schema refers to {reference!r}, which it does not contain",
+                    field=place,
+                    hint="Nothing is fetched: put what is referred to into the schema's own $defs.",
+                ) from error
+            yield found.contents
+            pending.append((found.contents, found.resolver))
+        for inner in DRAFT202012.subresources_of(part):
+            pending.append((inner, resolver.in_subresource(DRAFT202012.create_resource(inner))))  # noqa: PERF401
+
+
+def _worst(validator: "Draft202012Validator", content: object) -> "ValidationError | None":
+    from jsonschema.exceptions import best_match  # noqa: PLC0415 - as above
+
+    worst: ValidationError | None = best_match(validator.iter_errors(content))
+    return worst
+
+
+def _path(error: "ValidationError", schema: object) -> str:
+    """Return where in the payload; a key that the schema does not mention is content, and becomes a star."""
+    mentioned = set(_words(schema))
+    steps = error.absolute_path
+    return "$" + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" if step in mentioned else ".*" for step in steps
+    )
+
+
+def _words(schema: object) -> Iterator[str]:
+    match schema:
+        case dict():
+            yield from schema
+            for inner in schema.values():
+                yield from _words(inner)
+        case list():
+            for inner in schema:
+                yield from _words(inner)
+
+
+def _pointer(error: "ValidationError") -> str:
+    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in error.absolute_schema_path)
+    return "/".join(["#", *steps])

@@ -1,0 +1,1 @@
+"""Kafka's clients: settings, errors, topics and records."""

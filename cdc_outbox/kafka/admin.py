@@ -1,0 +1,142 @@
+"""What the brokers say about topics, and what is asked of them."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from cdc_outbox.contract.topics import Topic
+from cdc_outbox.errors import BrokerError
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka.broker_errors import answered, translate
+from cdc_outbox.kafka.clients import connection_settings, refusing_settings
+
+_ADMIN_SECONDS = 10.0
+
+
+class Topics:
+    """The topics of some brokers.
+
+    Args:
+        settings: librdkafka's, of which those about the connection are used.
+
+    Raises:
+        ConfigError: librdkafka refuses one of them.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
+        connection = connection_settings(settings) | {"bootstrap.servers": settings["bootstrap.servers"]}
+        self._servers = str(settings["bootstrap.servers"])
+        with refusing_settings():
+            self._admin = confluent.AdminClient(connection, logger=logger)
+
+    def find(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Return those that exist, by their names.
+
+        Raises:
+            BrokerError: The brokers do not answer, or do not tell.
+        """
+        try:
+            # Asked for all topics: asking for one that does not exist yet makes some brokers create it.
+            known = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics
+            there = {name: known[name].partitions for name in names if name in known}
+            resources = [confluent.ConfigResource(confluent.ResourceType.TOPIC, name) for name in there]
+            asked = self._admin.describe_configs(resources, request_timeout=_ADMIN_SECONDS) if resources else {}
+            configs = {resource.name: answer.result() for resource, answer in asked.items()}
+        except confluent.KafkaException as error:
+            raise translate(error.args[0], self._servers) from error
+        return {
+            name: Topic(
+                name=name,
+                partitions=len(partitions),
+                replication_factor=min((len(each.replicas) for each in partitions.values()), default=0),
+                config={key: entry.value for key, entry in configs[name].items() if entry.value is not None},
+            )
+            for name, partitions in there.items()
+        }
+
+    def cluster_id(self) -> str:
+        """Return the cluster's id, empty where the brokers have none.
+
+        Raises:
+            BrokerError: The brokers do not answer.
+        """
+        try:
+            found: str | None = self._admin.list_topics(timeout=_ADMIN_SECONDS).cluster_id
+        except confluent.KafkaException as error:
+            raise translate(error.args[0], self._servers) from error
+        return found or ""
+
+    def ends(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the sum of the next offsets of a topic's partitions, for those that exist.
+
+        Raises:
+            BrokerError: The brokers do not answer, or do not tell.
+        """
+        try:
+            return answered(partial(self._asked_ends, [*names]), _ADMIN_SECONDS)
+        except confluent.KafkaException as error:
+            raise translate(error.args[0], self._servers) from error
+
+    def _asked_ends(self, names: Sequence[str]) -> dict[str, int]:
+        known = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics
+        places = [
+            confluent.TopicPartition(name, each) for name in names if name in known for each in known[name].partitions
+        ]
+        wanted = {place: confluent.OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+        asked = self._admin.list_offsets(wanted, request_timeout=_ADMIN_SECONDS) if wanted else {}
+        found: dict[str, int] = {}
+        for place, answer in asked.items():
+            found[place.topic] = found.get(place.topic, 0) + answer.result().offset
+        return found
+
+    def create(self, topics: Iterable[Topic]) -> dict[str, bool | BrokerError]:
+        """Create topics, one at least; return of each whether this call made it, or why the brokers refuse.
+
+        ``False`` where another process made it meanwhile.
+        """
+        wanted = [
+            confluent.NewTopic(
+                topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                config=dict(topic.config),
+            )
+            for topic in topics
+        ]
+        asked = self._admin.create_topics(wanted, request_timeout=_ADMIN_SECONDS)
+        return {name: self._created(answer) for name, answer in asked.items()}
+
+    def _created(self, answer: "Future[None]") -> bool | BrokerError:
+        try:
+            answer.result()
+        except confluent.KafkaException as error:
+            there = error.args[0].code() == confluent.KafkaError.TOPIC_ALREADY_EXISTS
+            return False if there else translate(error.args[0], self._servers)
+        return True
+
+
+def find_retentions(
+    names: Iterable[str], *, settings: Mapping[str, Any], logger: logging.Logger
+) -> dict[str, float | None]:
+    """Return how many seconds a topic may keep a record, ``None`` for ever; topics that do not exist are left out.
+
+    Args:
+        settings: librdkafka's, of which those about the connection are used.
+
+    Raises:
+        BrokerError: The brokers do not answer, or do not tell.
+    """
+    return {name: retention_seconds(topic.config) for name, topic in Topics(settings, logger).find(names).items()}
+
+
+def retention_seconds(config: Mapping[str, str]) -> float | None:
+    """Return how long a topic of this configuration may keep a record, ``None`` for ever.
+
+    A segment goes as a whole, when its newest record is old enough: its oldest is older by what a segment spans.
+    """
+    milliseconds = int(config["retention.ms"])
+    if milliseconds < 0 or "delete" not in config["cleanup.policy"].split(","):
+        return None
+    return (milliseconds + int(config["segment.ms"])) / 1000

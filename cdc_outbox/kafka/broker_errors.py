@@ -1,0 +1,117 @@
+"""Errors of librdkafka: which of them pass by themselves, and what they are to our callers."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from cdc_outbox.errors import BrokerError, BrokerUnavailableError
+from cdc_outbox.kafka import confluent
+
+_Answer = TypeVar("_Answer")
+
+# By their names, which the client gives with each error: its classes are imported when a client is made.
+_UNREACHABLE = frozenset(
+    {
+        "_ALL_BROKERS_DOWN",
+        "_RESOLVE",
+        "_TIMED_OUT",
+        "_TRANSPORT",
+    }
+)
+_RESTARTING = frozenset(
+    {
+        "LEADER_NOT_AVAILABLE",
+        "FENCED_LEADER_EPOCH",
+        "UNKNOWN_LEADER_EPOCH",  # a topic made anew has a leader before its broker knows
+        "NOT_LEADER_FOR_PARTITION",
+        "BROKER_NOT_AVAILABLE",
+        "REPLICA_NOT_AVAILABLE",
+        "NETWORK_EXCEPTION",
+        "REQUEST_TIMED_OUT",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "_WAIT_COORD",
+    }
+)
+"""What is answered while a broker starts again, a topic is made, and partitions and groups move."""
+PASSING_ERRORS = (
+    _UNREACHABLE
+    | _RESTARTING
+    | {
+        "UNKNOWN_TOPIC_OR_PART",  # not created yet
+        "_MAX_POLL_EXCEEDED",  # the next poll joins the group again
+    }
+)
+"""What a consumer reports and gets over by itself."""
+
+WAITED_OUT = PASSING_ERRORS | {
+    "UNKNOWN",  # what a broker says of an error of its own
+    "KAFKA_STORAGE_ERROR",
+    "REBALANCE_IN_PROGRESS",
+    "ILLEGAL_GENERATION",
+    "UNKNOWN_MEMBER_ID",
+    "INCONSISTENT_GROUP_PROTOCOL",  # while instances with another assignment strategy are replaced
+    "OFFSET_NOT_AVAILABLE",
+    "UNKNOWN_TOPIC_ID",
+    "INCONSISTENT_TOPIC_ID",
+    "FETCH_SESSION_ID_NOT_FOUND",
+    "INVALID_FETCH_SESSION_EPOCH",
+    "THROTTLING_QUOTA_EXCEEDED",
+}
+"""What a running consumer waits out: librdkafka tries again, and the brokers or an operator mend it."""
+_REFUSALS = frozenset(
+    {
+        "TOPIC_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "SASL_AUTHENTICATION_FAILED",
+        "_AUTHENTICATION",
+    }
+)
+"""A wrong configuration at the start; later an ACL or a password that is changed, which is waited out."""
+
+_PAUSE_SECONDS = 0.05
+"""Between two questions to brokers whose error passes: a new topic has its leader sooner as a rule."""
+
+
+def answered(ask: Callable[[], _Answer], within_seconds: float) -> _Answer:
+    """Return what brokers answer, asked again while an error passes.
+
+    Raises:
+        KafkaException: It does not, or not in time.
+    """
+    deadline = time.monotonic() + within_seconds
+    while True:
+        try:
+            return ask()
+        except confluent.KafkaException as error:
+            if error.args[0].name() not in PASSING_ERRORS or time.monotonic() >= deadline:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+
+
+def translate(error: "confluent.KafkaError", servers: str = "") -> BrokerError:
+    """Return our error for one of librdkafka's, by its code, with the brokers that were asked if they are named."""
+    sentence = f"{error.str()} ({error.name()}){servers and f'; the brokers asked are {servers}'}"
+    if error.name() in _UNREACHABLE:  # librdkafka names what it was about to ask
+        sentence = f"the brokers {servers and f'{servers} '}do not answer ({error.name()})"
+    # Of a partition without a leader librdkafka says that it is unknown.
+    passes = error.name() in _UNREACHABLE | _RESTARTING | {"_UNKNOWN_PARTITION"}
+    return (BrokerUnavailableError if passes else BrokerError)(sentence)
+
+
+def raise_lasting(error: "confluent.KafkaError") -> None:
+    """Raise our error for one that a consumer does not get over by itself."""
+    if error.fatal() or error.name() not in PASSING_ERRORS:
+        raise translate(error)
+
+
+def raise_stopping(error: "confluent.KafkaError", *, has_joined: bool) -> None:
+    """Raise our error for one that stops a running consumer; it waits all others out.
+
+    Args:
+        has_joined: Whether the group has given it partitions since it started.
+    """
+    if error.fatal() or error.name() not in (WAITED_OUT | _REFUSALS if has_joined else WAITED_OUT):
+        raise translate(error)

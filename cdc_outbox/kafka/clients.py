@@ -1,0 +1,161 @@
+"""Where librdkafka's settings are chosen, which of them a user cannot set, and why."""
+
+import json
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.kafka import confluent
+
+_REFUSED = {
+    "allow.auto.create.topics": "a topic that was created by asking for it has the wrong number of partitions",
+    "auto.commit.enable": "an offset may be committed only after its effects",
+    "auto.offset.reset": "a consumer that starts elsewhere than at the earliest offset skips events",
+    "bootstrap.servers": "it has a parameter of its own",
+    "default.topic.config": "what stands in it overrides everything else",
+    "enable.auto.commit": "an offset may be committed only after its effects",
+    "enable.auto.offset.store": "an offset may be stored only after its effects",
+    "enable.partition.eof": "the consumer has no use for it",
+    "group.id": "it is the consumer's name",
+    "isolation.level": "what a producer aborted must not have effects",
+    "metadata.broker.list": "it is another name of bootstrap.servers",
+    "on_commit": "the consumer needs the answers itself",
+}
+"""Settings that would break a promise, and the reason."""
+_RUNS_CODE = re.compile(r"plugin\..*|ssl[._]engine.*|ssl\.provider.*|sasl\.kerberos\.kinit\..*")
+"""Settings by which librdkafka loads a library or starts a program: who may write the settings must not gain that."""
+_IN_A_SHELL = re.compile(r"sasl\.kerberos\.(keytab|principal|service\.name)")
+"""Settings that librdkafka puts into the shell command which renews a Kerberos ticket, unescaped."""
+_SHELL_SAFE = re.compile(r"[\w.@:/=+-]*")
+
+
+def refuse_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse a user's settings for librdkafka if one of them would break a promise, or run code.
+
+    Raises:
+        ConfigError: One would, with its name and the reason, never with its value.
+    """
+    for key in sorted(settings):
+        if reason := _refusal(key, settings[key]):
+            raise ConfigError(f"{key} cannot be set: {reason}", field=f"kafka.{key}")
+
+
+def _refusal(key: str, value: Any) -> str:  # noqa: ANN401 - librdkafka's
+    """Return why a setting is refused, empty if it is not."""
+    if _RUNS_CODE.fullmatch(key):
+        return "librdkafka would load a library or start a program for it"
+    if _IN_A_SHELL.fullmatch(key) and not _SHELL_SAFE.fullmatch(str(value)):
+        return "librdkafka puts it into a shell command, and a shell reads more than a name in it"
+    return _REFUSED.get(key, "")
+
+
+_ABOUT_CONNECTIONS = re.compile(
+    r"(api|broker|client|connections|https|metadata|oauth|reconnect|resolve|sasl|security|socket|ssl|enable\.(sasl|ssl))[._].*"
+)
+"""Settings of a consumer that an admin client takes too."""
+MEMBERSHIP = frozenset(
+    {"group.protocol", "group.remote.assignor", "group.instance.id", "partition.assignment.strategy"}
+)
+"""Settings of a member of a group; a client that only asks about the group takes none of them."""
+_STATISTICS_MILLISECONDS = 5000
+"""How often librdkafka tells what it is connected to: a broker that is gone is seen within that time."""
+
+
+class _Repeats(logging.Filter):
+    """Lets through once a minute what librdkafka says at every attempt."""
+
+    _VARYING = re.compile(r"\(after .*")
+    _SECONDS = 60
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether it is new."""
+        text, now = self._VARYING.sub("", record.getMessage()), time.monotonic()
+        is_new = self._said.get(text, -math.inf) < now - self._SECONDS
+        if is_new:
+            self._said = {known: said for known, said in self._said.items() if said >= now - self._SECONDS}
+            self._said[text] = now
+        return is_new
+
+
+_REPEATS = _Repeats()
+
+
+def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return librdkafka's settings for a consumer whose offsets follow its effects.
+
+    Args:
+        extra: The user's own settings: security, timeouts, assignment strategy.
+
+    Raises:
+        ConfigError: A setting would break a promise, or run code.
+    """
+    refuse_settings(extra)
+    # Leaving partitions where they are: after a member came or went, the others go on without a pause. The newer
+    # protocol does so by itself, and takes no strategy.
+    newer = str(extra.get("group.protocol", "classic")).lower() == "consumer"
+    return {
+        **({} if newer else {"partition.assignment.strategy": "cooperative-sticky"}),
+        # A topic that Connect creates after the consumer started is seen within this time, not in five minutes.
+        "topic.metadata.refresh.interval.ms": 5_000,
+        **extra,
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "isolation.level": "read_committed",
+        "allow.auto.create.topics": False,
+    }
+
+
+def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> "confluent.Consumer":
+    """Return a client, not subscribed to anything yet.
+
+    Raises:
+        ConfigError: librdkafka does not know a setting, or refuses its value.
+    """
+    logger.addFilter(_REPEATS)
+    with refusing_settings():
+        return confluent.Consumer(dict(settings), logger=logger)
+
+
+@contextmanager
+def refusing_settings() -> Iterator[None]:
+    """Make librdkafka's refusal of a setting an error of ours."""
+    try:
+        yield
+    except confluent.KafkaException as error:
+        raise ConfigError(error.args[0].str(), field="kafka") from error
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"a setting has a value of the wrong type: {error}", field="kafka") from error
+
+
+def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a consumer's settings that are about the way to the brokers, which any client takes."""
+    return {key: value for key, value in settings.items() if _ABOUT_CONNECTIONS.fullmatch(key)}
+
+
+def settings_telling(settings: Mapping[str, Any], told: Callable[[bool], None]) -> dict[str, Any]:
+    """Return a consumer's settings with which it is told every few seconds whether it is connected to any broker.
+
+    The user's own ``stats_cb`` is called too, as often as the user's ``statistics.interval.ms`` says.
+    """
+    theirs = settings.get("stats_cb")
+
+    def tell(text: str) -> None:
+        brokers = json.loads(text).get("brokers", {}).values()
+        told(any(broker.get("state") == "UP" for broker in brokers))
+        if theirs is not None:
+            theirs(text)
+
+    interval = settings.get("statistics.interval.ms") or _STATISTICS_MILLISECONDS
+    return {**settings, "stats_cb": tell, "statistics.interval.ms": interval}

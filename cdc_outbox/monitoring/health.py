@@ -1,0 +1,99 @@
+"""Whether a consumer gets on: a function of what it says of itself."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.redaction import counted
+from cdc_outbox.telemetry import Progress
+
+
+class HealthStatus(StrEnum):
+    """How a consumer does, from good to bad."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    """It goes on, and somebody should look."""
+    STUCK = "stuck"
+    """It does not go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthLimits:
+    """From when on a consumer is not healthy.
+
+    Args:
+        stuck_after_seconds: How long a message may be at hand without a commit, and how long nothing may be asked of
+            the brokers. 60 is within what is promised after a fault; more, where a single handler may take longer.
+    """
+
+    stuck_after_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.stuck_after_seconds > 0:
+            raise ConfigError("stuck_after_seconds must be greater than 0", field="HealthLimits.stuck_after_seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How a consumer does, and why.
+
+    Args:
+        reasons: One sentence each, the worst first; none where it is well.
+    """
+
+    status: HealthStatus
+    reasons: tuple[str, ...]
+
+    def as_json(self, progress: Progress, *, now: float) -> dict[str, Any]:
+        """Return it with the figures that it was told by; moments become seconds ago."""
+        moments = ("started_at", "polled_at", "committed_at", "waiting_since")
+        told = asdict(progress)
+        passed = {moment: told.pop(moment) for moment in moments}
+        ages = {
+            f"{moment.partition('_')[0]}_seconds_ago": None if at is None else round(now - at, 3)
+            for moment, at in passed.items()
+        }
+        return {"status": self.status, "reasons": list(self.reasons), **told, **ages}
+
+
+def health_of(progress: Progress, *, now: float, limits: HealthLimits | None = None) -> Health:
+    """Judge by progress: who is idle is well, and who has work and does none of it is not.
+
+    Args:
+        now: By ``time.monotonic()``.
+    """
+    limit = (limits or HealthLimits()).stuck_after_seconds
+    stuck, degraded = tuple(_stops(progress, now, limit)), tuple(_hindrances(progress))
+    status = HealthStatus.STUCK if stuck else HealthStatus.DEGRADED if degraded else HealthStatus.OK
+    return Health(status=status, reasons=stuck + degraded)
+
+
+def _stops(progress: Progress, now: float, limit: float) -> Iterator[str]:
+    """Say what keeps it from going on."""
+    silent = now - (progress.started_at if progress.polled_at is None else progress.polled_at)
+    if silent >= limit:
+        yield f"nothing was asked of the brokers for {silent:.0f} s"
+    if progress.waiting_since is not None:
+        # The later of both: after a quiet night, the first message is not at hand since the evening.
+        idle = now - max(progress.waiting_since, progress.committed_at or progress.waiting_since)
+        if idle >= limit:
+            yield f"messages are at hand, and nothing was committed for {idle:.0f} s"
+    parked = progress.waiting_events + progress.dead_events
+    if progress.max_parked_events is not None and parked >= progress.max_parked_events:
+        yield f"the park is full: {parked:,} of {progress.max_parked_events:,} events"
+    if progress.max_parked_bytes is not None and progress.parked_bytes >= progress.max_parked_bytes:
+        yield f"the park is full: {progress.parked_bytes:,} of {progress.max_parked_bytes:,} bytes"
+
+
+def _hindrances(progress: Progress) -> Iterator[str]:
+    """Say what somebody should look at."""
+    if progress.outage:
+        yield f"it waits for {progress.outage}"
+    if progress.gap_seconds is not None:
+        yield f"an event has been missing for {progress.gap_seconds:.0f} s"
+    if progress.dead_events:
+        yield f"{counted(progress.dead_events, 'parked event')} to retry or skip"
+    yield from (f"paused: {paused}" for paused in progress.paused)

@@ -1,0 +1,203 @@
+"""Every series that crosses the seam to whatever counts: the right labels, and not too many of them."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cdc_outbox.redaction import shortened
+
+
+class SeriesKind(StrEnum):
+    """How the values of a series belong together; each has its method of :class:`Metrics`."""
+
+    COUNTER = "counter"
+    """Only grows, until the process ends: ``count``."""
+    HISTOGRAM = "histogram"
+    """How often a value fell into which bucket: ``measure``."""
+    GAUGE = "gauge"
+    """The latest value: ``set``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One thing that is told.
+
+    Args:
+        name: As Prometheus has it; its end is the unit, and ``_total`` for a counter.
+        labels: All of them are given each time. Each has few values, known beforehand, but :data:`OPEN_LABEL`.
+        meaning: For the one who looks at it at night.
+        buckets: Where a histogram's end, but for the last one, which takes all the rest.
+    """
+
+    name: str
+    kind: SeriesKind
+    labels: tuple[str, ...]
+    meaning: str
+    buckets: tuple[float, ...] = ()
+
+
+OPEN_LABEL = "type"
+"""The one label whose values come from the messages: the event's type. Implementations bound how many there are."""
+
+_WORK_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""From a statement to what no handler should take."""
+_WAY_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+"""From the quickest pipeline to one that was down for a lunch."""
+_BATCH_EVENTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
+
+SERIES: tuple[Series, ...] = (
+    Series(
+        "cdc_outbox_consumer_events_total",
+        SeriesKind.COUNTER,
+        ("consumer", "type", "outcome"),
+        "Events that are done with, by what became of them.",
+    ),
+    Series(
+        "cdc_outbox_consumer_batches_total",
+        SeriesKind.COUNTER,
+        ("consumer", "result"),
+        "Transactions, `committed` or `undone`; what is undone is tried again in smaller ones.",
+    ),
+    Series(
+        "cdc_outbox_consumer_batch_events",
+        SeriesKind.HISTOGRAM,
+        ("consumer",),
+        "Events in a committed transaction.",
+        _BATCH_EVENTS,
+    ),
+    Series(
+        "cdc_outbox_consumer_batch_seconds",
+        SeriesKind.HISTOGRAM,
+        ("consumer",),
+        "From a transaction's begin to the answer to its commit.",
+        _WORK_SECONDS,
+    ),
+    Series(
+        "cdc_outbox_consumer_handler_seconds",
+        SeriesKind.HISTOGRAM,
+        ("consumer", "type"),
+        "One call of a handler, also where it raised.",
+        _WORK_SECONDS,
+    ),
+    Series(
+        "cdc_outbox_consumer_end_to_end_seconds",
+        SeriesKind.HISTOGRAM,
+        ("consumer",),
+        "From an event's `created_at` to the commit of its effects, by the clocks of two machines.",
+        _WAY_SECONDS,
+    ),
+    Series(
+        "cdc_outbox_consumer_retries_total",
+        SeriesKind.COUNTER,
+        ("consumer", "reason"),
+        "Times that something was tried again, by the class of the error.",
+    ),
+    Series(
+        "cdc_outbox_consumer_parked_events",
+        SeriesKind.GAUGE,
+        ("consumer", "state", "reason"),
+        "Events set aside now, `waiting` or `dead`. It is counted in the database, so every process of the consumer "
+        "says the same: take `max`, not `sum`.",
+    ),
+    Series(
+        "cdc_outbox_consumer_parked_bytes",
+        SeriesKind.GAUGE,
+        ("consumer",),
+        "Bytes of the keys, values and headers of the events set aside now. Take `max` here too.",
+    ),
+    Series(
+        "cdc_outbox_consumer_oldest_gap_seconds",
+        SeriesKind.GAUGE,
+        ("consumer",),
+        "For how long the oldest missing event has been waited for; 0 where none is. Take `max` here too.",
+    ),
+    Series(
+        "cdc_outbox_consumer_lag_events",
+        SeriesKind.GAUGE,
+        ("consumer", "topic", "partition"),
+        "Messages of a partition from the one at hand to its end. Only the process that owns the partition says it.",
+    ),
+    Series(
+        "cdc_outbox_consumer_partition_paused",
+        SeriesKind.GAUGE,
+        ("consumer", "topic", "partition", "reason"),
+        "1 while nothing is taken from a partition, and why; there is none where it flows.",
+    ),
+    Series(
+        "cdc_outbox_consumer_assigned_partitions",
+        SeriesKind.GAUGE,
+        ("consumer",),
+        "Partitions that this process owns; their sum over all processes is what the topics have.",
+    ),
+    Series(
+        "cdc_outbox_consumer_rebalances_total",
+        SeriesKind.COUNTER,
+        ("consumer", "change"),
+        "Times that partitions were `assigned`, `revoked` or `lost`.",
+    ),
+    Series(
+        "cdc_outbox_consumer_fenced_total",
+        SeriesKind.COUNTER,
+        ("consumer",),
+        "Transactions that were refused because another process owns the partition by now.",
+    ),
+    Series(
+        "cdc_outbox_consumer_offset_commits_total",
+        SeriesKind.COUNTER,
+        ("consumer", "result"),
+        "Answers to commits of offsets, `committed` or `failed`; what failed is asked for again.",
+    ),
+    Series(
+        "cdc_outbox_consumer_last_progress_timestamp_seconds",
+        SeriesKind.GAUGE,
+        ("consumer",),
+        "When a transaction was last committed, or the run began, in seconds since 1970.",
+    ),
+)
+"""Every series of the consumer."""
+
+
+_log = logging.getLogger(__name__)
+
+OTHER = "other"
+"""The event type under which all those are told that came after the bound was reached."""
+
+
+class Labels:
+    """Turn the labels of a series into values in the series' own order.
+
+    Args:
+        max_types: How many event types get series of their own. A service has dozens; a writer that puts an id into
+            the type by mistake makes one for each event, and each of them would be kept for ever. 200 is far from
+            both.
+    """
+
+    def __init__(self, *, max_types: int = 200) -> None:
+        self._max_types = max_types
+        self._types: set[str] = set()
+        self._refused: set[str] = set()
+        self._known = {series.name: (series, frozenset(series.labels)) for series in SERIES}
+
+    def values(self, name: str, kind: SeriesKind, labels: Mapping[str, str]) -> tuple[str, ...] | None:
+        """Return them, or ``None`` where there is no such series; the log tells once."""
+        series, wanted = self._known.get(name, (None, frozenset()))
+        if series is None or series.kind is not kind or labels.keys() != wanted:
+            if name not in self._refused:
+                self._refused.add(name)
+                _log.warning("unknown series is not told", extra={"series": name, "labels": sorted(labels)})
+            return None
+        if OPEN_LABEL in labels:
+            return tuple(
+                self._bounded(labels[label]) if label == OPEN_LABEL else labels[label] for label in series.labels
+            )
+        return tuple(labels[label] for label in series.labels)
+
+    def _bounded(self, event_type: str) -> str:
+        event_type = shortened(event_type)
+        if event_type in self._types:
+            return event_type
+        if len(self._types) >= self._max_types:
+            return OTHER
+        self._types.add(event_type)
+        return event_type

@@ -1,0 +1,117 @@
+"""First contact in the middle of a history: what came before is accepted as missing, and what waits for it goes on."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from cdc_outbox.consumer.claims import columns_of
+from cdc_outbox.consumer.ordering import Aggregate, Move
+from cdc_outbox.databases.drivers.immediate import finish
+from cdc_outbox.errors import InboxError
+from cdc_outbox.operations.connections import Hole, OpenInbox
+from cdc_outbox.redaction import counted
+
+_AGGREGATES = 100
+"""Decided about in one transaction: it is over before a consumer notices that it waits."""
+_NAMED = 10
+"""Aggregates that an error lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An aggregate whose parked events wait for one that is missing.
+
+    Args:
+        last: Its watermark.
+        lowest: The lowest sequence that is parked.
+        parked: How many of its events wait.
+    """
+
+    aggregate: Aggregate
+    last: int
+    lowest: int
+    parked: int
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        source, aggregate_type, aggregate_id = self.aggregate
+        first, last = self.hole.first, self.hole.last
+        numbers = f"{first}" if first == last else f"{first} to {last}"
+        return f"{numbers} of {aggregate_type}/{aggregate_id} ({source}), with {counted(self.parked, 'event')} waiting"
+
+    @property
+    def missing(self) -> int:
+        """How many sequences are accepted as missing."""
+        return self.lowest - 1 - self.last
+
+    @property
+    def move(self) -> Move:
+        """The watermark's way over the hole."""
+        return Move(self.aggregate, self.last, self.lowest - 1)
+
+    @property
+    def hole(self) -> Hole:
+        """What is noted."""
+        return Hole(self.aggregate, self.last + 1, self.lowest - 1)
+
+
+def chosen(gaps: Iterable[Gap], named: Aggregate | None) -> list[Gap]:
+    """Return those gaps that a baseline closes: of aggregates never seen before, or of the one that is named.
+
+    In the middle of an aggregate that was followed from its start, a missing event is a lost one.
+    """
+    return [gap for gap in gaps if (gap.last == 0 if named is None else gap.aggregate == named)]
+
+
+def find_gaps(inbox: OpenInbox, aggregates: Sequence[Aggregate] | None = None) -> list[Gap]:
+    """Return where an event is missing, of these aggregates or of all."""
+    of_any = dict.fromkeys(columns_of([]))
+    rows = inbox.ask("find_gaps", **(of_any if aggregates is None else columns_of(aggregates)))
+    return [Gap(Aggregate(source, kind, number), *counts) for source, kind, number, *counts in rows]
+
+
+class Baseline:
+    """The baseline of one consumer.
+
+    Args:
+        named: The one aggregate that it is about, of which events may be given up for lost.
+    """
+
+    def __init__(self, inbox: OpenInbox, named: Aggregate | None = None) -> None:
+        self._inbox = inbox
+        self._named = named
+
+    def find(self) -> list[Gap]:
+        """Return what there is to accept.
+
+        Raises:
+            InboxError: The aggregate that was named waits for nothing; it says which do.
+        """
+        gaps = find_gaps(self._inbox)
+        found = chosen(gaps, self._named)
+        if self._named is not None and not found:
+            names = [f"{kind}/{number} of {source}" for source, kind, number in (gap.aggregate for gap in gaps)]
+            more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+            there = f"those that do: {', '.join(names[:_NAMED])}{more}" if names else "no other does either"
+            source, kind, number = self._named
+            raise InboxError(f"{kind}/{number} of {source!r} waits for no missing event; {there}")
+        return found
+
+    def count_unreadable(self) -> int:
+        """Return how many messages are parked that nobody can read; the missing events may be among them."""
+        [(events,)] = self._inbox.ask("count_unreadable")
+        return int(events)
+
+    def accept(self, gaps: Sequence[Gap], *, note: str | None) -> list[Gap]:
+        """Accept what is missing, and return where that was done; what came meanwhile is not missing any more."""
+        done: list[Gap] = []
+        for first in range(0, len(gaps), _AGGREGATES):
+            aggregates = [gap.aggregate for gap in gaps[first : first + _AGGREGATES]]
+            done += self._inbox.transact(partial(self._accept, aggregates, note))
+        return done
+
+    def _accept(self, aggregates: Sequence[Aggregate], note: str | None) -> list[Gap]:
+        finish(self._inbox.stores.inbox.lock_marks(self._inbox.connection, aggregates))
+        gaps = chosen(find_gaps(self._inbox, aggregates), self._named)
+        self._inbox.move([gap.move for gap in gaps], [gap.hole for gap in gaps], reason="baseline", note=note)
+        return gaps

@@ -1,0 +1,174 @@
+"""What may be deleted from an outbox, and what a stored offset proves, decided from values. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from cdc_outbox.databases.binlog import BinlogPosition, Log
+from cdc_outbox.debezium.connector_offsets import own_offset
+from cdc_outbox.errors import UnprovenDeliveryError
+
+
+class Position(Protocol):
+    """A place in a database's log, in log order: an LSN, or what else a log counts by."""
+
+    def __le__(self, other: Any, /) -> bool: ...  # noqa: ANN401 - one of its own kind
+
+
+PositionT = TypeVar("PositionT", bound=Position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark(Generic[PositionT]):
+    """One look at the database.
+
+    Args:
+        position: Where its log ended after the look: whatever the look saw lies before.
+        reader: Who delivered then.
+        taken_at: By the database's clock.
+        oldest: On PostgreSQL the oldest transaction that ran; every older one had ended, savepoints and all.
+        ends: Where the topics ended before the look, as the comparison names them; ``None`` if it was not asked for.
+    """
+
+    position: PositionT
+    reader: str
+    taken_at: datetime
+    oldest: int = 0
+    ends: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery(Generic[PositionT]):
+    """How far delivery has come: what a slot says on PostgreSQL, elsewhere a connector's stored position.
+
+    Args:
+        kind: ``slot`` or ``connector``.
+        name: Which one.
+        confirmed: Everything before was delivered, and is never sent again.
+        reader: Who delivers, another one after every start; empty for nobody.
+        read_by: What an operator calls that reader.
+        idle_because: Why there is none, where more can be said than that.
+    """
+
+    kind: str
+    name: str
+    confirmed: PositionT
+    reader: str
+    read_by: str = ""
+    idle_because: str = ""
+
+    def __str__(self) -> str:
+        return f"the {self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Generic[PositionT]):
+    """What may go.
+
+    Args:
+        mark: What it saw was delivered; ``None`` if nothing is proven.
+        held_back: Why it is not more, empty if the newest mark was passed.
+    """
+
+    mark: Mark[PositionT] | None
+    held_back: str = ""
+
+
+def decide(marks: Sequence[Mark[PositionT]], delivery: Delivery[PositionT]) -> Verdict[PositionT]:
+    """Return the newest mark that the delivery has passed.
+
+    Args:
+        marks: In the order in which they were taken, this run's last.
+        delivery: Read after all of them were taken.
+    """
+    if not delivery.reader:
+        return Verdict(None, delivery.idle_because or f"no process reads {delivery}: does the connector run?")
+    same = [mark for mark in marks if mark.reader == delivery.reader]
+    if not same:
+        return Verdict(None, f"{delivery} got another reader since the mark: was the connector started anew?")
+    newest = same[-1]
+    passed = [mark for mark in same if mark.position <= delivery.confirmed]
+    if passed and passed[-1] is newest:
+        return Verdict(newest)
+    return Verdict(
+        passed[-1] if passed else None,
+        f"{delivery} is at {delivery.confirmed}, behind the mark {newest.position} "
+        f"of {newest.taken_at:%Y-%m-%d %H:%M:%S%z}",
+    )
+
+
+_NO_OFFSET_HINT = (
+    "Does the connector of the spec's name run, and read this outbox? It stores an offset about once a minute, and "
+    "none for an idle outbox unless it has a heartbeat.interval.ms."
+)
+_ANOTHER_LOG_HINT = (
+    "Does the DSN lead to the server that the connector reads? If its binlog was reset or purged, begin the connector "
+    "anew and let it publish the table's rows again."
+)
+
+
+def log_end(log: Log, *, database: str) -> BinlogPosition:
+    """Return where a log ends in which every event of a database is.
+
+    Raises:
+        UnprovenDeliveryError: Events may be missing in it.
+    """
+    defect = ""
+    if not log.on or log.end is None:
+        defect = "is off"
+    elif log.format != "ROW":
+        defect = f"has the format {log.format}, in which a connector finds no rows"
+    elif log.leaves_out(database):
+        defect = f"leaves out the database {database!r}"
+    if defect or log.end is None:
+        raise UnprovenDeliveryError(
+            f"the server's binlog {defect}; nothing was deleted",
+            hint="A connector reads nothing but the binlog: it wants log_bin, binlog_format=ROW and no filter.",
+        )
+    return log.end
+
+
+def stored_position(name: str, offsets: Sequence[Mapping[str, Any]], *, topic_prefix: str, log: Log) -> BinlogPosition:
+    """Return up to where a connector has delivered a server's binlog.
+
+    Args:
+        name: The connector's.
+        offsets: As Connect shows them, read before ``log`` was.
+
+    Raises:
+        UnprovenDeliveryError: It stored nothing, is in a snapshot, or speaks of another binlog.
+    """
+    offset = own_offset(offsets, topic_prefix=topic_prefix)
+    if offset is None:
+        raise _unproven(f"the connector {name} has stored no offset", _NO_OFFSET_HINT)
+    if "snapshot" in offset:
+        raise _unproven(
+            f"the connector {name} is publishing the rows of the table", "Run the command again when it has finished."
+        )
+    position = BinlogPosition.of(str(offset.get("file", "")), int(offset.get("pos") or 0))
+    if position is None:
+        raise _unproven(f"the connector {name} has stored no place in a binlog", _ANOTHER_LOG_HINT)
+    size = log.sizes.get(position.file)
+    if size is None:
+        raise _unproven(f"the connector {name} is at {position}, and the server has no such file", _ANOTHER_LOG_HINT)
+    if position.offset > size:
+        raise _unproven(f"the connector {name} is at {position}, and that file ends at {size}", _ANOTHER_LOG_HINT)
+    return position
+
+
+def captures(table: str, config: Mapping[str, str]) -> bool:
+    """Tell whether a connector may read a table, called ``database.table``, by its list of tables."""
+    patterns = config.get("table.include.list", "")
+    if not patterns.strip():
+        return True
+    try:
+        # As Debezium does: a comma separates unless it is escaped, case does not matter.
+        return any(re.fullmatch(pattern.strip(), table, re.IGNORECASE) for pattern in re.split(r"(?<!\\),", patterns))
+    except re.error:  # Java knows more
+        return True
+
+
+def _unproven(message: str, hint: str) -> UnprovenDeliveryError:
+    return UnprovenDeliveryError(f"{message}; nothing was deleted", hint=hint)

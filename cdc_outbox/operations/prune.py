@@ -1,0 +1,350 @@
+"""Delete what is proven delivered from an outbox: mark, wait, decide, delete in batches.
+
+Who tells what was delivered, and which rows a mark saw, is each database's own: see
+:mod:`~cdc_outbox.operations.prune_by_slot` for PostgreSQL and :mod:`~cdc_outbox.operations.prune_by_offset` for MariaDB
+and MySQL.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, Protocol
+
+from cdc_outbox.databases.drivers import Row
+from cdc_outbox.databases.table import TableName
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.operations.comparison import TopicComparison
+from cdc_outbox.operations.delivery_proof import Delivery, Mark, PositionT, Verdict, decide
+
+Report = Callable[[str, str], None]
+"""Takes a step's name and what happened in it."""
+
+_POLL_SECONDS = 0.5
+"""Between two looks at the delivery, which moves once in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneOptions:
+    """What stays, and how gently the rest goes.
+
+    Args:
+        keep_seconds: Events younger than this stay though they were delivered; by ``created_at``, which the database
+            gave, for an id may be the caller's own. ``None`` keeps none: what is pruned cannot be published again.
+        archive: Where the rows go instead; it is made if it does not exist.
+        batch_rows: Rows looked at in one transaction. A thousand take milliseconds, and hold back nobody's vacuum.
+        limit_rows: Delete no more than so many.
+        max_seconds: Begin no batch later than this after the first one.
+        wait_seconds: How long the delivery may take to pass this run's mark. On an idle outbox a heartbeat comes every
+            10 seconds, and Connect stores offsets once a minute unless it is told otherwise.
+    """
+
+    keep_seconds: float | None = None
+    archive: TableName | None = None
+    batch_rows: int = 1000
+    limit_rows: int | None = None
+    max_seconds: float | None = None
+    wait_seconds: float = 90.0
+
+    def __post_init__(self) -> None:
+        for name in ("keep_seconds", "max_seconds", "wait_seconds"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < float("inf"):
+                raise ConfigError("a time must not be negative", field=f"PruneOptions.{name}")
+        for name in ("batch_rows", "limit_rows"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value < 2**31:
+                raise ConfigError("it takes at least one row", field=f"PruneOptions.{name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows that were looked at: what goes, what is delivered and young, and what nothing proves yet."""
+
+    gone: int = 0
+    young: int = 0
+    unproven: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(self.gone + other.gone, self.young + other.young, self.unproven + other.unproven)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned(Generic[PositionT]):
+    """What a run did, or would do.
+
+    Args:
+        verdict: What the rows were judged by.
+        counts: Those that went, into the archive if there is one; those that were delivered and stayed for their age;
+            those that stayed because nothing proves their delivery yet.
+        stopped_early: A limit was reached, and the rows behind it were not looked at.
+    """
+
+    verdict: Verdict[PositionT]
+    counts: Counts = Counts()
+    stopped_early: bool = False
+
+    @property
+    def deleted(self) -> int:
+        """How many went."""
+        return self.counts.gone
+
+    @property
+    def young(self) -> int:
+        """How many stayed for their age."""
+        return self.counts.young
+
+    @property
+    def unproven(self) -> int:
+        """How many stayed because nothing proves their delivery yet."""
+        return self.counts.unproven
+
+
+class Witness(Protocol[PositionT]):
+    """Who can tell how far delivery has come."""
+
+    def check(self) -> None:
+        """Refuse a pipeline that leaves rows out, whatever its position says.
+
+        Raises:
+            UnprovenDeliveryError: It does.
+        """
+
+    def find_delivery(self) -> Delivery[PositionT]:
+        """Return how far it has come, and then who delivers.
+
+        Raises:
+            UnprovenDeliveryError: Nothing can be told.
+        """
+
+    def look(self, reader: str) -> Mark[PositionT]:
+        """Take a mark, after which ``reader`` may be gone; a row is committed before it, or not seen by it."""
+
+    def refuse_doubt(self, mark: Mark[PositionT]) -> None:
+        """Refuse rows that a mark saw and that may have been left out, where they are not compared with the topics.
+
+        Raises:
+            UnprovenDeliveryError: There are such rows.
+        """
+
+    def find_remarks(self, mark: Mark[PositionT], counts: Counts) -> Iterator[tuple[str, str]]:
+        """Yield what else an operator wants to know about a mark that was passed: a step's name and what to say."""
+
+
+class Memory(Protocol[PositionT]):
+    """Marks that outlive a run."""
+
+    def find(self) -> list[Mark[PositionT]]:
+        """Return the marks of earlier runs, in the order in which they were taken."""
+
+    def find_compared(self) -> Mark[PositionT] | None:
+        """Return the newest mark of which everything that it saw was found in the topics."""
+
+    def record(self, mark: Mark[PositionT], *, compared: bool = False) -> None:
+        """Keep a mark for later runs.
+
+        Args:
+            compared: Everything that it saw was found in the topics.
+        """
+
+    def forget_before(self, mark: Mark[PositionT]) -> None:
+        """Forget those that prove less, and those of another reader, which prove nothing any more.
+
+        What was found in the topics stays found, whoever read; of those marks the newest stays.
+        """
+
+
+class Rows(Protocol[PositionT]):
+    """The rows of an outbox, told apart by whether a mark saw them.
+
+    ``before`` makes a row young that was created then or later; with ``None`` none is.
+    """
+
+    def archive_to(self, archive: TableName) -> bool:
+        """Let what is deleted from now on go to a table, and return whether it had to be made."""
+
+    def count(self, mark: Mark[PositionT], before: datetime | None) -> Counts:
+        """Count them all."""
+
+    def seen(self, mark: Mark[PositionT], since: Mark[PositionT] | None) -> Iterator[Row]:
+        """Return id, aggregate type, aggregate id, source and sequence number of the rows that a mark saw.
+
+        Args:
+            since: Rows that this earlier mark saw are left out, where that can be told.
+        """
+
+    def delete(self, mark: Mark[PositionT], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:  # noqa: ANN401 - an id's own type
+        """Delete in one transaction what may go of the next rows.
+
+        Args:
+            first: The id to begin with, ``None`` for the first of all.
+            rows: How many to look at.
+
+        Returns:
+            What became of them, and the id to go on with, ``None`` at the end.
+        """
+
+
+class Parts(Protocol[PositionT]):
+    """The partitions of an outbox that may go as a whole."""
+
+    def drop(self, mark: Mark[PositionT], before: datetime | None) -> Iterator[int]:
+        """Drop one after the other of those that are over, and yield how many rows went with it."""
+
+
+class Pruning(Generic[PositionT]):
+    """One outbox to prune.
+
+    Args:
+        comparison: With the topics; ``None`` relies on the position alone.
+        memory: Marks of earlier runs; ``None`` where a mark cannot outlive its run.
+        parts: ``None`` where the outbox has none.
+    """
+
+    def __init__(
+        self,
+        witness: Witness[PositionT],
+        rows: Rows[PositionT],
+        options: PruneOptions,
+        report: Report,
+        *,
+        comparison: TopicComparison | None = None,
+        memory: Memory[PositionT] | None = None,
+        parts: Parts[PositionT] | None = None,
+    ) -> None:
+        self._witness = witness
+        self._rows = rows
+        self._options = options
+        self._report = report
+        self._comparison = comparison
+        self._memory = memory
+        self._parts = parts
+
+    def dry_run(self) -> Pruned[PositionT]:
+        """Count what :meth:`run` would delete, and write nothing.
+
+        Raises:
+            UnprovenDeliveryError: Nothing can be proven.
+        """
+        verdict, before = self._judge(records=False)
+        if verdict.mark is None:
+            return Pruned(verdict=verdict)
+        counts = self._rows.count(verdict.mark, before)
+        self._remark(verdict.mark, counts)
+        limit = self._options.limit_rows
+        if limit is None or counts.gone <= limit:
+            return Pruned(verdict=verdict, counts=counts)
+        return Pruned(verdict=verdict, counts=replace(counts, gone=limit), stopped_early=True)
+
+    def run(self) -> Pruned[PositionT]:
+        """Delete what is proven delivered, each batch in a transaction of its own.
+
+        Killed at any point it leaves whole batches done; the next run goes on.
+
+        Raises:
+            UnprovenDeliveryError: Nothing can be proven; nothing was deleted.
+        """
+        verdict, before = self._judge(records=True)
+        mark = verdict.mark
+        if mark is None:
+            return Pruned(verdict=verdict)
+        started, archive = time.monotonic(), self._options.archive
+        if archive is not None and self._rows.archive_to(archive):
+            self._report("archive", f"{archive} created")
+        counts = Counts()
+        # A partition goes as a whole, whatever the limit.
+        if self._parts is not None and self._options.limit_rows is None:
+            counts = sum((Counts(gone=gone) for gone in self._parts.drop(mark, before)), counts)
+        counts, stopped_early = self._delete(counts, mark, before, started)
+        if self._memory is not None:
+            self._memory.forget_before(mark)
+        self._remark(mark, counts)
+        return Pruned(verdict=verdict, counts=counts, stopped_early=stopped_early)
+
+    def _judge(self, *, records: bool) -> tuple[Verdict[PositionT], datetime | None]:
+        """Take a mark, give the delivery time to pass it, and return what is proven, and since when a row is young."""
+        keep, ends = self._options.keep_seconds, self._ends()
+        delivery = self._witness.find_delivery()
+        self._witness.check()
+        self._report(
+            delivery.kind, f"{delivery.name} at {delivery.confirmed}, read by {delivery.read_by or 'no process'}"
+        )
+        earlier = self._memory.find() if self._memory is not None else []
+        mark = replace(self._witness.look(delivery.reader), ends=ends)
+        if records and self._memory is not None:
+            self._memory.record(mark)
+        verdict = self._wait([*earlier, mark], delivery)
+        if verdict.mark is not None:
+            self._compare(verdict.mark, records=records)
+        return verdict, None if keep is None else mark.taken_at - timedelta(seconds=keep)
+
+    def _ends(self) -> Mapping[str, int] | None:
+        return None if self._comparison is None else self._comparison.ends()
+
+    def _compare(self, mark: Mark[PositionT], *, records: bool) -> None:
+        """Refuse what is not in the topics of the rows that a mark saw and no earlier run has found there."""
+        if self._comparison is None:
+            self._witness.refuse_doubt(mark)
+            return
+        since = None if self._memory is None else self._memory.find_compared()
+        starts = None if since is None or since.ends is None else self._comparison.find_starts(since.ends)
+        if starts is None:
+            since = None  # what was found once may be there no more
+        self._report("topics", f"reading {'all messages' if since is None else 'what came since the last run'}")
+        self._comparison.refuse_missing(lambda: self._rows.seen(mark, since), starts)
+        if records and self._memory is not None:
+            self._memory.record(mark, compared=True)
+
+    def _wait(self, marks: list[Mark[PositionT]], delivery: Delivery[PositionT]) -> Verdict[PositionT]:
+        verdict = decide(marks, delivery)
+        wait = self._options.wait_seconds if delivery.reader else 0
+        deadline = time.monotonic() + wait
+        if verdict.held_back and wait:
+            self._report("wait", f"up to {wait:g} s for the {delivery.kind} to pass {marks[-1].position}")
+        while verdict.held_back and time.monotonic() < deadline:
+            time.sleep(min(_POLL_SECONDS, wait))
+            delivery = self._witness.find_delivery()
+            if delivery.reader and delivery.reader != marks[-1].reader:
+                # The connector was started anew, and only a mark of its own time can tell what it delivered. No earlier
+                # one counts again, though its reader should come back: there is one snapshot at a time.
+                ends = self._ends()
+                marks = [replace(self._witness.look(delivery.reader), ends=ends)]
+            verdict = decide(marks, delivery)
+        return verdict
+
+    def _delete(
+        self, counts: Counts, mark: Mark[PositionT], before: datetime | None, started: float
+    ) -> tuple[Counts, bool]:
+        following = None
+        while True:
+            rows = self._rows_left(counts)
+            if rows == 0 or self._is_late(started):
+                return counts, True
+            batch, following = self._rows.delete(mark, before, following, rows)
+            counts += batch
+            if following is None:
+                return counts, False
+
+    def _rows_left(self, counts: Counts) -> int:
+        batch, limit = self._options.batch_rows, self._options.limit_rows
+        return batch if limit is None else min(batch, limit - counts.gone)
+
+    def _is_late(self, started: float) -> bool:
+        limit = self._options.max_seconds
+        return limit is not None and time.monotonic() - started >= limit
+
+    def _remark(self, mark: Mark[PositionT], counts: Counts) -> None:
+        for step, text in self._witness.find_remarks(mark, counts):
+            self._report(step, text)
+
+
+def refuse_nonsense(options: PruneOptions, outbox: TableName, *, tells_age: bool) -> None:
+    """Refuse what an outbox cannot do.
+
+    Raises:
+        ConfigError: Its rows do not tell their age, or it would be its own archive.
+    """
+    if options.keep_seconds is not None and not tells_age:
+        raise ConfigError(f"{outbox} has no created_at to tell its rows' age", field="keep_seconds")
+    if options.archive == outbox:
+        raise ConfigError("the outbox cannot be its own archive", field="archive")

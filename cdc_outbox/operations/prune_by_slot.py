@@ -1,0 +1,383 @@
+"""What a replication slot proves, and the transactions that it has to pass: pruning on PostgreSQL."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.preflight import ask_connect
+from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver
+from cdc_outbox.databases.facts import SlotFacts
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.table import TableName, quote
+from cdc_outbox.debezium.config import slot_of
+from cdc_outbox.debezium.preflight.publication_rules import check_publication
+from cdc_outbox.debezium.slot_plan import SlotState, find_hole, stored_offset
+from cdc_outbox.errors import TransactionConflictError, UnprovenDeliveryError
+from cdc_outbox.finding import errors_in
+from cdc_outbox.operations.comparison import REPUBLISH, TopicComparison
+from cdc_outbox.operations.connections import OpenDatabase
+from cdc_outbox.operations.delivery_proof import Delivery, Mark, captures
+from cdc_outbox.operations.prune import Counts, PruneOptions, Pruning, Report, refuse_nonsense
+from cdc_outbox.redaction import counted
+from cdc_outbox.spec import Spec
+
+_PAGE = 10_000
+"""Rows that are looked at together for a comparison: some megabytes, and few enough questions."""
+
+
+class RowsByTransaction:
+    """Rows that were seen by a mark if an older transaction wrote them than the mark's oldest."""
+
+    def __init__(self, database: OpenDatabase, outbox: TableName) -> None:
+        self._database = database
+        self._outbox = outbox
+        database.names["and_archive"] = ""
+
+    def archive_to(self, archive: TableName) -> bool:
+        """Let what is deleted be kept by the same statement: neither twice nor nowhere."""
+        database = self._database
+        database.names["archive"] = archive.quoted
+        [(exists,)] = database.ask("table_exists", table=archive.quoted)
+        if not exists:
+            database.ask("create_archive")
+        columns = [quote(column) for (column,) in database.ask("columns", table=self._outbox.quoted)]
+        database.names["archived_columns"] = ", ".join(columns)
+        database.names["and_archive"] = database.render("archive")
+        return not exists
+
+    def count(self, mark: Mark[Lsn], before: datetime | None) -> Counts:
+        """Count them all."""
+        [counts] = self._database.ask("count", oldest=mark.oldest, before=_utc(before))
+        return Counts(*counts)
+
+    def seen(self, mark: Mark[Lsn], since: Mark[Lsn] | None) -> Iterator[Row]:
+        """Return the rows that a mark saw, and an earlier one did not, in the order of their ids."""
+        bounds = {"oldest": mark.oldest, "since": None if since is None else since.oldest, "rows": _PAGE}
+        page = self._database.ask("first_seen", **bounds)
+        while page:
+            yield from (row for _, *row in page)  # type: ignore[misc]
+            page = self._database.ask("next_seen", after=page[-1][0], **bounds)
+
+    def delete(
+        self, mark: Mark[Lsn], before: datetime | None, first: str | None, rows: int
+    ) -> tuple[Counts, str | None]:
+        """Delete what may go of the next rows, looked at in the order of their ids."""
+        database = self._database
+        if first is None:
+            found = database.ask("first")
+            if not found:
+                return Counts(), None
+            first = found[0][0]
+        with database.transaction():
+            # Two prunings at once take turns, so that they cannot wait for each other's rows crosswise.
+            database.ask("lock", table=self._outbox.quoted)
+            [(*counts, following)] = database.ask(
+                "delete_batch", oldest=mark.oldest, before=_utc(before), first=first, batch_rows=rows
+            )
+        return Counts(*counts), following
+
+
+class PartsByTransaction:
+    """The partitions of a partitioned outbox; other outboxes have none."""
+
+    def __init__(self, database: OpenDatabase, outbox: TableName, report: Report) -> None:
+        self._database = database
+        self._outbox = outbox
+        self._report = report
+
+    def drop(self, mark: Mark[Lsn], before: datetime | None) -> Iterator[int]:
+        """Drop the partitions that are over and hold nothing but what may go; of others the rows go one by one."""
+        for schema, name, bound in self._database.ask("partitions", table=self._outbox.quoted):
+            end = ends_at(bound)
+            # Those of days to come may be as empty, and the writers will need them.
+            if end is None or end > mark.taken_at:
+                continue
+            partition = TableName(schema=schema, name=name)
+            try:
+                gone = self._drop(partition, mark, before)
+            except TransactionConflictError:
+                self._report("partition", f"{partition} is in use; its rows go one by one")
+                continue
+            if gone is not None:
+                self._report("partition", f"{partition} dropped with {gone:,} event{'s' * (gone != 1)}")
+                yield gone
+
+    def _drop(self, partition: TableName, mark: Mark[Lsn], before: datetime | None) -> int | None:
+        """Return how many rows went with a partition, ``None`` if it stays.
+
+        Raises:
+            TransactionConflictError: Transactions that use the outbox were not waited for: writers would wait too.
+        """
+        database = self._database
+        names = database.names | {"outbox": partition.quoted}
+        with database.transaction():
+            database.ask("limit_locks")
+            # Nobody adds a row between the look and the end.
+            database.ask("lock_partition", names)
+            [(gone, young, unproven)] = database.ask("count", names, oldest=mark.oldest, before=_utc(before))
+            if young or unproven:
+                return None
+            if names["and_archive"]:
+                database.ask("archive_partition", names)
+            database.ask("drop_partition", names)
+        return int(gone)
+
+
+_UPPER_BOUND = re.compile(r"TO \('([0-9a-f]{8})-([0-9a-f]{4})-[07][0-9a-f-]{21}'\)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def ends_at(bound: str) -> datetime | None:
+    """Return when a partition ends that is a range of UUIDv7 ids, ``None`` where it has no such end.
+
+    Args:
+        bound: As ``pg_get_expr`` shows it: ``FOR VALUES FROM ('…') TO ('…')``, with the version's digit or without.
+    """
+    upper = _UPPER_BOUND.search(bound)
+    return _EPOCH + timedelta(milliseconds=int(upper[1] + upper[2], 16)) if upper else None
+
+
+def _utc(time: datetime | None) -> datetime | None:
+    """Return a time as the column created_at has it, which knows no zone."""
+    return None if time is None else time.astimezone(UTC).replace(tzinfo=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A replication slot, as far as it can prove anything.
+
+    Args:
+        plugin: Empty for a physical slot.
+        database: Empty for a physical slot.
+        wal_status: ``lost`` when it was invalidated, most often because the WAL that it needs is gone.
+        reason: Why it was invalidated, where the server says so.
+        confirmed: ``None`` where it confirms nothing.
+        reader: The connection that reads it, empty for none.
+    """
+
+    plugin: str
+    database: str
+    wal_status: str
+    reason: str
+    confirmed: Lsn | None
+    reader: str
+
+
+def delivery_of(name: str, slot: Slot | None, *, database: str) -> Delivery[Lsn]:
+    """Return how far a slot has come.
+
+    Args:
+        database: The one that the outbox is in.
+
+    Raises:
+        UnprovenDeliveryError: It can prove nothing.
+    """
+    defect = _defect(slot, database)
+    if slot is None or slot.confirmed is None or defect:
+        raise UnprovenDeliveryError(f"the slot {name} {defect or 'confirms nothing'}; nothing was deleted")
+    return Delivery(kind="slot", name=name, confirmed=slot.confirmed, reader=slot.reader, read_by=_read_by(slot.reader))
+
+
+def _defect(slot: Slot | None, database: str) -> str:
+    if slot is None:
+        return "does not exist"
+    if slot.plugin != "pgoutput":
+        return f"is one of the plugin {slot.plugin}, not of pgoutput" if slot.plugin else "is a physical one"
+    if slot.database != database:
+        return f"belongs to the database {slot.database!r}, not to {database!r}"
+    if slot.wal_status == "lost" or slot.reason:
+        return f"is lost ({slot.reason})" if slot.reason else "is lost: WAL that it needs is gone"
+    return ""
+
+
+_OTHER_SLOT = "what is deleted it has in the WAL and still delivers, but it cannot be published again from the table"
+
+
+class SlotWitness:
+    """The slot that a spec names, asked through a connection to the outbox's database.
+
+    As a member of pg_read_all_stats its role can tell more of what holds it back, and two readers of a slot apart that
+    share a process number.
+    """
+
+    def __init__(
+        self, spec: Spec, database: OpenDatabase, facts: Database, client: ConnectClient | None = None
+    ) -> None:
+        self._spec = spec
+        self._name = spec.database.slot
+        self._ask = database.ask
+        self._facts = facts
+        self._client = client
+
+    def check(self) -> None:
+        """Refuse a publication or a connector that leaves rows out, or a connector that has not published all rows."""
+        spec, facts = self._spec, self._facts.read_surroundings()
+        for error in errors_in(tuple(check_publication(spec, facts.table, facts.publication))):
+            raise UnprovenDeliveryError(
+                f"{error.message.rstrip('.')} ({error.code}, {spec.database.publication}); nothing was deleted",
+                hint=f"{error.remedy.rstrip('.')}. What was written meanwhile is in no topic: {REPUBLISH}",
+            )
+        if self._client is not None:
+            self._check_connector(self._client, facts.slot)
+
+    def _check_connector(self, client: ConnectClient, slot: SlotFacts | None) -> None:
+        if slot is None or slot.wal_status == "lost":
+            return  # which the delivery tells
+        name, outbox = self._spec.name, self._spec.outbox.table
+        connected = ask_connect(name, client)
+        found = None if connected is None else connected.connector
+        if connected is None or found is None:
+            raise UnprovenDeliveryError(
+                f"the connector {name} does not exist; nothing was deleted",
+                hint="Is this the Connect cluster that it runs on? `cdc-outbox deploy-connector` creates it.",
+            )
+        table = f"{outbox.schema}.{outbox.name}"
+        if slot_of(found.config) != self._name or not captures(table, found.config):
+            raise UnprovenDeliveryError(
+                f"the connector {name} does not read {table} from the slot {self._name}; nothing was deleted",
+                hint=f"`cdc-outbox plan` shows how it differs from the spec. Deploy it, and then: {REPUBLISH}",
+            )
+        stored = stored_offset(connected.offsets, topic_prefix=found.config.get("topic.prefix", ""))
+        wal_end, owes = self._facts.find_wal_end(), found.is_republishing
+        hole = find_hole(self._name, SlotState(slot=slot, stored=stored, wal_end=wal_end, republishing=owes))
+        if hole is not None:
+            raise UnprovenDeliveryError(f"{hole.text.rstrip('.')}; nothing was deleted", hint=hole.hint)
+
+    def refuse_doubt(self, mark: Mark[Lsn]) -> None:
+        """Refuse rows that were written before the publication became what it is."""
+        spec = self._spec
+        [(rows,)] = self._ask(
+            "older_than_publication",
+            oldest=mark.oldest,
+            table=spec.outbox.table.quoted,
+            publication=spec.database.publication,
+        )
+        if rows:
+            raise UnprovenDeliveryError(
+                f"{counted(rows, 'event')} older than the last change of the publication {spec.database.publication}, "
+                "which may have left them out; nothing was deleted",
+                hint="Compare them with their topics: give --bootstrap-servers in place of --without-topics.",
+            )
+
+    def find_delivery(self) -> Delivery[Lsn]:
+        """Return how far the slot has come."""
+        rows = self._ask("slot", slot=self._name)
+        if not rows:
+            return delivery_of(self._name, None, database="")
+        *texts, confirmed, reader, database = rows[0]
+        slot = Slot(
+            plugin=texts[0],
+            database=texts[1],
+            wal_status=texts[2],
+            reason=texts[3],
+            confirmed=Lsn.parse(confirmed) if confirmed else None,
+            reader=reader,
+        )
+        return delivery_of(self._name, slot, database=database)
+
+    def look(self, reader: str) -> Mark[Lsn]:
+        """Take a mark; it costs nothing, and holds nothing back."""
+        [(position, oldest, taken_at)] = self._ask("look")
+        return Mark(position=Lsn.parse(position), oldest=oldest, reader=reader, taken_at=taken_at)
+
+    def find_remarks(self, mark: Mark[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
+        """Yield which transaction was the oldest at the mark and still runs, and which other slots are behind it."""
+        if counts.unproven:
+            for name, since in self._ask("running", oldest=mark.oldest):
+                yield "held back", f"{name} has been running since {since:%Y-%m-%d %H:%M:%S%z}"
+        if counts.gone:
+            for name, confirmed in self._ask("behind", slot=self._name, position=str(mark.position)):
+                yield "also", f"the slot {name} is at {confirmed}, behind the mark; {_OTHER_SLOT}"
+
+
+class MarkTable:
+    """The marks of a slot, in a table beside the outbox; its role may select, insert and delete there."""
+
+    def __init__(self, slot: str, database: OpenDatabase) -> None:
+        self._slot = slot
+        self._ask = database.ask
+
+    def find(self) -> list[Mark[Lsn]]:
+        """Return those of earlier runs."""
+        return [mark for mark, compared in self._read() if not compared]
+
+    def find_compared(self) -> Mark[Lsn] | None:
+        """Return the newest of which everything that it saw was found in the topics."""
+        return next((mark for mark, compared in reversed(self._read()) if compared), None)
+
+    def _read(self) -> list[tuple[Mark[Lsn], bool]]:
+        return [
+            (
+                Mark(
+                    position=Lsn.parse(position),
+                    oldest=oldest,
+                    reader=reader,
+                    taken_at=taken_at,
+                    ends=None if ends is None else json.loads(ends),
+                ),
+                compared,
+            )
+            for position, oldest, reader, taken_at, ends, compared in self._ask("marks", slot=self._slot)
+        ]
+
+    def record(self, mark: Mark[Lsn], *, compared: bool = False) -> None:
+        """Insert one."""
+        self._ask(
+            "record",
+            slot=self._slot,
+            reader=mark.reader,
+            position=str(mark.position),
+            oldest=mark.oldest,
+            taken_at=mark.taken_at,
+            ends=None if mark.ends is None else json.dumps(mark.ends),
+            compared=compared,
+        )
+
+    def forget_before(self, mark: Mark[Lsn]) -> None:
+        """Delete those that are of no use any more."""
+        self._ask("forget", slot=self._slot, reader=mark.reader, position=str(mark.position))
+
+
+def slot_pruning(
+    spec: Spec,
+    connection: AnyConnection,
+    driver: TransactionDriver,
+    options: PruneOptions,
+    report: Report,
+    *,
+    comparison: TopicComparison | None = None,
+    client: ConnectClient | None = None,
+) -> Pruning[Lsn]:
+    """Return the pruning of an outbox on PostgreSQL, through a connection in autocommit mode.
+
+    Its role may select from the outbox and delete from it, and select, insert and delete in the table of marks; to
+    drop partitions it owns them and the outbox.
+
+    Args:
+        comparison: With the topics; ``None`` relies on the slot alone.
+        client: Connect is asked which table the connector reads, and from where; ``None`` does not ask.
+    """
+    outbox, slot = spec.outbox.table, spec.database.slot
+    refuse_nonsense(options, outbox, tells_age=spec.outbox.columns.created_at is not None)
+    # A table that does not tell its rows' age has none that is young.
+    lacking = {"created_at": "cast(null as timestamp)", "source": "null", "sequence": "null"}
+    names = lacking | dict(spec.outbox.names())
+    database = OpenDatabase(connection, driver, names)
+    return Pruning(
+        SlotWitness(spec, database, Database(connection, driver, spec), client),
+        RowsByTransaction(database, outbox),
+        options,
+        report,
+        comparison=comparison,
+        memory=MarkTable(slot, database),
+        parts=PartsByTransaction(database, outbox, report),
+    )
+
+
+def _read_by(reader: str) -> str:
+    """Say who reads a slot; when its connection began is nobody's interest."""
+    return f"process {reader.split(maxsplit=1)[0]}" if reader else ""

@@ -1,0 +1,243 @@
+"""What is left of a pipeline's history after its database went back, and what can still be done about it."""
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.table import TableName
+from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.java_patterns import literal
+from cdc_outbox.errors import BrokerError
+from cdc_outbox.finding import Finding
+from cdc_outbox.finding import Place as Location
+from cdc_outbox.kafka import clients as kafka_clients
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka.broker_errors import translate
+from cdc_outbox.operations.connections import OpenDatabase
+from cdc_outbox.operations.heartbeats import Acceptance, Break, Chain, Heartbeat, Kind, Stored, read_record
+
+CODES: Mapping[Kind, str] = {
+    Kind.WENT_BACK: "OP401",
+    Kind.NONE: "OP401",
+    Kind.GAP: "OP402",
+    Kind.TWO: "OP403",
+    Kind.ANEW: "OP404",
+    Kind.SILENT: "OP405",
+}
+"""The code of the finding for each break."""
+_ACTION = re.compile(
+    r'select ("(?:[^"]|"")+")\.("(?:[^"]|"")+")\(cast\(\'(?:[^\']|\'\')*\' as text\), interval \'1 minute\'\)'
+)
+_LOG = logging.getLogger(__name__)
+_PRODUCED_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Beating:
+    """Where a connector's heartbeats are, as its configuration tells.
+
+    Args:
+        name: The connector's.
+        function: Writes one; the table of the last day's is named after it.
+    """
+
+    name: str
+    topic: str
+    function: TableName
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> "Beating | None":
+        """Return it for a connector that writes heartbeats through its outbox."""
+        action = _ACTION.fullmatch(config.get("heartbeat.action.query", ""))
+        topic = literal(config.get("topic.creation.heartbeat.include", ""))
+        if action is None or topic is None:
+            return None
+        schema, function = (quoted[1:-1].replace('""', '"') for quoted in action.groups())
+        return cls(config.get("name", ""), topic, TableName(schema=schema, name=function))
+
+    @property
+    def table(self) -> TableName:
+        """The last day's heartbeats."""
+        return self.function.named(f"{self.function.name}s")
+
+
+class HeartbeatTopic:
+    """The topic of a connector's heartbeats; what comes later is read on from there.
+
+    Args:
+        settings: librdkafka's, for a consumer.
+    """
+
+    def __init__(self, topic: str, settings: Mapping[str, Any]) -> None:
+        self._place, self._settings = Place(topic, 0), dict(settings)
+        self._next = 0
+        self.chain = Chain()
+
+    def read(self) -> Chain:
+        """Read what is new, and return the chain.
+
+        Raises:
+            BrokerError: The topic cannot be read.
+        """
+        with TopicReader.opened(self._settings) as reader:
+            if self._place not in reader.places([self._place.topic]):
+                return self.chain
+            first, end = reader.bounds([self._place])[self._place]
+            if end < self._next:  # the topic was made anew, and holds less than it did
+                self._next, self.chain = 0, Chain()
+            if self.chain.head is None:
+                self.chain.starts_at = first
+            for message in reader.read({self._place: (max(first, self._next), end)}):
+                record = read_record(message)
+                if record is not None:
+                    self.chain.add(record)
+            self._next = end
+        return self.chain
+
+    def accept(self, name: str, acceptance: Acceptance) -> None:
+        """Write an acceptance behind the heartbeats.
+
+        Raises:
+            BrokerError: It is not known to be there.
+        """
+        failed: list[Any] = []
+        connection = kafka_clients.connection_settings(self._settings)
+        producer = confluent.Producer(
+            connection
+            | {"bootstrap.servers": self._settings["bootstrap.servers"], "enable.idempotence": True, "acks": "all"},
+            logger=_LOG,
+        )
+        try:
+            producer.produce(
+                self._place.topic,
+                partition=0,
+                key=name.encode(),
+                value=json.dumps(acceptance.content()).encode(),
+                headers=[("eventType", b"HeartbeatsAccepted")],
+                on_delivery=lambda error, _: failed.append(error),
+            )
+            producer.flush(_PRODUCED_SECONDS)
+        except confluent.KafkaException as error:
+            raise translate(error.args[0]) from error
+        if failed != [None]:
+            reason = failed[0].str() if failed else f"no answer within {_PRODUCED_SECONDS:g} s"
+            raise BrokerError(f"the acceptance could not be written to {self._place.topic}: {reason}")
+
+
+class HeartbeatTable:
+    """The last day's heartbeats in the outbox's database.
+
+    Args:
+        connection: AnyConnection driver's, in autocommit mode.
+    """
+
+    def __init__(self, beating: Beating, connection: AnyConnection, driver: TransactionDriver) -> None:
+        names = {
+            **beating.table.literals(),
+            "heartbeats": beating.table.quoted,
+            "heartbeat": beating.function.quoted,
+        }
+        self._database, self._beating = OpenDatabase(connection, driver, names, file="heartbeats"), beating
+
+    def read(self, *, runs: bool | None = None) -> Stored:
+        """Return what it holds; nothing where it does not exist.
+
+        Args:
+            runs: Whether the connector runs.
+        """
+        rows = self._database.ask("read") if self._database.ask("exists") == [(True,)] else []
+        return Stored(
+            heartbeats=[
+                Heartbeat(number=n, id=i, previous=p, at=at, lsn=Lsn.parse(lsn) if lsn else None)
+                for n, i, p, at, lsn, _ in rows
+            ],
+            now=rows[0][5] if rows else datetime.now(UTC),
+            runs=runs,
+            table=str(self._beating.table),
+        )
+
+    def write(self) -> None:
+        """Write a heartbeat now, for whoever may."""
+        self._database.ask("write", pipeline=self._beating.name)
+
+
+@dataclass
+class History:
+    """A pipeline's heartbeats, in its topic and in its database.
+
+    Args:
+        table: Opens the database; ``None`` where none was named.
+    """
+
+    beating: Beating
+    topic: HeartbeatTopic
+    table: Callable[[], Any] | None = None
+    found: list[Break] = field(default_factory=list, init=False)
+    published_until: Lsn | None = field(default=None, init=False)
+    """By the last look; see :meth:`Chain.published_until`."""
+
+    def look(self, *, runs: bool | None = None) -> list[Finding]:
+        """Return what was not accepted.
+
+        The topic is read before the database, which so is never behind it unless it went back.
+        """
+        chain = self.topic.read()
+        stored = None
+        if self.table is not None:
+            with self.table() as table:
+                stored = table.read(runs=runs)
+        self.found = chain.breaks(stored)
+        self.published_until = None if stored is None else chain.published_until(stored)
+        return list(findings(self.beating.topic, self.found, self.beating.name))
+
+    def accept(self, by: str) -> Acceptance:
+        """Accept what was found at a look of now, and return that.
+
+        A database that went back and has written nothing since writes a heartbeat first, by which it is known.
+        """
+        self.look()
+        if self.table is not None and any(each.id.endswith("+") for each in self.found):
+            with self.table() as table:
+                table.write()
+            self.look()
+        accepted = [each for each in self.found if each.kind is not Kind.SILENT]
+        acceptance = Acceptance(
+            ids=frozenset(each.id for each in accepted),
+            by=by,
+            at=datetime.now(UTC),
+            found=tuple(each.text for each in accepted),
+        )
+        if accepted:
+            self.topic.accept(self.beating.name, acceptance)
+        return acceptance
+
+
+def findings(topic: str, breaks: Iterable[Break], name: str) -> Iterator[Finding]:
+    """Yield the findings of breaks. Pure."""
+    for each in breaks:
+        code = CODES[each.kind]
+        remedy = (
+            f"Run `cdc-outbox doctor` for {name}: it finds a connector that does not run, and a role that may not "
+            'write heartbeats. If it finds neither, look for "Could not execute heartbeat action" in the worker\'s log.'
+        )
+        if each.kind is not Kind.SILENT:
+            remedy = (
+                f"Run `cdc-outbox recover` for {name}: it says what can still be published. Afterwards, only "
+                "`cdc-outbox recover --accept` ends this finding."
+            )
+        if each.kind is Kind.NONE:
+            remedy = (
+                "Look first whether the connector reads this database and this outbox: `cdc-outbox plan` shows how it "
+                f"differs from the spec. If it does not differ: {remedy}"
+            )
+        severity = explanations()[code].severity
+        location = Location(document="heartbeats", path=topic)
+        yield Finding(code=code, severity=severity, place=location, message=f"{each.text}.", remedy=remedy)

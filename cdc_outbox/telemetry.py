@@ -1,0 +1,280 @@
+"""The protocols between the components and whoever watches them: metrics, progress and spans.
+
+Nothing is imported for tracing: a service that traces has imported ``opentelemetry`` itself, and one that has not
+pays a look into a dictionary for each event.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Protocol
+
+from cdc_outbox.event import Event
+from cdc_outbox.message import Message
+from cdc_outbox.redaction import shortened
+
+_log = logging.getLogger(__name__)
+
+
+class Metrics(Protocol):
+    """What a component tells about its work.
+
+    Called on the component's own thread, and after the fact that is told is durable. Names and labels are those of
+    one of :data:`~cdc_outbox.monitoring.series.SERIES`. An implementation must not block, and what it raises is logged
+    once; several components may share one.
+    """
+
+    def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
+        """Add to a counter, 0 or more: 0 makes it exist, so that its first increase is seen as one."""
+
+    def measure(self, name: str, /, *values: float, **labels: str) -> None:
+        """Put values into a histogram: those of a whole batch cost one call."""
+
+    def set(self, name: str, value: float | None, /, **labels: str) -> None:
+        """Set a gauge; ``None`` takes it away, as for a partition that belongs to another consumer now."""
+
+
+class NoMetrics:
+    """Count nothing."""
+
+    def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
+        """Forget it."""
+
+    def measure(self, name: str, /, *values: float, **labels: str) -> None:
+        """Forget them."""
+
+    def set(self, name: str, value: float | None, /, **labels: str) -> None:
+        """Forget it."""
+
+
+class GuardedMetrics:
+    """Tell another's, and let nothing that it raises reach whoever tells; the first of it is logged."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._has_failed = False
+
+    def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
+        """Add to a counter."""
+        self._tell(name, lambda: self._metrics.count(name, amount, **labels))
+
+    def measure(self, name: str, /, *values: float, **labels: str) -> None:
+        """Put values into a histogram."""
+        self._tell(name, lambda: self._metrics.measure(name, *values, **labels))
+
+    def set(self, name: str, value: float | None, /, **labels: str) -> None:
+        """Set a gauge."""
+        self._tell(name, lambda: self._metrics.set(name, value, **labels))
+
+    def _tell(self, name: str, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        except Exception:  # noqa: BLE001 - whatever it is, it is not worth an event's effects
+            if not self._has_failed:
+                _log.exception("metrics fail, which is said once", extra={"series": name})
+            self._has_failed = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausedPartition:
+    """A partition from which nothing is taken for now.
+
+    Args:
+        reason: Why, in a few words of ours, such as ``park is full``.
+    """
+
+    topic: str
+    partition: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a consumer is. Moments are those of ``time.monotonic()``, and ``None`` for what has not been yet.
+
+    Args:
+        consumer: Its name.
+        events: How many are done with since it started.
+        started_at: When its last run began; when it was made, before the first one.
+        polled_at: When it last asked the brokers for messages, or heard from them while a handler was at work.
+        committed_at: When a transaction was last committed.
+        waiting_since: Since when there has been, without a break, a message at hand that is not done with; ``None``
+            while it is idle. This, and not the last commit alone, tells the idle from the stuck.
+        lag_events: Messages from the ones at hand to the ends of its partitions; ``None`` before that is known.
+        paused: The partitions from which nothing is taken.
+        waiting_events: Events that are parked until a missing one comes or a retry is due.
+        dead_events: Events that are parked until an operator decides.
+        max_parked_events: How many may be parked; at that bound partitions are paused. ``None`` means no limit.
+        parked_bytes: How many bytes their messages have.
+        max_parked_bytes: How many they may have before partitions are paused. ``None`` means no limit.
+        gap_seconds: For how long the oldest missing event has been waited for, once that is an alarm.
+        outage: What is waited out at the moment, such as ``the database``; empty where all is reached.
+        stopping: Whether it was told to stop, and finishes what is at hand.
+    """
+
+    consumer: str
+    events: int = 0
+    started_at: float
+    polled_at: float | None = None
+    committed_at: float | None = None
+    waiting_since: float | None = None
+    lag_events: int | None = None
+    paused: tuple[PausedPartition, ...] = ()
+    waiting_events: int = 0
+    dead_events: int = 0
+    max_parked_events: int | None = None
+    parked_bytes: int = 0
+    max_parked_bytes: int | None = None
+    gap_seconds: float | None = None
+    outage: str = ""
+    stopping: bool = False
+
+
+class HasProgress(Protocol):
+    """What can be asked how it goes."""
+
+    def progress(self) -> Progress:
+        """Return how far it is, at once.
+
+        Called from other threads, at any time, before the run and after it too: it asks no server, and waits for
+        nothing that a handler may hold.
+        """
+
+
+Arrival = tuple[Event, Message]
+"""An event, and the message that brought it."""
+_Attributes = dict[str, str | int | bool]
+_LONGEST = 300
+"""Characters of an id that a span tells: a text of a message is as long as its writer likes."""
+
+
+class Spans(Protocol):
+    """What a consumer tells about the time that a handler takes.
+
+    Entered before the handler and left after it, on the handler's thread; not yet committed then, and perhaps never.
+    What the handler raises passes through. An implementation itself must not raise and must not block, and keeps
+    nothing of payloads.
+    """
+
+    def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:
+        """Return the span of one call of a handler: with one event, or with a batch of them, at least one."""
+
+
+class NoSpans:
+    """Trace nothing."""
+
+    def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:  # noqa: ARG002
+        """Return nothing to trace with."""
+        return _NOTHING
+
+
+_NOTHING: AbstractContextManager[object] = nullcontext()
+"""The same one for all: it keeps no state."""
+
+
+class OpenTelemetrySpans:
+    """Make a ``process`` span, as OpenTelemetry's conventions for messaging have it, where an SDK runs.
+
+    It is linked to the span whose context came in ``traceparent`` and ``tracestate``, and current while the handler
+    runs: what the handler does, events that it adds among it, becomes its child. An error is told by its class alone.
+
+    Args:
+        provider: The global one by default, looked for at each event, so that it may be set late.
+    """
+
+    def __init__(self, provider: Any = None) -> None:  # noqa: ANN401 - opentelemetry's own
+        self._provider = provider
+
+    def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:
+        """Return the span of one call of a handler."""
+        provider = self._provider or running_provider()
+        return _NOTHING if provider is None else _span(tracer_of(provider), consumer, arrivals)
+
+
+def running_provider() -> Any:  # noqa: ANN401 - opentelemetry's own
+    """Return the tracer provider of this process's SDK, or ``None`` where there is none."""
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    provider = trace.get_tracer_provider()
+    # The API without an SDK has these.
+    return None if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider) else provider
+
+
+@lru_cache(maxsize=4)
+def tracer_of(provider: Any) -> Any:  # noqa: ANN401 - opentelemetry's own
+    """Return this package's tracer."""
+    return provider.get_tracer("cdc_outbox")
+
+
+@contextmanager
+def _span(tracer: Any, consumer: str, arrivals: Sequence[Arrival]) -> Any:  # noqa: ANN401 - opentelemetry's own
+    trace: Any = sys.modules["opentelemetry.trace"]
+    topics = {message.topic for _, message in arrivals}
+    place: _Attributes = {"messaging.destination.name": topics.pop()} if len(topics) == 1 else {}
+    alone = len(arrivals) == 1
+    # https://opentelemetry.io/docs/specs/semconv/messaging: a package of constants would be one more dependency.
+    attributes: _Attributes = {
+        "messaging.system": "kafka",
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "process",
+        "messaging.consumer.group.name": consumer,
+        **place,
+        **(_of_one(*arrivals[0]) if alone else {"messaging.batch.message_count": len(arrivals)}),
+    }
+    # All at its start and not later: samplers decide by what a span starts with.
+    with tracer.start_as_current_span(
+        " ".join(["process", *map(str, place.values())]),
+        kind=trace.SpanKind.CONSUMER,
+        attributes=attributes,
+        links=_links(trace, arrivals),
+        record_exception=False,  # its text and its trace may quote the payload
+        set_status_on_exception=False,
+    ) as span:
+        try:
+            yield
+        except BaseException as error:
+            kind = type(error)
+            span.set_attribute("error.type", f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."))
+            span.set_status(trace.StatusCode.ERROR)
+            raise
+
+
+def _links(trace: Any, arrivals: Sequence[Arrival]) -> list[Any]:  # noqa: ANN401 - opentelemetry's own
+    """Return a link to the span under which each event was written, where it says so."""
+    alone = len(arrivals) == 1
+    made = []
+    for event, message in arrivals:
+        if "traceparent" in event.headers:
+            around = _propagator().extract(event.headers)
+            context = trace.get_current_span(around).get_span_context()
+            if context.is_valid:
+                made.append(trace.Link(context, None if alone else _of_one(event, message)))
+    return made
+
+
+def _of_one(event: Event, message: Message) -> _Attributes:
+    """Return what tells one message from others: a span's attributes, or those of a batch's link."""
+    told: dict[str, str | int | bool | None] = {
+        "messaging.message.id": event.id and shortened(event.id, _LONGEST),
+        "messaging.destination.name": message.topic,
+        "messaging.destination.partition.id": None if message.partition is None else str(message.partition),
+        "messaging.kafka.message.key": shortened(event.aggregate_id, _LONGEST),
+        "messaging.kafka.offset": message.offset,
+        "messaging.kafka.message.tombstone": True if message.value is None else None,
+        "cdc_outbox.event.type": shortened(event.type),
+        "cdc_outbox.event.sequence": event.sequence,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+@lru_cache(maxsize=1)
+def _propagator() -> Any:  # noqa: ANN401 - opentelemetry's own
+    return import_module("opentelemetry.trace.propagation.tracecontext").TraceContextTextMapPropagator()

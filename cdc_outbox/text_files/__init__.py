@@ -1,0 +1,1 @@
+"""Texts that know their lines: YAML, JSON and properties, and edits that keep comments."""

@@ -1,0 +1,68 @@
+"""A file of properties as a document: how a worker without a cluster is given its connectors."""
+
+import re
+from collections.abc import Iterator
+
+from cdc_outbox.finding import Finding
+from cdc_outbox.text_files.document import MAX_BYTES, Document, Path
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_BLANKS = " \t\f"
+_LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def looks_like_properties(text: str) -> bool:
+    """Tell whether a text begins as one: neither JSON nor YAML has ``=`` behind its first word."""
+    line = next((line for _, line in _lines(text)), "")
+    return re.match(r"[\w.-]+[ \t]*=", line) is not None
+
+
+def read_properties(text: str, *, name: str) -> Document:
+    """Return the document that a text holds; a key that stands twice is a finding, though Java takes the last."""
+    if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
+        return _refused(name, None, f"larger than {MAX_BYTES} bytes.")
+    content: dict[str, str] = {}
+    lines: dict[Path, int] = {}
+    for number, line in _lines(text.removeprefix("\ufeff")):
+        found = _KEY.match(line)
+        key, value = ("", "") if found is None else (_plain(found[1]), _plain(line[found.end() :]))
+        if any("\ud800" <= each <= "\udfff" for each in key + value):
+            return _refused(name, number, "half a surrogate pair is no text.")
+        if key in content:
+            return _refused(name, number, f"the key {key!r} appears twice.")
+        content[key], lines[key,] = value, number
+    return Document(name=name, content=content, lines={(): 1, **lines})
+
+
+def _refused(name: str, line: int | None, problem: str) -> Document:
+    empty = Document(name=name, lines={} if line is None else {(): line})
+    finding: Finding = empty.error("CC002", (), f"no properties: {problem}")
+    return Document(name=name, findings=(finding,))
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Return each line that says something, with its number; a backslash at an end takes the next one along."""
+    whole, first = "", 0
+    for number, line in enumerate(_LINE_END.split(text), 1):
+        piece = line.lstrip(_BLANKS)
+        if not whole and (not piece or piece[0] in "#!"):
+            continue
+        first = first if whole else number
+        goes_on = (len(piece) - len(piece.rstrip("\\"))) % 2 == 1
+        whole += piece[:-1] if goes_on else piece
+        if not goes_on:
+            yield first, whole
+            whole = ""
+    if whole:
+        yield first, whole
+
+
+def _plain(text: str) -> str:
+    def meant(found: re.Match[str]) -> str:
+        return chr(int(found[1][1:], 16)) if len(found[1]) > 1 else _LETTERS.get(found[1], found[1])
+
+    plain = _ESCAPE.sub(meant, text)
+    # Two escapes may be the halves of one character.
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -1,0 +1,138 @@
+"""YAML text as a document.
+
+Stricter than YAML: no duplicate keys, no anchors or aliases (a few lines of them can expand to gigabytes), at most a
+megabyte and 64 levels, one document unless several are asked for. What stands in the file is what is meant.
+"""
+
+import re
+from typing import Any
+
+import yaml
+from yaml.reader import ReaderError
+
+from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.text_files.document import MAX_BYTES, YAML_WORDS, Document, Path, Span
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_MAX_DEPTH = 64
+"""A spec has six levels."""
+_HALVES = re.compile(r"[\ud800-\udfff]")
+
+
+def as_yaml(text: str) -> str:
+    """Return a text as YAML that reads as that text, in quotation marks only where it needs them."""
+    if _PLAIN.fullmatch(text) and text.lower() not in YAML_WORDS:
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08X}" for each in escaped) + '"'
+
+
+def read_yaml(text: str, *, name: str, several: bool = False) -> Document:
+    """Return the document that a text holds; what is wrong with it as YAML becomes findings, never an exception.
+
+    Empty documents are left out.
+
+    Args:
+        several: Read several documents as a list of them, instead of refusing the second one.
+    """
+    empty = Document(name=name)
+    if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
+        return Document(name=name, findings=(empty.error("SP001", (), f"larger than {MAX_BYTES} bytes."),))
+    try:
+        _refuse_references(text)
+        nodes = [node for node in yaml.compose_all(text, Loader=_BoundedLoader) if not _is_empty(node)]
+        lines: dict[Path, int] = {}
+        spans: dict[Path, Span] = {}
+        content: Any = None
+        if len(nodes) == 1:
+            content = _plain(nodes[0], (), lines, spans)
+        elif several and nodes:
+            lines[()] = 1
+            content = [_plain(node, (index,), lines, spans) for index, node in enumerate(nodes)]
+        elif nodes:
+            raise _Refused("several documents, where one is expected.", nodes[1].start_mark.line + 1)
+    except _Refused as refusal:
+        return Document(name=name, findings=(_finding(name, refusal.line, str(refusal)),))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = None if mark is None else mark.line + 1
+        problem = f"not YAML: {error.problem or error.context}."
+        return Document(name=name, findings=(_finding(name, line, problem),))
+    except ReaderError as error:
+        problem = f"not YAML: it holds the character U+{error.character:04X}."
+        return Document(name=name, findings=(_finding(name, text.count("\n", 0, error.position) + 1, problem),))
+    return Document(name=name, content=content, lines=lines, spans=spans)
+
+
+class _Refused(ValueError):  # noqa: N818 - a signal inside this module
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class _BoundedLoader(yaml.SafeLoader):
+    """Refuses a deep text where it becomes deep: what PyYAML does for a token grows with the levels around it.
+
+    Brackets that are counted before it reads them mislead: some stand in comments and in quotes.
+    """
+
+    def fetch_flow_collection_start(self, token_class: Any) -> None:  # noqa: ANN401 - one of PyYAML's tokens
+        self._refuse_deep()
+        super().fetch_flow_collection_start(token_class)
+
+    def add_indent(self, column: int) -> bool:
+        self._refuse_deep()
+        return bool(super().add_indent(column))
+
+    def _refuse_deep(self) -> None:
+        if self.flow_level + len(self.indents) > _MAX_DEPTH:
+            raise _Refused(f"deeper than {_MAX_DEPTH} levels.", self.line + 1)
+
+
+def _finding(name: str, line: int | None, message: str) -> Finding:
+    place = Place(document=name, line=line)
+    return Finding(code="SP001", severity=Severity.ERROR, place=place, message=message)
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and not node.value and node.style is None
+
+
+def _refuse_references(text: str) -> None:
+    for event in yaml.parse(text, Loader=_BoundedLoader):
+        mark = event.start_mark
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise _Refused("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
+
+
+def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path, Span]) -> Any:  # noqa: ANN401 - YAML's own variety
+    start, end = node.start_mark.index, node.end_mark.index
+    lines.setdefault(path, node.start_mark.line + 1)
+    spans[path] = Span(start, start, start, end)
+    match node:
+        case yaml.MappingNode():
+            content: dict[str, Any] = {}
+            for key_node, value_node in node.value:
+                key = str(key_node.value)
+                if not isinstance(key_node, yaml.ScalarNode):
+                    raise _Refused("a key is not a word.", key_node.start_mark.line + 1)
+                if _HALVES.search(key):
+                    raise _Refused("half a surrogate pair is no text.", key_node.start_mark.line + 1)
+                if key in content:
+                    raise _Refused(f"the key {key!r} appears twice.", key_node.start_mark.line + 1)
+                lines[*path, key] = key_node.start_mark.line + 1
+                content[key] = _plain(value_node, (*path, key), lines, spans)
+                span = spans[*path, key]
+                spans[*path, key] = span._replace(key=key_node.start_mark.index, key_end=key_node.end_mark.index)
+            return content
+        case yaml.SequenceNode():
+            return [_plain(item, (*path, index), lines, spans) for index, item in enumerate(node.value)]
+        case _:
+            if _HALVES.search(node.value):
+                raise _Refused("half a surrogate pair is no text.", node.start_mark.line + 1)
+            try:
+                return yaml.SafeLoader("").construct_object(node)
+            except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
+                # PyYAML looks at no value before it takes it for one of its type.
+                kind = node.tag.removeprefix("tag:yaml.org,2002:")
+                raise _Refused(f"not a value of the type {kind}.", node.start_mark.line + 1) from error

@@ -1,0 +1,291 @@
+"""The outbox's tables, publication and roles: how they are made and brought up to date."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.migrations import Component, Migration, load_migrations
+from cdc_outbox.databases.roles import Privilege, Role
+from cdc_outbox.databases.sql import Statement, load
+from cdc_outbox.databases.table import Dialect, OutboxTable, TableName, dollar_quoted, literal, quote
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.formats.event_format import PayloadType
+
+HEADS_SETTINGS: Mapping[str, str] = {"fillfactor": "80", "autovacuum_vacuum_scale_factor": "0.02"}
+"""Storage parameters of PostgreSQL's head table. A fifth of a page is room for some twenty updates while a transaction
+that was open before keeps the old versions from being cleared away; every update then stays on its page, out of the
+index."""
+
+
+def outbox_components(
+    table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL
+) -> tuple[Component, ...]:
+    """Return what there is to make for an outbox: nothing for an adopted one that is not numbered."""
+    if table.adopted and not table.is_numbered:
+        return ()
+    return (outbox_component(table, first_source=first_source, dialect=dialect),)
+
+
+def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL) -> Component:
+    """Return an outbox, its heads and on PostgreSQL its marks; all but itself where it is adopted or table-less.
+
+    Args:
+        first_source: The default of the ``source`` columns, for example ``orders.1``. It is set once; a later
+            incarnation is not undone by running this again.
+
+    Raises:
+        ConfigError: It shall be partitioned or without a table on another database than PostgreSQL, or its messages
+            would have a source that is not ASCII.
+    """
+    table.refuse_elsewhere(dialect)
+    if table.mode is OutboxMode.MESSAGE and not first_source.isascii():
+        # See emission: the connector reads the content in its JVM's own charset.
+        raise ConfigError(f"the source {first_source!r} of a table-less outbox must be ASCII", field="source")
+    outbox, is_postgresql = table.table_in(dialect), dialect is Dialect.POSTGRESQL
+    heartbeats = (table.heartbeats,) if is_postgresql and table.has_heartbeats else ()
+    ours = (outbox.sibling("heads"), *((outbox.sibling("marks"),) if is_postgresql else ()), *heartbeats)
+    rest = () if table.partitions is None else (outbox.sibling("rest"),)
+    return Component(
+        kind="heads" if table.adopted else "outbox",
+        tables=ours if table.adopted else (outbox, *ours, *rest),
+        migrations=_migrations(table, _names(table, first_source, dialect), dialect),
+        functions=(table.heartbeat,) if heartbeats else (),
+    )
+
+
+def _migrations(
+    table: OutboxTable,
+    names: Mapping[str, str],
+    dialect: Dialect,
+    only: Callable[[Statement], bool] = lambda _: True,
+) -> tuple[Migration, ...]:
+    conditions = {
+        _HAS_TABLE: _makes_table(table),
+        _PARTITIONED: _makes_table(table) and table.partitions is not None,
+        "has_heartbeats": table.has_heartbeats,
+    }
+    return load_migrations(dialect, "outbox", names, conditions=conditions, only=only)
+
+
+_HAS_TABLE, _PARTITIONED = "has_table", "partitioned"
+"""The conditions of statements about the outbox itself."""
+
+
+def _makes_table(table: OutboxTable) -> bool:
+    """Tell whether we make the outbox itself: it has rows, and is not adopted."""
+    return not table.adopted and table.mode is not OutboxMode.MESSAGE
+
+
+def table_made_anew(
+    name: str, table: OutboxTable, anew: TableName, *, first_source: str, dialect: Dialect
+) -> list[str]:
+    """Return what makes one table as all versions together make it, under another name.
+
+    Args:
+        name: What the statements call the table: ``outbox`` or ``heads``.
+    """
+    names = {**_names(table, first_source, dialect), name: anew.quoted}
+    steps = _migrations(table, names, dialect, lambda statement: f"{{{name}}}" in statement.text)
+    return [statement for step in steps for statement in step.statements]
+
+
+def outbox_statements(
+    table: OutboxTable,
+    publication: str,
+    *,
+    first_source: str,
+    dialect: Dialect = Dialect.POSTGRESQL,
+    known: Collection[str] = (),
+) -> list[str]:
+    """Return what follows the component: statements without a version, because they say what shall be.
+
+    Args:
+        publication: Empty on other databases than PostgreSQL.
+        known: As :func:`table_statements`.
+    """
+    statements = table_statements(table, first_source=first_source, dialect=dialect, known=known)
+    return [*statements, publication_statement(table, publication)] if publication else statements
+
+
+def table_statements(
+    table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL, known: Collection[str] = ()
+) -> list[str]:
+    """Return those about tables: the outbox, which a component made for messages has not; a column for every header.
+
+    An adopted table is its owner's to change.
+
+    Args:
+        known: Columns that the table is known to have. SQLite cannot be asked by a statement, so for those that are
+            not known it has one that fails where the column exists.
+    """
+    names, makes_table = _names(table, first_source, dialect), _makes_table(table)
+    statements: list[str] = []
+    # Elsewhere every component has made it.
+    if dialect is Dialect.POSTGRESQL:
+        statements += [_missing_table(table, names)] if makes_table else []
+        statements += _heartbeat(table, names) if table.has_heartbeats else ()
+    for column in table.header_columns if makes_table else ():
+        statements += [] if column in known else _header_column(table, column, dialect)
+    return statements
+
+
+def _missing_table(table: OutboxTable, names: Mapping[str, str]) -> str:
+    """Return the statement that makes the outbox as all versions together do, if a part of it is missing."""
+    steps = _migrations(table, names, Dialect.POSTGRESQL, lambda each: each.condition in {_HAS_TABLE, _PARTITIONED})
+    creates = ";\n".join(statement for step in steps for statement in step.statements)
+    last = table.table if table.partitions is None else table.rest
+    names = {**table.table.literals(), "last_literal": last.literals()["table_literal"], "creates": creates}
+    return _block(load("postgresql", "outbox_schema")["create_missing_outbox"].render(names))
+
+
+def publication_statement(table: OutboxTable, publication: str) -> str:
+    """Return the statement that makes the publication, or adds the table to it, unless that is done already.
+
+    For messages it stays empty: they pass any publication, but PostgreSQL wants to be named one that exists.
+
+    The publication carries inserts only, and must exist before the slot: PostgreSQL decodes with the catalogue of
+    the past, in which a younger publication does not exist. A partitioned table's rows are published as the table's
+    own: the connector need not know its partitions.
+    """
+    name = "create_empty_publication" if table.mode is OutboxMode.MESSAGE else "create_publication"
+    return _about_publication(name, table, publication)
+
+
+def drop_publication_statement(table: OutboxTable, publication: str) -> str:
+    """Return the statement that takes the table out of the publication, and drops that if nothing else is in it."""
+    return _about_publication("drop_publication", table, publication)
+
+
+def writer_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POSTGRESQL) -> Role:
+    """Return the service's role: it adds events and numbers them, and neither changes nor deletes one.
+
+    Nor does it read one, but on MariaDB: that returns what was inserted only to who may read all of it.
+    """
+    return Role(name=name, dialect=dialect, privileges=tuple(_writing(table, dialect)))
+
+
+def connector_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POSTGRESQL) -> Role:
+    """Return the connector's role: it reads the log and writes heartbeats; rows only if they are to be published again.
+
+    On MySQL it reads the table's shape too, for the log does not tell that. It locks nothing: with another
+    ``snapshot.locking.mode`` than ``none`` it would need ``reload`` or ``lock tables``.
+    """
+    rows = () if table.mode is OutboxMode.MESSAGE else (Privilege(table=table.table_in(dialect), action="select"),)
+    everywhere = ("replication slave", "replication client") if dialect is Dialect.MYSQL else ()
+    calls = (table.heartbeat,) if dialect is Dialect.POSTGRESQL and table.has_heartbeats else ()
+    return Role(
+        name=name,
+        dialect=dialect,
+        attributes="login replication",
+        privileges=rows,
+        everywhere=everywhere,
+        calls=calls,
+    )
+
+
+def pruner_role(name: str, table: OutboxTable, *, migrator: str) -> Role:
+    """Return the role that prunes an outbox on PostgreSQL: it reads and deletes rows, and moves the marks.
+
+    Args:
+        migrator: Who owns the partitions, which only an owner or a member of it can drop.
+    """
+    wanted = {table.table: ("select", "delete"), table.marks: ("select", "insert", "delete")}
+    # What they show forbids pruning.
+    wanted |= {table.heartbeats: ("select",)} if table.has_heartbeats else {}
+    return Role(
+        name=name,
+        privileges=tuple(
+            Privilege(table=place, action=action) for place, actions in wanted.items() for action in actions
+        ),
+        member_of=migrator if table.partitions is not None else None,
+    )
+
+
+def _names(table: OutboxTable, first_source: str, dialect: Dialect) -> Mapping[str, str]:
+    return {
+        **table.names(dialect),
+        "heartbeats": table.heartbeats.quoted,
+        "first_source": dialect.literal(first_source),
+        "settings": ", ".join(f"{name} = {value}" for name, value in HEADS_SETTINGS.items()),
+    }
+
+
+def _about_publication(name: str, table: OutboxTable, publication: str) -> str:
+    names = {
+        **table.names(),
+        **table.table.literals(),
+        "publication": quote(publication),
+        "publication_literal": literal(publication),
+        "via_root": "" if table.partitions is None else ", publish_via_partition_root = true",
+        "is_partitioned": "false" if table.partitions is None else "true",
+    }
+    return _block(load("postgresql", "outbox_schema")[name].render(names))
+
+
+def _heartbeat(table: OutboxTable, names: Mapping[str, str]) -> list[str]:
+    """Return the statements that make the function which writes a heartbeat, as this outbox's events are written."""
+    files, columns = load("postgresql", "outbox_schema"), table.columns.names()
+    is_message = table.mode is OutboxMode.MESSAGE
+    values = {
+        "id": "beat.id",
+        "aggregate_type": "'heartbeat.' || pipeline",
+        "aggregate_id": "pipeline",
+        "type": "'Heartbeat'",
+        "payload": "content",
+        "sequence": "beat.number",
+        "source": "pipeline",
+        "created_at": "cast(extract(epoch from at) * 1000000 as bigint)",
+    }
+    fields = [(columns[role], value) for role, value in values.items() if role in columns] + [
+        (c, "null") for c in table.header_columns
+    ]
+    names = {
+        **names,
+        "heartbeat": table.heartbeat.quoted,
+        "heartbeat_payload": _BYTES if table.payload_type.stored is PayloadType.BYTES else "cast(content as json)",
+        "heartbeat_fields": ", ".join(f"{literal(column)}, {value}" for column, value in fields),
+        "message_prefix": literal(table.message_prefix),
+    }
+    publish = files["heartbeat_message" if is_message else "heartbeat_row"].render(names)
+    body = files["heartbeat_body"].render({**names, "publish_heartbeat": publish})
+    names["heartbeat_body"] = dollar_quoted(body)
+    return [files[name].render(names) for name in ("create_heartbeat", "grant_heartbeat_to_nobody")]
+
+
+_BYTES = "convert_to(content, 'UTF8')"
+
+
+def _header_column(table: OutboxTable, column: str, dialect: Dialect) -> list[str]:
+    files = load(dialect, "outbox_schema")
+    names = {
+        **table.names(dialect),
+        **table.table_in(dialect).literals(),
+        "column": dialect.quote(column),
+        "column_literal": dialect.literal(column),
+    }
+    if "add_column" in files:
+        names["add_literal"] = dialect.literal(files["add_column"].render(names))
+    statement = files["add_header_column"]
+    if dialect is Dialect.POSTGRESQL:
+        return [_block(statement.render(names))]
+    return [step.render(names) for step in statement.steps()]
+
+
+def _block(body: str) -> str:
+    return f"do {dollar_quoted(body)};"
+
+
+def _writing(table: OutboxTable, dialect: Dialect) -> Iterator[Privilege]:
+    outbox, heads = table.table_in(dialect), table.heads_in(dialect)
+    if table.mode is not OutboxMode.MESSAGE:
+        yield Privilege(table=outbox, action="insert")
+        inserted = (*table.columns.names().values(), *table.header_columns)
+        read = inserted if dialect is Dialect.MYSQL else (table.columns.id, *table.returned)
+        yield Privilege(table=outbox, action="select", columns=read)
+    if table.mode is OutboxMode.DELETE:
+        yield Privilege(table=outbox, action="delete")
+    if table.is_numbered:
+        yield Privilege(table=heads, action="select")
+        yield Privilege(table=heads, action="insert")
+        # MariaDB asks for more than is updated: for what `on duplicate key update` may insert.
+        beside = ("aggregatetype", "aggregateid") if dialect is Dialect.MYSQL else ()
+        yield Privilege(table=heads, action="update", columns=(*beside, "last"))

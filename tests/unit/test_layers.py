@@ -1,0 +1,79 @@
+"""Imports point to lower layers; nothing below knows what stands on top of it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "cdc_outbox"
+
+LAYERS = [
+    ["redaction", "finding", "errors", "event", "message"],
+    ["telemetry", "text_files", "formats", "contract"],
+    ["databases", "kafka", "spec"],
+    ["debezium"],
+    ["writer", "consumer", "connect"],
+    ["operations", "monitoring", "contrib", "testing", "pytest_plugin"],
+    ["cli"],
+]
+"""From the lowest. A package may import lower layers, and within its own what stands to its left."""
+
+APART = {4}
+"""Layers whose packages never import each other."""
+
+PLACE_OF = {name: (layer, place) for layer, names in enumerate(LAYERS) for place, name in enumerate(names)}
+
+FACE = {"__init__", "__main__"}
+"""The public names and the command; they may import everything, and nothing imports them."""
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if not (len(parts) == 1 and parts[0] in FACE):
+            yield parts[0], path
+
+
+def imported_packages(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Import():
+                names = [alias.name for alias in node.names]
+            case ast.ImportFrom(module="cdc_outbox"):
+                names = [f"cdc_outbox.{alias.name}" for alias in node.names]
+            case ast.ImportFrom(module=str() as module):
+                names = [module]
+            case _:
+                continue
+        for name in names:
+            if name == "cdc_outbox" or name.startswith("cdc_outbox."):
+                yield node.lineno, [*name.split("."), "__init__"][1]
+
+
+def may_import(package: str, other: str) -> bool:
+    (layer, place), (other_layer, other_place) = PLACE_OF[package], PLACE_OF[other]
+    if layer == other_layer:
+        return other == package or (layer not in APART and other_place < place)
+    return other_layer < layer
+
+
+@pytest.mark.parametrize(("package", "path"), list(modules()), ids=lambda value: getattr(value, "stem", value))
+def test_imports_point_to_lower_layers(package: str, path: Path) -> None:
+    assert package in PLACE_OF, f"{path} is in no layer: add its package to LAYERS"
+    for line, other in imported_packages(path):
+        assert other in PLACE_OF, f"{path}:{line} imports {other}, which is in no layer"
+        assert may_import(package, other), f"{path}:{line} imports {other}, which is neither lower nor to the left"
+
+
+def test_every_package_of_the_layers_exists() -> None:
+    assert {package for package, _ in modules()} == set(PLACE_OF)
+
+
+def test_few_modules_stand_beside_the_packages() -> None:
+    assert len(list(PACKAGE.glob("*.py"))) <= 10
+
+
+def test_no_module_is_longer_than_400_lines() -> None:
+    long = [str(path) for path in PACKAGE.rglob("*.py") if len(path.read_text().splitlines()) > 400]
+    assert long == []
